@@ -32,8 +32,8 @@ type Store interface {
 	// PurgeArchive deletes, one by one, the messages that have been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
 	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended longer than redriveDays ago, and audit
-	// entries older than auditDays, which is at least 365. If the deletion of one kind of rows fails, it goes on with
-	// the other kinds.
+	// entries older than auditDays, which is at least 365. If the deletion of one kind of rows fails, PurgeBookkeeping
+	// goes on with the other kinds.
 	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
 	// KeepArchiveRun stores a run and its result for monitoring.
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
@@ -166,7 +166,7 @@ const (
 	endNotes    = 3
 )
 
-// note records a run in the store; it tries at most tries times. If the store has no table for it yet, or is
+// note records a run in the store; it tries at most tries times. If the store has no table for runs yet, or is
 // unavailable, the failure is logged.
 func (a *Archiver) note(ctx context.Context, run repository.ArchiveRun, tries int) {
 	ctx = context.WithoutCancel(ctx)

@@ -77,9 +77,9 @@ func (l cronLog) Error(err error, msg string, _ ...any) { l.log.Error(msg, zap.E
 
 // Config sets how long finished messages are kept, and where.
 type Config struct {
-	RetentionDays int `mapstructure:"retention_days"` // days in the live table after the last change
+	RetentionDays int `mapstructure:"retention_days"` // days that a message stays in the live table after its last change
 	BatchSize     int `mapstructure:"batch_size"`     // rows moved or deleted between two commits, at most
-	PurgeDays     int `mapstructure:"purge_days"`     // days in the archive; for redrives, after their end
+	PurgeDays     int `mapstructure:"purge_days"`     // days in the archive; for redrives, days after their end
 	// PurgeWholeQuarters keeps messages in the archive until all messages of their quarter have been there for
 	// PurgeDays: up to three months longer, and nothing is deleted row by row.
 	PurgeWholeQuarters bool   `mapstructure:"purge_whole_quarters"`

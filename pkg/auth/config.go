@@ -38,7 +38,7 @@ type Config struct {
 
 	// RevokedFile lists revoked credentials, one per line: the SHA-256, in hex, of a token or of a session's id, or the
 	// jti of a token. SigningKeyFile holds the keys that sign cursors, one per line: the first key signs, all keys
-	// verify. Without it the keys come from the database. Both files are read again when they have changed.
+	// verify. Without SigningKeyFile the keys come from the database. Both files are read again when they have changed.
 	RevokedFile    string `mapstructure:"revoked_file"`
 	SigningKeyFile string `mapstructure:"signing_key_file"`
 }
@@ -63,7 +63,7 @@ type OIDCConfig struct {
 	Issuer   string `mapstructure:"issuer"`   // URL of the issuer, equal to the tokens' claim iss
 	Audience string `mapstructure:"audience"` // the tokens' claim aud must contain it
 	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's certificate authority; "": the system's
-	// Algorithms are the accepted signature algorithms. Those with shared secrets are never accepted.
+	// Algorithms are the accepted signature algorithms. Algorithms with shared secrets are never accepted.
 	Algorithms []string      `mapstructure:"algorithms"`
 	Leeway     time.Duration `mapstructure:"leeway"`  // accepted difference between the clocks of issuer and program
 	Timeout    time.Duration `mapstructure:"timeout"` // time limit of a request to the issuer
@@ -143,7 +143,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// spread flattens joined errors, so that each begins with its key.
+// spread flattens joined errors, so that each error begins with its key.
 func spread(errs []error) (all []error) {
 	for _, err := range errs {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -196,7 +196,7 @@ func grantsProblems(parent string, list []GrantConfig) (errs []error) {
 	return errs
 }
 
-// grant parses a grant. Its errors begin with key and the field.
+// grant parses a grant. Its errors begin with the parameter key and the name of the field.
 func (g GrantConfig) grant(key string) (Grant, error) {
 	var errs []error
 	if !slices.Contains(Roles(), g.Role) {

@@ -59,8 +59,8 @@ func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error
 	return c.answer, nil
 }
 
-// refresh sends a request if the answer is not fresh, or enough returns false for it, and issuerPause has passed since
-// the last request. It returns a channel if the caller must wait for the answer, else nil.
+// refresh sends a request if issuerPause has passed since the last request, and the answer is not fresh or enough
+// returns false for the answer. It returns a channel if the caller must wait for the answer, else nil.
 func (c *issuerCache[T]) refresh(enough func(T) bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -68,8 +68,8 @@ func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, 
 	return i.principal(claims)
 }
 
-// life implements bearers. A token of an issuer becomes invalid together with its session, because it has no use after
-// signing out.
+// life implements bearers. A token of an issuer becomes invalid together with its session, because the token has no use
+// after signing out.
 func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
 	claims, err := i.counting(ctx, raw)
 	if err != nil {

@@ -55,10 +55,10 @@ type fakeIssuer struct {
 	body     func(http.ResponseWriter) // answers requests for keys, instead of the keys
 	document map[string]any            // members that replace members of the metadata
 	change   func(map[string]any)      // changes the ID token's claims; nil: no change
-	// answer answers instead of the ID token; if it returns false, the ID token is sent.
+	// answer writes the response instead of the ID token; when it returns false, the ID token is sent.
 	answer func(http.ResponseWriter, string) bool
 
-	nonce, challenge string     // of the sign-in address that was opened last
+	nonce, challenge string     // parameters of the sign-in address that was opened last
 	sent             url.Values // form of the last request to the token endpoint
 	user, password   string     // user and password in that request's Authorization header
 }

@@ -11,7 +11,7 @@ import (
 // Role is a set of permissions.
 type Role string
 
-// The roles. Viewer, Operator and Admin each include the one before; Admin also includes Edit. No other role includes
+// The roles. Viewer, Operator and Admin each include the role before; Admin also includes Edit. No other role includes
 // Unmask.
 const (
 	Viewer   Role = "viewer"   // see messages, with masked values hidden
@@ -32,7 +32,7 @@ var includes = map[Role][]Role{
 	Unmask:   {Unmask},
 }
 
-// Includes reports whether r has the permissions of other.
+// Includes reports whether r has the permissions of the role other.
 func (r Role) Includes(other Role) bool { return slices.Contains(includes[r], other) }
 
 // Anonymous is the principal's name in mode none.

@@ -37,8 +37,8 @@ type EndedStore interface {
 	EndedSessions(ctx context.Context, digests []Digest) ([]Digest, error)
 }
 
-// Revocations holds tokens and sessions that are invalid before they expire: those of auth.revoked_file, and those
-// that were signed out. It is safe for concurrent use.
+// Revocations holds tokens and sessions that are invalid before they expire, because auth.revoked_file lists them or
+// because they were signed out. It is safe for concurrent use.
 type Revocations struct {
 	file  *reloaded[map[string]bool] // nil: no file is configured
 	store EndedStore                 // nil: sign-outs are remembered in this process only
@@ -131,7 +131,7 @@ func (r *Revocations) end(ctx context.Context, digests []Digest, until time.Time
 }
 
 // remember caches answers. If the cache is full, it first removes outdated answers and then all; without a store it
-// removes only outdated ones, because the cache is then the only record of ended sessions.
+// removes only outdated answers, because the cache is then the only record of ended sessions.
 func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

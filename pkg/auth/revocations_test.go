@@ -65,7 +65,7 @@ func replica(t *testing.T, cfg Config, store EndedStore, at *clock) (Authenticat
 	return a, NewSessions(a, revoked)
 }
 
-// oneToken returns a token, ci, and its configuration; it expires at the end of 2026.
+// oneToken returns the token of the principal ci, and its configuration; the token expires at the end of 2026.
 func oneToken() (token string, cfg Config) {
 	text, hash := NewToken()
 	return text.Reveal(), Config{Mode: ModeToken, Tokens: []TokenConfig{{"ci", hash, "2027-01-01T00:00:00Z", []GrantConfig{{

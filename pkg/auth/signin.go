@@ -53,10 +53,9 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	return s, nil
 }
 
-// Begin returns the URL to send the browser to, and the nonce and verifier that Finish needs when the browser
-// returns with a code and the state; the caller stores both for that browser only. It returns within the issuer's
-// timeout. The error is of kind entity.ErrUnavailable; while the issuer is unavailable it is cached for some
-// seconds.
+// Begin returns the URL to send the browser to, and the nonce and verifier that Finish needs when the browser returns
+// with a code and the state; the caller stores both for that browser only. It returns within the issuer's timeout. The
+// error is of kind entity.ErrUnavailable; while the issuer is unavailable the error is cached for some seconds.
 func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verifier string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -131,7 +130,7 @@ func (s *SignIn) exchange(ctx context.Context, code, verifier string) (string, e
 // sent to it.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// exchangeError distinguishes an issuer that refuses the code from one that does not answer.
+// exchangeError distinguishes an issuer that refuses the code from an issuer that does not answer.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {

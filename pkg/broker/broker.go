@@ -31,8 +31,8 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	return &Cluster{pool: pool, leaders: newLeaders(pool)}, nil
 }
 
-// Close closes all connections; one that is in use is closed when its request ends. Later calls fail with
-// ErrClosed. Consumer groups stay open.
+// Close closes all connections; a connection in use is closed when its request ends. Later calls fail with ErrClosed.
+// Consumer groups stay open.
 func (c *Cluster) Close() error {
 	c.pool.Close()
 	return nil

@@ -14,7 +14,7 @@
 //   - producer.go: writes without duplicates
 //   - produce_batch.go: one batch, until its result is known
 //   - outcome.go: what a failed write means
-//   - broker.go: Cluster, whose methods these are, and how to open it
+//   - broker.go: the type Cluster, and how to open it
 //   - leaders.go: the cache of partitions' leaders
 //   - errors.go: the kinds of errors
 //   - types.go: the types that conn and protocol define

@@ -45,7 +45,7 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 		Dialer:         c.pool.Dialer(),
 		GroupBalancers: []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
 		SessionTimeout: session,
-		// Three heartbeats must fit into a session, or a short session ends between two of them.
+		// Three heartbeats must fit into a session, because a short session could otherwise end between two heartbeats.
 		HeartbeatInterval: min(3*time.Second, session/3),
 		RebalanceTimeout:  cmp.Or(cfg.RebalanceTimeout, 30*time.Second),
 		JoinGroupBackoff:  time.Second,

@@ -69,7 +69,7 @@ func (l *leaders) of(ctx context.Context, tp TopicPartition) (int32, error) {
 	return found[tp], nil
 }
 
-// query asks a broker for the leaders of parts, and returns the errors of those without one.
+// query asks a broker for the leaders of parts, and returns the errors of the partitions without a leader.
 func (l *leaders) query(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int32, map[TopicPartition]error, error) {
 	described, err := topics(ctx, l.pool, TopicNames(parts)...)
 	if err != nil {

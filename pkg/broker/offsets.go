@@ -14,7 +14,7 @@ import (
 // Special values of the ListOffsets request.
 const (
 	asConsumer = -1 // the end is the high watermark
-	asDebugger = -2 // the end is that of the leader's log, which may be after the high watermark
+	asDebugger = -2 // the end is the end of the leader's log, which may be after the high watermark
 
 	logEnd   = -1
 	logStart = -2
@@ -106,11 +106,11 @@ func byTopic(parts []TopicPartition) map[string][]int32 {
 	return topics
 }
 
-// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions that it never
+// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions that the group never
 // committed are missing from the result. Errors are as in StartOffsets.
 func (c *Cluster) CommittedOffsets(ctx context.Context, consumerGroup string, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	if len(parts) == 0 {
-		return map[TopicPartition]int64{}, nil // a request without topics would ask for all of them
+		return map[TopicPartition]int64{}, nil // because a request without topics would ask for all of them
 	}
 	if err := c.pool.Closed(); err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func Classify(err error) Class {
 	}
 }
 
-// classOf is Classify for codes whose class does not follow from their kind.
+// classOf does the work of Classify for codes whose class does not follow from their kind.
 func classOf(code kafka.Error) Class {
 	switch code {
 	case kafka.RequestTimedOut, kafka.NetworkException:

@@ -61,7 +61,7 @@ func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (
 	return rec, nil
 }
 
-// readAt reads a record with memory bytes of memory; ErrTooLarge means that it needs more.
+// readAt reads a record within the given number of bytes of memory; ErrTooLarge means that the record needs more.
 func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, memory int64) (Record, error) {
 	release, err := reserveRead(ctx, memory)
 	if err != nil {
@@ -123,15 +123,15 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 	return latest, crc, found, nil
 }
 
-// Scan calls fn for every record with from <= offset < to, in order, whether or not its transaction was committed,
-// and for the ends of transactions (see Record.Control), until fn returns true. Offsets removed by compaction are
-// missing. A record has its position, its time and the first header of the given name, at most 1 KiB of it; with an
-// empty name it is the whole record within DefaultLimits.
+// Scan calls fn for every record with from <= offset < to, in order, whether or not its transaction was committed, and
+// for the ends of transactions (see Record.Control), until fn returns true. Offsets removed by compaction are missing.
+// A record has its position, its time and the first header of the given name, at most 1 KiB of it; with an empty name,
+// fn gets the whole record within DefaultLimits.
 //
 // It returns nil after the last record or when fn stopped it, ErrOutOfRange when the log starts after from or was
 // truncated before it, ErrTooLarge when a batch does not fit into the memory for reading, and the kinds of Topics and
-// Fetch. Until ctx ends, it waits for offsets that replicas still have to copy, and continues when the leader moves;
-// so give ctx a deadline.
+// Fetch. Until ctx ends, it waits for offsets that replicas still have to copy, and continues when the leader moves; so
+// give ctx a deadline.
 func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, header string, fn func(Record) (stop bool)) error {
 	s := scan{c: c, tp: tp, to: to, header: header, fn: fn, next: from}
 	if err := s.run(ctx); err != nil {
@@ -177,8 +177,8 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// answer passes the records of one answer to fn, each only once. It returns ErrTooLarge when memory bytes are too few
-// for the answer.
+// answer passes the records of one answer to fn, each only once. It returns ErrTooLarge when the answer needs more
+// bytes than the parameter memory.
 func (s *scan) answer(ctx context.Context, memory int64) (stop bool, high int64, err error) {
 	release, err := reserveRead(ctx, memory)
 	if err != nil {

@@ -135,8 +135,8 @@ func TestRotation_OtherUser(t *testing.T) {
 	v.wantServed()
 }
 
-// After valid credentials become invalid, no record is refused for good, because the file may soon have valid ones;
-// credentials that were never valid do refuse records.
+// After valid credentials become invalid, no record is refused for good, because the file may soon have valid
+// credentials; credentials that were never valid do refuse records.
 func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
@@ -149,7 +149,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 		check.Require(t, errors.As(res.Err(), &failed), "produce = %v, want a ProduceError", res.Err())
 		return failed.Fate, failed.Class
 	}
-	v.write("carol", "wrong") // so that connections are closed; the previous login is now wrong too
+	v.write("carol", "wrong") // the broker closes the connections; the previous login is now wrong too
 	for end := time.Now().Add(30 * time.Second); ; {
 		if _, err := v.client.Topics(testContext(t)); err != nil {
 			break

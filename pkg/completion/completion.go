@@ -1,6 +1,6 @@
 // Package completion stores the records to which the dead letters of share groups point. A broker copies key and value
 // only if the group's configuration says so, and never headers and timestamp; when the original topic's retention ends
-// before a record was read, it is lost. So each dead letter is completed within seconds of its arrival.
+// before a record was read, that record is lost. So each dead letter is completed within seconds of its arrival.
 package completion
 
 import (
@@ -70,7 +70,7 @@ type Worker struct {
 	cluster  Cluster
 	confirms Confirms
 	declared func(*entity.Message) bool
-	limit    int64 // bytes of key and value of a record that is stored
+	limit    int64 // largest size, in bytes, of the key and the value of a record that is stored
 	results  *prometheus.CounterVec
 	log      *zap.Logger
 }
@@ -178,7 +178,7 @@ func (w *Worker) refusal(m *entity.Message, at broker.TopicPartition) error {
 	return w.confirms(m.Source.Topic, m.Failure.ConsumerGroup, at)
 }
 
-// internal returns which of the topics Kafka marks as internal: it may mark any name.
+// internal returns which of the topics Kafka marks as internal: Kafka may mark a topic of any name.
 func (w *Worker) internal(ctx context.Context, sources map[broker.TopicPartition][]repository.Pointer) (map[string]bool, error) {
 	var names []string
 	for at := range sources {
@@ -243,7 +243,7 @@ func (w *Worker) read(ctx context.Context, b *batch, at broker.TopicPartition, p
 }
 
 // completed returns the completion of a message with a record. A record that is newer than its dead letter is a
-// different one: the topic was created again.
+// different record: the topic was created again.
 func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.Completion {
 	m := p.Message
 	if dead := m.Source.Timestamp; !dead.IsZero() && rec.Time.After(dead.Add(clockSkew)) {
@@ -313,7 +313,7 @@ type batch struct {
 	mu    sync.Mutex
 	done  []repository.Completion
 	bytes int64
-	err   error // of the first save that failed
+	err   error // error of the first save that failed
 }
 
 func (b *batch) add(ctx context.Context, c repository.Completion) {

@@ -24,7 +24,7 @@ var dead = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // fakes is a cluster with one record at each even offset of partition 0 of topic orders, and a store.
 type fakes struct {
-	errs     map[string]error // by topic
+	errs     map[string]error // errors, by topic
 	internal string
 	scans    int
 	reads    int

@@ -14,8 +14,8 @@ type ByteSize int64
 
 var errSize = errors.New("must be a size such as 64MiB, 64KiB or a number of bytes")
 
-// byteUnits has "B" last, since every other unit ends in it too. The powers of
-// 1024 come first and from large to small, which is how String tries them.
+// byteUnits has "B" last, since every other unit ends in "B" too. The powers of 1024 come first and from large to
+// small, which is how String tries them.
 var byteUnits = []struct {
 	name string
 	size int64

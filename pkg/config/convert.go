@@ -47,7 +47,7 @@ func convert(from, to reflect.Value) (any, error) {
 	case typ.Kind() == reflect.Bool && from.Kind() != reflect.Bool:
 		return nil, fmt.Errorf("%w, not %s", errBool, kindOf(raw))
 	case typ.Kind() == reflect.Slice && from.Kind() != reflect.Slice:
-		return []any{raw}, nil // one value where a list may be
+		return []any{raw}, nil // a single value is read as a list of one value
 	case to.CanFloat() && isString:
 		f, err := strconv.ParseFloat(text, 64)
 		return f, either(err, errNumber)

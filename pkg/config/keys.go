@@ -20,7 +20,7 @@ type setting struct {
 // schema lists all keys of a configuration struct.
 type schema struct {
 	settings []setting
-	sections map[string]bool // key of the section -> it is optional
+	sections map[string]bool // whether a section is optional, by its key
 }
 
 // Keys lists every key that Load accepts for T, sorted, for a reference file.

@@ -1,5 +1,5 @@
 // Package config fills a program's configuration struct from its defaults, one YAML file and the environment. The
-// meaning of settings, their defaults and which are required belong to the packages that own them.
+// meaning of settings, their defaults, and which settings are required, belong to the packages that own them.
 package config
 
 import (
@@ -34,12 +34,12 @@ type loader struct {
 	schema    schema
 	present   map[string]bool   // the sections that the file has
 	variables map[string]string // the key of a setting -> the variable that has set it
-	problems  []error           // in the file and in the environment
+	problems  []error           // problems in the file and in the environment
 }
 
-// Load returns defaults, overridden by the YAML file at path, overridden by the environment. T is a struct whose
-// fields carry `mapstructure:"name"` tags; nested structs are sections, and the key of a setting is its path, such
-// as "database.port".
+// Load returns defaults, overridden by the YAML file at path, overridden by the environment. T is a struct whose fields
+// carry `mapstructure:"name"` tags; nested structs are sections, and the key of a setting is its path, such as
+// "database.port".
 //
 // The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT. An
 // empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item with a comma, is
@@ -50,13 +50,13 @@ type loader struct {
 // possibly an empty one, or a variable sets one of its keys; then it holds the values of the pointer in defaults, plus
 // the overrides. The section's name without a value is an error, because it is ambiguous. Defaults are never modified.
 //
-// Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as
-// a number or as true or false where one is needed; a number is not read as text: an unquoted 0123 in a password
-// would silently become 83.
+// Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as a
+// number or as true or false where the field needs a number or a bool; a number is not read as text: an unquoted 0123
+// in a password would silently become 83.
 //
 // Finally Validate() error is called on every section that has it (such a section validates its own parts), and on T
-// for rules across sections. The error lists all problems on one line, each with the file or the variable and the
-// key, and never with a value. The file must exist and may only hold keys that T has.
+// for rules across sections. The error lists all problems on one line, each with the file or the variable and the key,
+// and never with a value. The file must exist and may only hold keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
 		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),
@@ -212,7 +212,7 @@ func (l *loader) complainOf(err error) {
 
 func (l *loader) complainOfKey(key string, err error) {
 	setting, _, _ := strings.Cut(key, "[")
-	if names, unknown := strings.CutPrefix(err.Error(), "has invalid keys: "); unknown { // in an item of a list
+	if names, unknown := strings.CutPrefix(err.Error(), "has invalid keys: "); unknown { // keys in an item of a list
 		for name := range strings.SplitSeq(names, ", ") {
 			l.complain("unknown key %s", join(key, name))
 		}

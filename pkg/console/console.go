@@ -54,7 +54,7 @@ func WithClock(now func() time.Time) Option { return func(c *Console) { c.now = 
 // WithAuthentication makes people sign in; it is used when the API refuses requests without credentials.
 func WithAuthentication() Option { return func(c *Console) { c.needAuth = true } }
 
-// WithSignIn lets people sign in at the issuer. Without it they need a token.
+// WithSignIn lets people sign in at the issuer. Without this option they need a token.
 func WithSignIn(issuer SignIn) Option {
 	return func(c *Console) { c.issuer, c.needAuth = issuer, true }
 }
@@ -71,7 +71,8 @@ type Drafts = view.Drafts
 // DraftLife is how long Drafts keeps a draft.
 const DraftLife = view.DraftLife
 
-// WithDrafts sets where drafts are stored. Without it they are stored in memory, for a program without other replicas.
+// WithDrafts sets where drafts are stored. Without this option drafts are stored in memory, for a program without other
+// replicas.
 func WithDrafts(d Drafts) Option { return func(c *Console) { c.drafts = d } }
 
 // New returns the console of an API. It calls the API within the process, with the credentials of each request.

@@ -126,7 +126,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// tokenRefused reports whether the API refuses the token, or refuses all tokens after too many invalid ones.
+// tokenRefused reports whether the API refuses the token, or refuses all tokens after too many invalid tokens.
 func tokenRefused(err error) bool {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
@@ -135,7 +135,7 @@ func tokenRefused(err error) bool {
 	return refused.Status == http.StatusUnauthorized || tooManyTokens(refused)
 }
 
-// readForm parses a form before any work is done, because an unreadable form must not be treated like an empty one.
+// readForm parses a form before any work is done, because an unreadable form must not be treated like an empty form.
 func readForm(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil

@@ -71,8 +71,8 @@ func (d *dialect) latestIndex(h headers, key string) int {
 	return h.lastIndex(key)
 }
 
-// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect.
-// Headers that are not always written, such as a cause, are read only inside it: outside, they belong to another
+// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
+// that are not always written, such as a cause, are read only inside this part: outside, they belong to another
 // failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
@@ -149,7 +149,8 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 	return 0, ""
 }
 
-// behindTopic returns the index of the first header with that key between from and the next hop's topic; -1 for none.
+// behindTopic returns the index of the first header with the given key between the index from and the next hop's topic;
+// -1 for none.
 func (c *decoding) behindTopic(key string, from int) int {
 	for i := from + 1; i < len(c.h); i++ {
 		if c.h[i].Key == key {

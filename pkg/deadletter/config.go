@@ -6,10 +6,10 @@ import "errors"
 type Config struct {
 	// TopicMap is tried in order; the first rule that gives a usable topic takes precedence over headers and names.
 	TopicMap []MapRule `mapstructure:"topic_map"`
-	// Dialects are the user's own; they are tried before the built-in ones.
+	// Dialects are the user's own; they are tried before the built-in dialects.
 	Dialects []DialectConfig `mapstructure:"dialects"`
-	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the position as uber-go/kafka-client
-	// writes it. It must be configured, because nearly any bytes could be such a key.
+	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the position as uber-go/kafka-client writes it.
+	// The patterns must be configured, because nearly any bytes could be such a key.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
 	// Origins declare the original topics of dead-letter topics. Automatic retry sends only messages whose original
 	// topic is declared or mapped.
@@ -19,8 +19,8 @@ type Config struct {
 	// PointerTopics are patterns of the dead-letter topics whose pointers to records, as share groups write them, are
 	// followed.
 	PointerTopics []string `mapstructure:"pointer_topics"`
-	// ShareGroupTopics are patterns of the share groups' dead-letter topics that are read; none of them are with an empty
-	// list. Installations that share a cluster each name their own.
+	// ShareGroupTopics are patterns of the share groups' dead-letter topics that are read; with an empty list, none of
+	// these topics is read. When installations share a cluster, each names the topics of its own share groups.
 	ShareGroupTopics []string `mapstructure:"share_group_topics"`
 }
 

@@ -52,7 +52,7 @@ type decoding struct {
 	key    []byte
 	exists func(string) bool
 	hops   []*dialect
-	root   mention // the hop that the origin was read from; no dialect when none was
+	root   mention // the hop from which the origin was read; its dialect is nil when the origin was read from no hop
 	trail  trail
 }
 

@@ -9,9 +9,9 @@ import (
 // Decoder reads dead letters. It never changes and is safe for concurrent use.
 type Decoder struct {
 	patterns   Patterns
-	operators  []mapping // the operators' rules, tried before those of the configuration
+	operators  []mapping // the operators' rules, tried before the rules of the configuration
 	configured []mapping
-	dialects   []*dialect // a user's before the built-in ones
+	dialects   []*dialect // the user's dialects, then the built-in ones
 	words      map[string]dialectSet
 	stacks     map[string]struct{} // names of headers with stack traces
 	uber       Patterns            // topics whose keys are read
@@ -34,7 +34,8 @@ func New(cfg Config, patterns Patterns) (*Decoder, error) {
 	}, nil
 }
 
-// Dialects returns the dialects that Decode can report: configured ones, then built-in by certainty.
+// Dialects returns the dialects that Decode can report: first the configured dialects, then the built-in dialects by
+// certainty.
 func (d *Decoder) Dialects() []string {
 	var names []string
 	for _, own := range d.dialects {

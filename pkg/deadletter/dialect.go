@@ -16,7 +16,7 @@ type dialect struct {
 
 	shared      bool // other producers use the name of its anchor too, and only accept distinguishes them
 	weak        bool // used only when no other dialect claims the record
-	newestFirst bool // the producer's headers come before the copied ones, the latest failure first
+	newestFirst bool // the producer's headers come before the copied headers, the latest failure first
 	keepsTime   bool // the dead letter has the original record's timestamp
 	topicIDs    bool // the producer may write the id of a topic in place of a name that it does not know
 	// queues means that the producer was made for another kind of broker. The queue names in its headers are topics
@@ -111,7 +111,7 @@ func (d *dialect) value(f field, raw []byte) []byte {
 	return d.unwrap(f, raw)
 }
 
-// recognise appends the dialects that the record matches: first the user's dialects, then the built-in ones, the
+// recognise appends the dialects that the record matches: first the user's dialects, then the built-in dialects, the
 // latest failure first. It appends a weak or generic dialect only if the record matches no other.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
@@ -134,7 +134,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects of the set for which asked returns true and which match the record.
+// claiming appends the dialects of the set for which the function asked returns true and which match the record.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {
@@ -144,7 +144,7 @@ func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect
 	return hops
 }
 
-// builtIn returns others, then pointers to the built-in dialects.
+// builtIn returns the dialects in others, then pointers to the built-in dialects.
 func builtIn(others []*dialect) []*dialect {
 	all := slices.Clone(others)
 	for i := range dialects {

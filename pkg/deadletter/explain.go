@@ -11,10 +11,10 @@ import (
 // MaxHops limits the hops of an explanation: the oldest are kept.
 const MaxHops = 64
 
-// trace is the source of one value: a header, whose index counted from 1 is in at, or another source, which is in by.
-// The zero value means no source.
+// trace is the source of one value: a header, whose index, counted from 1, is in the field at, or another source, which
+// is in the field by. The zero value means no source.
 type trace struct {
-	dialect *dialect // nil when none was involved
+	dialect *dialect // nil when the value comes from no dialect
 	at      int32
 	by      entity.DerivedFrom
 }
@@ -42,8 +42,8 @@ func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists 
 	}
 }
 
-// derived converts a trace to its public form. own is the number of the record's own headers; higher indexes are
-// headers that were read from the record's key.
+// derived converts a trace to its public form. The parameter own is the number of the record's own headers; higher
+// indexes are headers that were read from the record's key.
 func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	t := c.trail[f]
 	if !known || t == (trace{}) {

@@ -48,8 +48,8 @@ func (d *dialect) failure(h headers) failure {
 	return f
 }
 
-// pick returns the value of the first of keys whose latest header in part has a value that is not empty. It stores the
-// index of this header in the whole list, in which part begins at from.
+// pick returns the value of the first key in keys whose latest header in the list part has a value that is not empty.
+// It stores the index of this header in the whole list, in which part begins at the index from.
 func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
 		i := d.latestIndex(part, key)
@@ -85,8 +85,8 @@ func (c *decoding) failure() failure {
 	return f
 }
 
-// supplement takes from other dialects the fields for which latest has no header. A dialect that has no header for the
-// message describes no failure, so the failure is read from hand-written headers.
+// supplement takes from other dialects the fields for which the dialect latest has no header. A dialect that has no
+// header for the message describes no failure, so the failure is read from hand-written headers.
 func (c *decoding) supplement(f failure, latest *dialect) failure {
 	if latest.configured && len(c.hops) > 1 {
 		f = c.borrow(f, latest, c.hops[1], fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)

@@ -40,8 +40,8 @@ const (
 	hexkitFirstEvent = "original_event_id"
 )
 
-// eventID splits the value into its four parts; a fifth part shows that the value is malformed. at is the header's
-// index, counted from 1.
+// eventID splits the value into its four parts; a fifth part shows that the value is malformed. The result at is the
+// header's index, counted from 1.
 func eventID(h headers) (parts [][]byte, at int32) {
 	i := h.lastIndex(hexkitEvent)
 	if i < 0 {

@@ -41,8 +41,8 @@ func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.Orig
 	return j.judging(j.withRules(m, at)), nil
 }
 
-// Recent is Standing with a mapping that was read at most a second ago, so that most pages need no SQL statement for
-// the mapping.
+// Recent does the same as Standing, with a mapping that was read at most a second ago, so that most pages need no SQL
+// statement for the mapping.
 func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	if decoder := j.recent(); decoder != nil {
 		return j.judging(decoder), nil

@@ -12,7 +12,7 @@ import (
 
 // mapping is a compiled MapRule.
 type mapping struct {
-	pattern  string // as it was written
+	pattern  string // the pattern as it was written
 	re       *regexp.Regexp
 	original string
 }
@@ -21,8 +21,8 @@ type mapping struct {
 // "1_x", and replace it by the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
-// compileRules compiles rules. Errors name every wrong rule by where, the key of the list in the configuration, and by
-// its index in the list.
+// compileRules compiles rules. Errors name every wrong rule by the parameter where, which is the key of the list in the
+// configuration, and by its index in the list.
 func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, error) {
 	out := make([]mapping, 0, len(rules))
 	var errs []error

@@ -125,8 +125,8 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	return name
 }
 
-// placeAt reads the partition, the offset and the timestamp that belong to the mentioned topic. A header of these that
-// occurs less often than the topic's header is left out, because it cannot be assigned to a hop.
+// placeAt reads the partition, the offset and the timestamp that belong to the mentioned topic. Of these headers, each
+// that occurs less often than the topic's header is left out, because it cannot be assigned to a hop.
 func (d *dialect) placeAt(h headers, m mention) place {
 	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)

@@ -26,8 +26,8 @@ type OriginRule struct {
 	Originals []string `mapstructure:"originals"`
 }
 
-// Origins are declarations of original topics; only those of Or may change. The zero value declares no topic and trusts
-// the topics that headers name.
+// Origins are declarations of original topics; only declarations that Or adds may change. The zero value declares no
+// topic and trusts the topics that headers name.
 type Origins struct {
 	rules        []originRule
 	declaredOnly bool
@@ -92,7 +92,8 @@ func checkOriginals(original string, groups int) error {
 	return nil
 }
 
-// Or returns declarations to which those of also are added. An original topic that either declares is declared.
+// Or returns the declarations of o together with those of the function also. An original topic that at least one of
+// both declares is declared.
 func (o Origins) Or(also func(dlqTopic, original string) entity.Declaration) Origins {
 	o.also = also
 	return o

@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// Standing reads the current mapping each time, and does not use an earlier one.
+// Standing reads the current mapping each time, and does not use an earlier mapping.
 func TestJudge_FollowsTheMapping(t *testing.T) {
 	t.Parallel()
 	decoder := check.Must(New(Config{}, Patterns{}))(t)

@@ -2,7 +2,7 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
-// smallryeDLQ is SmallRye's and Quarkus' dead-letter queue; its headers come before the copied ones.
+// smallryeDLQ is SmallRye's and Quarkus' dead-letter queue; its headers come before the copied headers.
 var smallryeDLQ = dialect{
 	name:        "smallrye-dlq",
 	anchors:     [][]string{{"dead-letter-topic", "dead-letter-offset"}, {"dead-letter-topic", "dead-letter-reason"}},

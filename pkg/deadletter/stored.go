@@ -4,13 +4,14 @@ import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
 // The methods below work on a message that is stored with its key and headers.
 
-// StackTraceOf is StackTrace for a stored message: the stack trace is read from the headers and not stored separately.
+// StackTraceOf does the same as StackTrace, for a stored message: the stack trace is read from the headers and not
+// stored separately.
 func (d *Decoder) StackTraceOf(m entity.Message) string {
 	return d.StackTrace(m.Source.Topic, m.Record)
 }
 
-// ExplainMessage is Explain for a stored message; the stored source of the origin, such as an operator, takes
-// precedence.
+// ExplainMessage does the same as Explain, for a stored message; the stored source of the origin, such as an operator,
+// takes precedence.
 func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
 	return d.Explain(m.Source.Topic, m.Record, m.Source.Timestamp,
 		func(topic string) bool { return topic == m.OriginalTopic }).Of(&m)

@@ -18,8 +18,9 @@ func Strip(dialect string, headers []entity.Header) []entity.Header {
 	return strip(strippedFor[dialect], headers)
 }
 
-// Strip is the function Strip for a replay into target, and includes the configured dialects. A dead letter that goes
-// back into the retry topic of its service keeps the header by which the service recognises its type.
+// Strip does the same as the function Strip, for a replay into the topic target, and also removes the headers of
+// configured dialects. A dead letter that goes back into the retry topic of its service keeps the header by which the
+// service recognises its type.
 func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entity.Header {
 	own, ok := d.strips[dialect]
 	if !ok {

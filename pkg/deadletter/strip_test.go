@@ -76,7 +76,8 @@ func TestStripTakesPlainWordsOnlyForTheirDialect(t *testing.T) {
 	}
 }
 
-// A replay must not have a header that a dialect reads, or its reader would treat the replay as a failure.
+// A replay must not have a header that a dialect reads, because otherwise the consumer of the replay would treat the
+// replay as a failure.
 func TestStripTakesEveryWordThatTheDialectReads(t *testing.T) {
 	t.Parallel()
 	for i := range dialects {

@@ -30,7 +30,7 @@ func compileUber(list []string) (Patterns, error) {
 	return parsePatterns("kafka.uber_dlq_topics", list)
 }
 
-// withUberKey returns the record's headers, then those from its key.
+// withUberKey returns the record's headers, then the headers from its key.
 func withUberKey(rec entity.Record) headers {
 	k, ok := headervalue.ParseUberKey(rec.Key)
 	if !ok {

@@ -52,7 +52,7 @@ const (
 	ActionRetry   Action = "retry"   // an operator started an attempt
 	ActionAttempt Action = "attempt" // an attempt ended
 	ActionRequeue Action = "requeue"
-	ActionDead    Action = "dead" // by hand, or when a message arrived without attempts left
+	ActionDead    Action = "dead" // a message became DEAD, by hand or when it arrived without attempts left
 	ActionDelete  Action = "delete"
 	ActionMap     Action = "map"     // the original topic was set
 	ActionRestore Action = "restore" // a message was moved back from the archive

@@ -46,8 +46,8 @@ func (e *Edit) Apply(r Record) Record {
 	return r
 }
 
-// ReplaceHeader makes the edit set headers: those that are sent with r, in which by replaces the header of the same
-// name. When by is nil, ReplaceHeader changes nothing.
+// ReplaceHeader makes the edit set the headers that are sent with the record r, in which the header by replaces the
+// header of the same name. When by is nil, ReplaceHeader changes nothing.
 func (e *Edit) ReplaceHeader(r Record, by *Header) {
 	if by == nil {
 		return

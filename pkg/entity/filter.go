@@ -45,7 +45,7 @@ type HeaderMatch struct {
 
 // FieldMatch is a path in a record's JSON, with the values that the record may have there.
 type FieldMatch struct {
-	Path string // in the form of payload.Path.String
+	Path string // the path in the form of payload.Path.String
 	// Values are scalars in their canonical form (see FieldTerm). The record must have one of them; empty for any
 	// value.
 	Values []string
@@ -89,8 +89,8 @@ func (f Filter) Terms() [][]int64 {
 type Document struct {
 	MessageID uuid.UUID
 	CreatedAt time.Time // created_at of the message; documents are partitioned by this time
-	Text      string    // in lower case: the error message and the record's text, without masked values
-	Terms     []int64   // of the key, and two for each header and field: one of its name alone and one with its value
+	Text      string    // the error message and the record's text, in lower case and without masked values
+	Terms     []int64   // terms of the key, and two for each header and field: of its name alone and of name and value
 	// Fingerprint is set only for messages that were stored without an error group.
 	Fingerprint *Fingerprint
 	// Incomplete: the record to which the dead letter points was not stored with the message yet.

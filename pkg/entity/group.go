@@ -18,8 +18,8 @@ type Fingerprint struct {
 	Frames []string // frames of the application's own code, innermost first; empty without a stack trace
 	Rule   string   // name of the configured rule that matched; "" when no rule matched
 
-	// Message is the whole error message without parts that differ between failures. It is only set when Title is just
-	// the cause of that message. It is part of the id and is not stored.
+	// Message is the whole error message without parts that differ between failures. It is only set when Title is just the
+	// cause of that message. Message is part of the id and is not stored.
 	Message string
 }
 
@@ -62,7 +62,7 @@ type ErrorGroup struct {
 	// those of single topics, by the names of the topics.
 	Annotations []GroupAnnotation
 	// Common combines the annotations of all topics of the group: Note or Link is empty when the topics have different
-	// ones, and Muted is true when all topics are muted.
+	// notes or links, and Muted is true when all topics are muted.
 	Common GroupAnnotation
 }
 
@@ -78,8 +78,8 @@ type GroupAnnotation struct {
 	Muted bool   // no notifications are sent for these messages
 }
 
-// Annotate sets Annotations and computes Common. others says whether the group also has topics without an annotation of
-// their own.
+// Annotate sets Annotations and computes Common. The parameter others says whether the group also has topics without an
+// annotation of their own.
 func (g *ErrorGroup) Annotate(list []GroupAnnotation, others bool) {
 	// The annotation of AllTopics becomes the first, because its name sorts before every valid topic name. No
 	// annotation is for messages of unknown origin alone.

@@ -13,7 +13,7 @@ func RecordHash(key, value []byte) int64 {
 		return 0
 	}
 	h := sha256.New()
-	var length [8]byte // so that "ab", "c" has another hash than "a", "bc"
+	var length [8]byte // the length makes "ab", "c" have another hash than "a", "bc"
 	binary.BigEndian.PutUint64(length[:], uint64(len(key)))
 	_, _ = h.Write(length[:]) // Write of a hash never returns an error
 	_, _ = h.Write(key)

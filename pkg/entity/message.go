@@ -19,7 +19,7 @@ const DefaultMaxRetries = 3
 type Message struct {
 	ID            uuid.UUID
 	OriginalTopic string // the topic in which the record failed; "" when not known
-	ErrorMessage  string // as the consumer wrote it
+	ErrorMessage  string // the message as the consumer wrote it
 	RetryCount    int    // attempts started, in the whole lineage
 	MaxRetries    int
 	Status        Status
@@ -83,9 +83,9 @@ type Record struct {
 	Size int64
 	// SHA256 is the hash of the value, set for ValueOverLimit only.
 	SHA256 []byte
-	// Limit names the limit of ingest that the record exceeds, as in the configuration. It is set only for
-	// ValueOverLimit; "" when it was not stored. When the record exceeds a limit of headers, Headers has the first
-	// ones, and Value is set if it does not exceed its own limit.
+	// Limit names the limit of ingest that the record exceeds, as in the configuration. It is set only for ValueOverLimit;
+	// "" when it was not stored. When the record exceeds a limit of headers, Headers has the first headers, and Value is
+	// set if it does not exceed its own limit.
 	Limit string
 	// Completed: key, value and headers are those of the record that failed, which was read from the original topic;
 	// the dead letter's own headers follow.
@@ -97,7 +97,7 @@ type Record struct {
 	// KeyOmitted is the length in bytes of a key that the reader did not load because it is long; then Key is nil. When
 	// KeyOmitted is 0, Key is the record's key.
 	KeyOmitted int64
-	// HeadersOmitted: the record has more headers than the reader loads. Headers has the first ones; it is nil when the
+	// HeadersOmitted: the record has more headers than the reader loads. Headers has the first headers; it is nil when the
 	// reader loads either all headers or none.
 	HeadersOmitted bool
 }
@@ -122,7 +122,7 @@ const (
 )
 
 // KeepsHeaders reports whether the store has all headers of the record. Of a record over a limit of headers, it may
-// have only the first ones.
+// have only the first headers.
 func (r *Record) KeepsHeaders() bool {
 	return r.State != ValueOverLimit || r.Limit == "" || r.Limit == LimitRecordBytes
 }
@@ -211,8 +211,8 @@ type Claim struct {
 // Return names the attempt that, according to a record's headers, has sent the record. This is no proof: any producer
 // may write these headers, and frameworks copy them to other records.
 type Return struct {
-	Parent  uuid.UUID // from the header dlq-message-id
-	Attempt uuid.UUID // from the header dlq-redrive-id
+	Parent  uuid.UUID // id from the header dlq-message-id
+	Attempt uuid.UUID // id from the header dlq-redrive-id
 }
 
 // Outcome says what happened to the record that was sent for a RESOLVED message. It changes only in the order of the

@@ -63,7 +63,7 @@ type RetryOrder struct {
 	// Cause.Operation becomes the id of the attempt if it is set.
 	Cause AuditInfo
 	// Resumed: a process that died may have started an attempt for the same operation. If it has, Retry starts no other
-	// attempt and returns the result of that one.
+	// attempt and returns the result of that attempt.
 	Resumed bool
 }
 

@@ -99,7 +99,7 @@ func (s RedriveState) Over() bool { return s == RedriveCancelled || s == Redrive
 // Selection selects messages: those with the given IDs, or all that match the filter. When both are set, it selects the
 // messages with the IDs that match the filter.
 type Selection struct {
-	IDs []uuid.UUID // in the order in which the messages are processed; at most MaxSelectedIDs
+	IDs []uuid.UUID // ids in the order in which the messages are processed; at most MaxSelectedIDs
 	Filter
 }
 
@@ -124,13 +124,13 @@ type RedriveOptions struct {
 	MinSample       int
 
 	// KeepKeyOrder sends messages of the same topic and key one after the other. When one of them does not succeed, the
-	// later ones are not sent.
+	// later messages are not sent.
 	KeepKeyOrder bool
 	// Requeue makes the redrive also retry DEAD messages, whose attempts are reset to 0.
 	Requeue bool
 
-	// OriginalTopic is the topic that RedriveMap sets. A redrive with this action has no other options than this and
-	// Rate.
+	// OriginalTopic is the topic that RedriveMap sets. A redrive with this action has no other options than OriginalTopic
+	// and Rate.
 	OriginalTopic string
 	// Patch is a JSON Patch (RFC 6902) that is applied to each message's payload before it is sent; nil for none. A
 	// message to which the patch cannot be applied is skipped.
@@ -157,7 +157,7 @@ type RedriveCounts struct {
 	Waiting   int // messages without a result, including UnderWay
 	UnderWay  int // messages in progress in a process, or left by a process that died
 	Returned  int // sent messages whose record came back as another message
-	// Reasons counts skipped messages by reason and failed ones by error class.
+	// Reasons counts skipped messages by reason, and failed messages by error class.
 	Reasons map[string]int
 }
 

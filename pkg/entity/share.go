@@ -50,14 +50,15 @@ type ShareGroup struct {
 	Name            string
 	DeadLetterTopic string
 	CopiesRecords   bool     // dead letters have the key and the value of their record
-	Topics          []string // in which the group has state
-	TopicsKnown     bool     // false: its state could not be read
+	Topics          []string // topics in which the group has state
+	TopicsKnown     bool     // false: the state of the group could not be read
 	Problems        []ShareProblem
 }
 
-// ShareProblem is a reason why the broker would lose dead letters of a share group, which it reports in its own log only.
+// ShareProblem is a reason why the broker would lose dead letters of a share group. The broker reports such a loss only
+// in its own log.
 type ShareProblem struct {
 	Code    string
 	Text    string
-	Command string // mends it; "" when there is no command
+	Command string // command that solves the problem; "" when there is none
 }

@@ -30,7 +30,7 @@ func topicByte(b byte) bool {
 }
 
 // TopicPatterns match names of topics. The zero value matches no topic. They never change and are safe for concurrent
-// use; only the topics of Or may change.
+// use; only topics that Or adds may change.
 type TopicPatterns struct {
 	list []TopicPattern
 	with *TopicPatterns          // patterns that must match the topic too; nil for no further condition
@@ -59,7 +59,7 @@ func ParseTopicPatterns(field string, list ...string) (TopicPatterns, error) {
 	return out, nil
 }
 
-// And returns patterns that match a topic when both p and other match it.
+// And returns patterns that match a topic when both p and the patterns other match it.
 func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	if p.with != nil {
 		other = p.with.And(other)
@@ -68,8 +68,8 @@ func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	return p
 }
 
-// Or returns patterns that also match the topics for which also returns true at the time of the call. It is no part of
-// Texts.
+// Or returns patterns that also match the topics for which the function also returns true at the time of the call.
+// Texts does not include such topics.
 func (p TopicPatterns) Or(also func(topic string) bool) TopicPatterns {
 	p.also = also
 	return p
@@ -89,7 +89,8 @@ func (p TopicPatterns) Match(topic string) bool {
 	return p.also != nil && p.also(topic)
 }
 
-// Parts returns the TopicPatterns that And combined; without And it returns one. A topic must match all of them.
+// Parts returns the TopicPatterns that And combined; without And it returns one TopicPatterns. A topic must match all
+// Parts.
 func (p TopicPatterns) Parts() []TopicPatterns {
 	parts := []TopicPatterns{{list: p.list}}
 	if p.with != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// View is a saved filter of a list of messages. It grants no rights: whoever opens it sees only the messages that they
-// may see anyway.
+// View is a saved filter of a list of messages. It grants no rights: each user sees only the messages that the user may
+// see without the view.
 type View struct {
 	ID        uuid.UUID
 	Name      string // unique among the owner's own views, and among all shared ones

@@ -18,7 +18,7 @@ func isHex(b byte) bool { return isDigit(b) || b|0x20 >= 'a' && b|0x20 <= 'f' }
 
 func isSpace(b byte) bool { return b <= ' ' || b == 0x7f }
 
-// run returns the end of the longest sequence from i whose bytes all satisfy is.
+// run returns the end of the longest sequence from i for whose bytes the function is returns true.
 func run(s string, i int, is func(byte) bool) int {
 	for i < len(s) && is(s[i]) {
 		i++
@@ -26,7 +26,7 @@ func run(s string, i int, is func(byte) bool) int {
 	return i
 }
 
-// digits is run for at most limit digits.
+// digits returns the end of the digits from i, of which it counts at most as many as limit says.
 func digits(s string, i, limit int) int {
 	end := min(len(s), i+limit)
 	for i < end && isDigit(s[i]) {

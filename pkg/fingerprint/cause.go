@@ -8,9 +8,10 @@ import (
 )
 
 // Cause returns the text, on one line, that users shall see first of a failure: the message of the innermost cause. If
-// the class of that cause differs from the given class, it stands before the message. The cause is read from the stack
-// trace; if that has none, Cause cuts the texts of frameworks' wrappers off the error message. For a cause without a
-// message, Cause returns the class of the cause; if that is the given class, it returns the error message.
+// the class of that cause differs from the given class, the text has the class before the message. The cause is read
+// from the stack trace; if that has none, Cause cuts the texts of frameworks' wrappers off the error message. For a
+// cause without a message, Cause returns the class of the cause; if that is the given class, it returns the error
+// message.
 func Cause(class, message, stack string) string {
 	return oneLine(innermost(class, message, stack))
 }
@@ -45,8 +46,8 @@ func innermost(class, message, stack string) string {
 	return unwrap(class, said)
 }
 
-// Marks of a chain of Python's exceptions. After the second mark, the exception above is not the cause of the one
-// below: the one below happened in the handler of the one above.
+// Marks of a chain of Python's exceptions. After the second mark, the exception above is not the cause of the exception
+// below: that exception happened in the handler of the exception above.
 const (
 	pythonCause   = "The above exception was the direct cause of the following exception:"
 	pythonContext = "During handling of the above exception, another exception occurred:"
@@ -83,7 +84,7 @@ func lastLine(text string) string {
 }
 
 // splitClass splits a line such as "java.net.ConnectException: Connection refused". text is "" for none and for Java's
-// "null"; class is "" when the line does not begin with one.
+// "null"; class is "" when the line does not begin with a class.
 func splitClass(line string) (class, text string) {
 	class = leadingClass(line)
 	if class == "" {

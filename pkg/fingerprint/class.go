@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// RootClass returns the class of the root cause: the given one, unless that is empty or only a wrapper and the stack
-// trace has a more precise one.
+// RootClass returns the class of the root cause: the given class, unless that is empty, or it is only a wrapper and the
+// stack trace has a more precise class.
 func RootClass(class, stack string) string {
 	known := clean(class, maxClass)
 	if known != "" && !isWrapper(known) {

@@ -81,7 +81,7 @@ func stable(name string) string {
 func scriptFrame(function, place string) (frame, bool) {
 	file := strings.TrimPrefix(withoutPosition(place), "file://")
 	if file == place || file == "" {
-		return frame{}, false // without a position it is no frame, or a frame of native code
+		return frame{}, false // a line without a position is no frame, or a frame of native code
 	}
 	if function == "Object.<anonymous>" || function == "<anonymous>" {
 		function = ""

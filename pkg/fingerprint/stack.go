@@ -15,7 +15,7 @@ type frame struct {
 }
 
 // framesOf returns the innermost frames of the application, innermost first. They are the frames of the root cause, or,
-// if it has none, of the nearest enclosing error that has some.
+// if the root cause has no such frames, of the nearest enclosing error that has some.
 func (m *Fingerprinter) framesOf(stack string) []string {
 	if stack == "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 //	<addr>   IPv4 and IPv6 addresses, with or without ports, and hosts with ports
 //	<email>  e-mail addresses
 //
-// Words stay, as do codes, which distinguish causes: ORA-00942, a short one after "code", "error" or "SQLSTATE", and
+// Words stay, as do codes, which distinguish causes: ORA-00942, a short code after "code", "error" or "SQLSTATE", and
 // statuses of HTTP after "status", "HTTP" or "got" and before their names. Several replacements in a row become one,
 // space collapses, and of several lines only the first one with words is used. Title returns its own results unchanged.
 // The title is UTF-8, on one line, and at most 512 bytes long.

@@ -9,10 +9,10 @@ import (
 
 // Results of a heartbeat.
 const (
-	fresh  = "fresh"  // visible within Fresh
-	late   = "late"   // visible later
-	lost   = "lost"   // not visible within Config.LostAfter
-	unsent = "unsent" // Kafka did not accept it; this proves nothing about the ingester
+	fresh  = "fresh"  // the heartbeat became visible within Fresh
+	late   = "late"   // the heartbeat became visible later
+	lost   = "lost"   // the heartbeat was not visible within Config.LostAfter
+	unsent = "unsent" // Kafka did not accept the heartbeat; this proves nothing about the ingester
 )
 
 type metrics struct {

@@ -43,8 +43,8 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	return append(chunks, c)
 }
 
-// split returns the first rows of c, and a chunk with the rest, or nil when there is no rest. Each part holds its
-// share of the reserved memory.
+// split returns a chunk with the first rows of c, and a chunk with the rest, or nil when there is no rest. Each part
+// holds its share of the reserved memory.
 func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	if len(c.records) <= rows {
 		return c, nil

@@ -84,7 +84,7 @@ func TestWriterGathersUpToAFullBatch(t *testing.T) {
 		first       chunk
 		more        []chunk
 		taken, rows int
-		held        int // rows of the chunk that is held back; -1: no chunk is
+		held        int // rows of the chunk that is held back; -1: no chunk is held back
 	}{
 		"ALoneChunkIsNotKeptWaiting": {give(1, 1), nil, 1, 1, -1},
 		"WhatWaitsIsAdded":           {give(300, 1), []chunk{give(300, 1), give(300, 1)}, 3, 900, -1},

@@ -56,8 +56,8 @@ func (c *committer) run(ctx context.Context) error {
 	}
 }
 
-// flush commits the pending offsets, and keeps those that Kafka did not accept for the next call. If the partition has
-// moved to another member meanwhile, that member commits the same offsets when it starts.
+// flush commits the pending offsets, and keeps the offsets that Kafka did not accept for the next call. If the
+// partition has moved to another member meanwhile, that member commits the same offsets when it starts.
 func (c *committer) flush() {
 	c.mu.Lock()
 	offsets := c.offsets
@@ -73,7 +73,7 @@ func (c *committer) flush() {
 	}
 }
 
-// keep restores offsets for the next commit, except where newer ones exist.
+// keep restores offsets for the next commit, except where newer offsets exist.
 func (c *committer) keep(offsets map[string]map[int]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

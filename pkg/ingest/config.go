@@ -16,13 +16,14 @@ type Config struct {
 	// MaxRecordBytes limits key and value together; of a larger record, the offset, the headers and the SHA-256 of
 	// its value are stored.
 	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
-	// MaxHeaders limits the number of a record's headers. Of a record with more headers, the first ones are stored, and
+	// MaxHeaders limits the number of a record's headers. Of a record with more headers, the first headers are stored, and
 	// the SHA-256 of its value.
 	MaxHeaders int `mapstructure:"max_headers"`
 	// MaxHeaderBytes limits the names and values of a record's headers together. Of a record with more bytes, the first
 	// headers are stored, and the SHA-256 of its value.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
-	// MaxBatchBytes limits a batch's decompressed size; records beyond it cannot be read. It limits time, not memory.
+	// MaxBatchBytes limits a batch's decompressed size; records beyond this limit cannot be read. It limits time, not
+	// memory.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
 	// Payload sets when the column payload, which has a value's JSON for SQL, is filled: "background" within seconds,
 	// "inline" with the message, or "never".

@@ -29,7 +29,7 @@
 //   - commit.go: commits offsets for lag tools
 //   - chunk.go: a range of offsets with its records
 //   - partition.go: the state of a partition
-//   - ingester.go: Ingester, whose methods these are, and what it needs
+//   - ingester.go: the type Ingester, and what it needs
 //   - config.go: settings
 //   - metrics.go: metrics
 package ingest

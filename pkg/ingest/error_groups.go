@@ -18,14 +18,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Fingerprinter computes fingerprints: failures with the same cause get equal ones. It is safe for concurrent use.
+// Fingerprinter computes fingerprints: failures with the same cause get equal fingerprints. It is safe for concurrent
+// use.
 type Fingerprinter interface {
 	Fingerprint(class, message, stack string) entity.Fingerprint
 }
 
 const (
 	maxFingerprints = 10_000    // limits the cache; beyond it, some fingerprints are stored again
-	admitAgain      = time.Hour // then a fingerprint is stored again, because its empty error group may have been deleted
+	admitAgain      = time.Hour // after this time they are stored again, because empty error groups may have been deleted
 )
 
 // cause is the input of a message's error group.
@@ -69,8 +70,7 @@ type fingerprints struct {
 	admitted map[uuid.UUID]time.Time // time of the admission, by id
 }
 
-// unknown returns those error groups of found that the store has not admitted within admitAgain, ordered by topic and
-// id.
+// unknown returns the error groups in found that the store has not admitted within admitAgain, ordered by topic and id.
 func (f *fingerprints) unknown(found map[topicErrorGroup]entity.Fingerprint) []repository.TopicFailure {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -306,8 +306,8 @@ func (c *fakeCluster) Group(broker.GroupConfig) (*kafka.ConsumerGroup, error) {
 type fakeStore struct {
 	*fake.Store
 	mu     sync.Mutex
-	fail   func() error             // called before a batch is stored; its error is that of the call
-	lose   func() error             // called after a batch was stored; its error is that of the call
+	fail   func() error             // called before a batch is stored; its error becomes the error of the call
+	lose   func() error             // called after a batch was stored; its error becomes the error of the call
 	hang   chan struct{}            // until it is closed, no call returns, even after the end of its context
 	before func(b repository.Batch) // gets every batch
 	calls  int

@@ -26,13 +26,13 @@ type fetcher struct {
 	r          *reader
 	i          *Ingester
 	leader     int32
-	loop       string          // its name for the watchdog
+	loop       string          // name of the fetcher's loop for the watchdog
 	inbox      chan *partition // has capacity for all partitions of the generation
 	partitions []*partition
 	turn       int
 	asked      []*partition        // partitions of the current request, in its order
-	gone       map[*partition]bool // to be returned to the reader
-	away       map[*partition]bool // given to an unpacker
+	gone       map[*partition]bool // partitions to be returned to the reader
+	away       map[*partition]bool // partitions given to an unpacker
 	starved    bool                // the last answer was incomplete for lack of memory
 	quiet      int                 // answers in a row without records and without a lost partition
 
@@ -64,7 +64,7 @@ func (f *fetcher) add(partitions ...*partition) {
 	}
 }
 
-// drain adds the partitions that the reader sent, and waits for some when there is nothing to read.
+// drain adds the partitions that the reader sent, and waits for a partition when there is nothing to read.
 func (f *fetcher) drain(ctx context.Context) {
 	f.i.watchdog.Idle(f.loop)
 	defer f.i.watchdog.Active(f.loop)
@@ -148,8 +148,9 @@ func (f *fetcher) poll(ctx context.Context) {
 	wait.Sleep(ctx, throttle)
 }
 
-// request asks for every partition that is not in a pause, starting with a different one each time: the broker fills
-// its answer in order, and sends a record that is larger than the limit of the answer only for the first partition.
+// request asks for every partition that is not in a pause, starting with a different partition each time: the broker
+// fills its answer in order, and sends a record that is larger than the limit of the answer only for the first
+// partition.
 func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	req := broker.FetchRequest{
 		Leader: f.leader, MaxWait: idleWait, MaxBytes: int32(limit), ReadCommitted: true,

@@ -56,7 +56,7 @@ type Ingester struct {
 
 	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
 	rules   rules
-	origins deadletter.Origins // identify confirmed returns; see repository.Batch.Declared
+	origins deadletter.Origins // declarations that decide which returns are confirmed; see repository.Batch.Declared
 
 	shareGroups ShareGroups // nil: none is known
 

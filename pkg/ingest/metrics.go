@@ -19,19 +19,19 @@ type TopicLabels interface {
 
 type metrics struct {
 	labels                      TopicLabels            // nil: every topic is named
-	received, stored, duplicate *prometheus.CounterVec // by topic
+	received, stored, duplicate *prometheus.CounterVec // counted by topic
 	gaps, partitionErrors       *prometheus.CounterVec
-	returns                     *prometheus.CounterVec // by original topic and how the return was recognised
-	loopsStopped                *prometheus.CounterVec // by original topic
-	lag                         *prometheus.GaugeVec   // by topic and partition
+	returns                     *prometheus.CounterVec // counted by original topic and by how the return was recognised
+	loopsStopped                *prometheus.CounterVec // counted by original topic
+	lag                         *prometheus.GaugeVec   // one gauge for each topic and partition
 	batchRows, storeSeconds     prometheus.Histogram
 	visibility                  prometheus.Histogram
 	rebalances, commitFailures  prometheus.Counter
 	storeFailures               prometheus.Counter
 	lastRecord                  prometheus.Gauge
 
-	quarantined                         *prometheus.CounterVec // by topic
-	quarantineRecords, quarantinePaused *prometheus.GaugeVec   // by topic
+	quarantined                         *prometheus.CounterVec // counted by topic
+	quarantineRecords, quarantinePaused *prometheus.GaugeVec   // one gauge for each topic
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {

@@ -31,7 +31,7 @@ type partition struct {
 
 	damage struct { // the last batch that could not be read
 		at    int64
-		times int // how often it was fetched
+		times int // how often that batch was fetched
 	}
 
 	waiting atomic.Int64 // chunks that were passed to the writers and are not stored yet

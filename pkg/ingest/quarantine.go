@@ -64,7 +64,7 @@ func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	})
 }
 
-// release stores a quarantined record like a new one.
+// release stores a quarantined record like a new record.
 func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	batch, errorGroups := i.released(q)
 	if err := i.admitErrorGroups(ctx, batch.Messages, errorGroups); err != nil {

@@ -27,7 +27,7 @@ type reader struct {
 	commits *committer
 
 	total    int
-	returned chan *partition // from fetchers; has capacity for all partitions
+	returned chan *partition // partitions that fetchers return; has capacity for all partitions
 	fetchers map[int32]*fetcher
 	failing  atomic.Int64 // partitions whose last answer was a failure
 
@@ -55,7 +55,7 @@ func (r *reader) unpackersOf(topic string) *semaphore.Weighted {
 	return slot.(*semaphore.Weighted)
 }
 
-// run reads partitions until ctx ends, which is not an error, or until another ingester owns one.
+// run reads partitions until ctx ends, which is not an error, or until another ingester owns one of them.
 func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	g, ctx := errgroup.WithContext(ctx)
 	r.unpacking = g
@@ -173,7 +173,7 @@ func (r *reader) failed(ctx context.Context, doing string, err error, partitions
 	r.i.kafkaFailed(ctx, fetchHealth, doing, err, zap.Stringer("partition", partitions[0]), zap.Int("partitions", len(partitions)))
 }
 
-// answered records that p's leader answers for it.
+// answered records that the leader of p answers requests for p.
 func (r *reader) answered(p *partition) {
 	if p.failures == 0 {
 		return
@@ -239,8 +239,8 @@ func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res bro
 }
 
 // enqueue cuts the fetched records of p into chunks and passes them to the writers. The chunks take a part of the
-// reserved memory until they are stored; enqueue returns the size of this part. done, which may be nil, is called when
-// the last of them is stored.
+// reserved memory until they are stored; enqueue returns the size of this part. The function done, which may be nil, is
+// called when the last chunk is stored.
 func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPartition, reserved int64, done func()) (taken int64) {
 	r.logUnreadable(p, got.Records)
 	chunks := cut(p, got)

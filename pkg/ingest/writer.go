@@ -25,7 +25,7 @@ func newWriter(i *Ingester, budget *semaphore.Weighted, commits *committer) *wri
 
 // run stores chunks until ctx ends or another ingester owns a partition.
 func (w *writer) run(ctx context.Context) error {
-	var held *chunk // a chunk from the channel, or the rest of one, that did not fit into the last batch
+	var held *chunk // a chunk from the channel, or the rest of a chunk, that did not fit into the last batch
 	for ctx.Err() == nil {
 		first := held
 		if first == nil {

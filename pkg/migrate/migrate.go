@@ -34,8 +34,9 @@ const All = -1
 // The database handle stays open. When ctx ends, the running migration is rolled back, and earlier ones stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
-// Down reverts the last steps migrations, or all of them for All. It is not an error if there are fewer or none. A
-// schema that is newer than this program is refused, because only the newer program can revert it.
+// Down reverts as many of the last migrations as steps says, or all of them for All. It is not an error if the database
+// has fewer migrations, or none. A schema that is newer than this program is refused, because only the newer program
+// can revert it.
 func Down(ctx context.Context, db *sql.DB, steps int) error {
 	return ours.down(ctx, db, steps)
 }
@@ -60,10 +61,10 @@ func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err err
 // Latest returns the version of the newest migration in this program.
 func Latest() uint { return ours.latest() }
 
-// Check returns nil when this program can work with the schema: with its own version and newer ones, because two
-// releases run at the same time during a roll-out. It returns *VersionError when the schema is older, *DirtyError when
-// a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error means that the
-// version could not be read.
+// Check returns nil when this program can work with the schema: with the program's own version and newer versions,
+// because two releases run at the same time during a roll-out. It returns *VersionError when the schema is older,
+// *DirtyError when a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error
+// means that the version could not be read.
 func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 
 // runner works on any set of migrations. The exported functions use the migrations of this program.

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// collect makes notifications from new events. more reports that there may be more events. If another process has
-// collected the same events first, the store keeps the notifications of that process.
+// collect makes notifications from new events. The result more reports that there may be more events. If another
+// process has collected the same events first, the store keeps the notifications of that process.
 func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

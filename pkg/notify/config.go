@@ -27,7 +27,7 @@ type Config struct {
 	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notifications about the same object
 	GiveUp   time.Duration `mapstructure:"give_up"`  // how long a notification is tried
 	Timeout  time.Duration `mapstructure:"timeout"`  // longest time of one try
-	// Backoff is the pause after the first failed try, doubled after each further one up to BackoffMax.
+	// Backoff is the pause after the first failed try, doubled after each further failed try up to BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Spike      SpikeConfig   `mapstructure:"spike"`
@@ -46,8 +46,8 @@ type SpikeConfig struct {
 type SinkConfig struct {
 	Name string `mapstructure:"name"`
 	Type string `mapstructure:"type"`
-	// URL is the receiver's URL. URLFile is a file that holds it and is read for every notification, because the URL of
-	// an incoming webhook is a secret.
+	// URL is the receiver's URL. URLFile is a file that holds the URL and is read for every notification, because the URL
+	// of an incoming webhook is a secret.
 	URL     string `mapstructure:"url"`
 	URLFile string `mapstructure:"url_file"`
 	// SecretFile holds the secrets that sign a webhook, one per line, and is read for every notification; "" for no

@@ -46,7 +46,7 @@ func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error
 		result.Sent = true
 		s.failures = 0
 		n.metrics.tries.WithLabelValues(s.name, "sent").Inc()
-	case ctx.Err() != nil: // this process ends: the failure is not the receiver's
+	case ctx.Err() != nil: // this process ends, so the receiver did not cause the failure
 		result.Error = notification.LastError
 	default:
 		n.fail(s, notification, sent, &result)

@@ -22,7 +22,7 @@ import (
 const (
 	eventLimit = 500
 	// chores is the time between two searches for spikes, checks for expired notifications, and counts of waiting
-	// ones.
+	// notifications.
 	chores      = time.Minute
 	callTimeout = 10 * time.Second
 )
@@ -52,8 +52,8 @@ type sink struct {
 	failures int // consecutive failures in this process; used only by serve
 }
 
-// Quiet lists error groups and topics. An event of such an error group, or whose topics are all in Topics, causes
-// no notification.
+// Quiet lists error groups and topics. An event of one of these error groups, or an event whose topics are all in
+// Topics, causes no notification.
 type Quiet struct {
 	Groups []uuid.UUID
 	Topics []string

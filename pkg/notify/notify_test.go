@@ -128,7 +128,7 @@ func newWorld(t *testing.T, sinks ...SinkConfig) *world {
 	return w
 }
 
-// start replaces the process by a new one.
+// start replaces the process by a new process.
 func (w *world) start() {
 	w.Helper()
 	if err := w.cfg.Validate(); err != nil {
@@ -424,7 +424,7 @@ func TestNotifier_TellsEachSinkWhatItWants(t *testing.T) {
 	w := newWorld(t, hook("gone", gone), first, second, hook("all", all), SinkConfig{Name: "chat", Type: TypeSlack, URL: chat.URL})
 	w.dead("orders-eu", 1)
 	w.dead("payments", 1)
-	w.dead("", 1) // its topic is unknown
+	w.dead("", 1) // the message's original topic is unknown
 	w.pass()
 	orders.want(t, "the sink of a topic", 1)
 	spikes.want(t, "the sink of another kind", 0)
@@ -457,7 +457,7 @@ func TestNotifier_RunsUntilItIsStopped(t *testing.T) {
 	stop()
 	<-over
 
-	n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // without sinks it makes no call to the store
+	n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // no sinks: no call to the store
 	check.NoError(t, err)
 	n.Run(t.Context())
 }

@@ -53,7 +53,7 @@ func (w *webhook) send(ctx context.Context, n repository.Notification) error {
 // secretPrefix marks a secret that is encoded in base64.
 const secretPrefix = "whsec_"
 
-// readSecrets reads one secret per line: during a replacement, a receiver may know only one of two.
+// readSecrets reads one secret per line: during a replacement, a receiver may know only one of two secrets.
 func readSecrets(file string) ([][]byte, error) {
 	text, err := secret.FromFile(file)
 	if err != nil {

@@ -15,8 +15,8 @@ type Log struct {
 	failed bool
 }
 
-// Report logs the message lost as a warning with the first error, and the message back with the first success after
-// that. Errors are ignored once ctx has ended.
+// Report logs the text in the parameter lost as a warning with the first error, and the text in the parameter back with
+// the first success after that error. Errors are ignored once ctx has ended.
 func (l *Log) Report(ctx context.Context, log *zap.Logger, err error, lost, back string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 
 var errNotJSON = errors.New("a value is not JSON")
 
-// Diff returns a JSON Patch (RFC 6902) that changes before into after, to be shown to people; [] when they are equal.
-// Numbers are compared as text. The error reports that before or after is not JSON.
+// Diff returns a JSON Patch (RFC 6902) that changes the value before into the value after, to be shown to people; []
+// when they are equal. Numbers are compared as text. The error reports that before or after is not JSON.
 func Diff(before, after []byte) (patch []byte, err error) {
 	if !json.Valid(before) || !json.Valid(after) {
 		return nil, errNotJSON

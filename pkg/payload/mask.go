@@ -28,8 +28,8 @@ func newMasker(c *cursor, r rules, states []state) *masker {
 	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
 }
 
-// value skips a value and masks what must be masked in it. The states of the masking rules from index from on are those
-// of the value.
+// value skips a value and masks what must be masked in it. The masking rules' states for this value are those from the
+// index from on.
 func (m *masker) value(from int) {
 	base := len(m.states)
 	switch masked := m.enter(from); {

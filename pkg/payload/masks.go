@@ -15,7 +15,7 @@ const Mask = `"***"`
 // masks nothing.
 type Masks struct {
 	paths   rules
-	headers []string // in lower case; * matches any characters
+	headers []string // names in lower case; * matches any characters
 }
 
 // NewMasks returns the masks of a configuration that Validate accepts.

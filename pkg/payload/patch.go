@@ -145,7 +145,7 @@ func (p *Patch) Paths() []Path {
 // Apply returns the patched value. Numbers, strings and the order of members stay as they are where the patch does not
 // change them; white space is removed. When an operation cannot be applied, the error is an entity.FieldError of the
 // field "patch[i]". When the value is not JSON, has a duplicate member, or would exceed MaxPatched bytes, the error is
-// one of the field "patch". The texts of errors contain no part of the value.
+// an entity.FieldError of the field "patch". The texts of errors contain no part of the value.
 func (p *Patch) Apply(value []byte) ([]byte, error) {
 	c, ok := open(value)
 	if !ok || c.kind() != '{' && c.kind() != '[' {

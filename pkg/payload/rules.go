@@ -40,8 +40,8 @@ func (r rules) element(s state) state {
 	return s
 }
 
-// member returns the state for a member of the object that has the state s. is reports whether the member has a name;
-// ok is false when the rule does not match the member.
+// member returns the state for a member of the object that has the state s. The function is reports whether the member
+// has a name; ok is false when the rule does not match the member.
 func (r rules) member(s state, is func(name string) bool) (next state, ok bool) {
 	if s = r.single(s); r.finished(s) {
 		return s, true
@@ -81,7 +81,8 @@ type walk struct {
 	states []state
 }
 
-// enter advances the states from index from on to the value at the cursor, and reports whether this value is masked.
+// enter advances the states from the index in the parameter from on, to the value at the cursor, and reports
+// whether this value is masked.
 func (w *walk) enter(from int) bool {
 	if w.kind() != '[' {
 		for i, s := range w.states[from:] {

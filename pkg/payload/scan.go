@@ -56,8 +56,8 @@ type scan struct {
 	objects [MaxScan]bool // whether each level that is open is an object
 }
 
-// value reads a value, or its opening bracket, and then everything that may be closed after it. more reports that
-// another value must follow.
+// value reads a value, or its opening bracket, and then everything that may be closed after it. The result more reports
+// that another value must follow.
 func (s *scan) value() (more bool) {
 	s.space()
 	switch c := s.peek(); {
@@ -101,8 +101,8 @@ func (s *scan) open(object bool) (more bool) {
 	return !s.bad
 }
 
-// closing reads what may follow a value: closing brackets, and a comma before the next value. more reports that another
-// value must follow.
+// closing reads what may follow a value: closing brackets, and a comma before the next value. The result more reports
+// that another value must follow.
 func (s *scan) closing() (more bool) {
 	for !s.bad {
 		s.space()

@@ -28,7 +28,7 @@ type texter struct {
 	text  strings.Builder
 }
 
-// value skips a value and appends its text. The states of the masking rules from index from on are those of the value.
+// value skips a value and appends its text. The masking rules' states for this value are those from the index from on.
 // It returns false when the limit is reached.
 func (t *texter) value(from int) bool {
 	base := len(t.states)

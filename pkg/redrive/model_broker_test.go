@@ -58,7 +58,7 @@ type topicPartition struct {
 type modelLog struct {
 	weather    weather
 	partitions map[topicPartition][]written
-	lost       map[topicPartition]int64 // by partition: smaller offsets can no longer be read
+	lost       map[topicPartition]int64 // smallest offset that can still be read, by partition
 }
 
 func partitionOf(out entity.Outgoing) topicPartition {

@@ -57,8 +57,8 @@ func (w *world) watchAuto(claims []repository.Claim) {
 	}
 }
 
-// watchSettling checks that an attempt whose process reported nothing is rescued, and that one whose process reported
-// an error has failed. The caller holds mu.
+// watchSettling checks that an attempt whose process reported nothing is rescued, and that an attempt whose process
+// reported an error has failed. The caller holds mu.
 func (w *world) watchSettling(results []repository.Result) {
 	for _, r := range results {
 		m, err := w.store.Get(context.Background(), r.MessageID, 0)
@@ -247,7 +247,8 @@ func (s *shadow) claim() {
 	s.touched = true
 }
 
-// end models how an attempt ends. want is the verdict, if known; to is the resulting status in the store.
+// end models how an attempt ends. The parameter want is the verdict, if known; the parameter to is the resulting status
+// in the store.
 func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	h := w.history(s.id)
 	if s.ended >= len(h) {

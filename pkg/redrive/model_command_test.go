@@ -108,7 +108,7 @@ func newCommands(rng *rand.Rand, n int) []command {
 // rng returns a source of further choices, determined by the command alone.
 func (c command) rng() *rand.Rand { return rand.New(rand.NewPCG(c.b, c.c)) }
 
-// pick chooses one of several; ok is false when there is none.
+// pick chooses one element of a list; ok is false when the list is empty.
 func pick[T any](all []T, by uint64) (one T, ok bool) {
 	if len(all) == 0 {
 		return one, false
@@ -116,7 +116,7 @@ func pick[T any](all []T, by uint64) (one T, ok bool) {
 	return all[by%uint64(len(all))], true
 }
 
-// upTo returns a duration between from and to.
+// upTo returns a duration between the parameters from and to.
 func upTo(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)))
 }

@@ -16,14 +16,14 @@ import (
 // modelOnPostgres is the number of sequences that are played on the real store.
 const modelOnPostgres = 3
 
-// TestModelPostgres plays some of the sequences on PostgreSQL. The only difference is that the test sets the
-// database's clock: it does not move during a statement, and between statements it jumps to the next timer.
+// TestModelPostgres plays some of the sequences on PostgreSQL. The only difference is that the test sets the database's
+// clock: this clock does not move during a statement, and between statements it jumps to the next timer.
 func TestModelPostgres(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(modelOnPostgres) {
 		url := postgrestest.URL(t)
 		w := play(t, seed+1, newCommands(rand.New(rand.NewPCG(seed+1, 1)), modelCommands), func() (repository.Repository, func()) {
-			// The connection is opened in the bubble, because its timers follow the bubble's clock.
+			// The connection is opened in the bubble, because the connection's timers follow the bubble's clock.
 			db, err := sqlx.Connect("postgres", url)
 			check.NoError(t, err)
 			return postgres.New(db, postgres.WithClock(time.Now)), func() { _ = db.Close() }

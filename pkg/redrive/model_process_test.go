@@ -154,10 +154,10 @@ func (p *process) thaw() bool {
 }
 
 // travel waits for the duration of a call, which is different each time so that concurrent calls get an order. It ends
-// early with ctx.
+// early when ctx ends.
 func (p *process) travel(ctx context.Context) error { return p.travelFor(ctx, 12*time.Second) }
 
-// travelFor is travel with a maximum duration. Calls rarely reach it.
+// travelFor does the same as travel, for at most the given duration, which calls rarely reach.
 func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	p.mu.Lock()
 	d := time.Duration(100_000 + p.rng.IntN(3_000_000))

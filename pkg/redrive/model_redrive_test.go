@@ -16,7 +16,7 @@ import (
 type redriveShadow struct {
 	id    uuid.UUID
 	state entity.RedriveState
-	items []entity.RedriveItem // as the model last read them
+	items []entity.RedriveItem // items as the model last read them
 }
 
 // readRedrive applies an audit entry to a redrive.
@@ -91,7 +91,7 @@ func counting(c entity.RedriveCounts, item entity.RedriveItem) entity.RedriveCou
 	return c
 }
 
-// checkItem compares a redrive's result for a message with the attempts that it made on it.
+// checkItem compares a redrive's result for a message with the attempts that the redrive made on that message.
 func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	if r.Action != entity.RedriveRetry {
 		w.checkChange(r, item)

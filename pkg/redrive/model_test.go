@@ -95,7 +95,7 @@ func play(t *testing.T, seed uint64, commands []command, open func() (repository
 	return w
 }
 
-// shrink removes commands that a failure does not need: halves of them first, single ones last. Any failure of the
+// shrink removes commands that a failure does not need: halves of them first, single commands last. Any failure of the
 // same kind counts.
 func shrink(t *testing.T, failed *world, commands []command, again func([]command) *world) ([]command, *world) {
 	t.Helper()

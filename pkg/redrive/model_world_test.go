@@ -196,7 +196,7 @@ func (w *world) add(n int, rng *rand.Rand) {
 
 // ingest stores one dead letter.
 func (w *world) ingest(m entity.Message) repository.Stored {
-	elapse(time.Microsecond) // so that each message is younger than the one before
+	elapse(time.Microsecond) // makes each message younger than the message before it
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range 8 { // the seed determines the ids

@@ -60,12 +60,12 @@ func WithTracing(provider trace.TracerProvider) Option {
 	return func(o *options) { o.tracing = provider }
 }
 
-// WithTopicLabels sets how metrics label a topic; without it they use the topic's name.
+// WithTopicLabels sets how metrics label a topic; without this option metrics use the topic's name.
 func WithTopicLabels(label func(topic string) string) Option {
 	return func(o *options) { o.attempt.Label = label }
 }
 
-// WithOrigins sets how original topics are judged. Without it every original topic counts as declared.
+// WithOrigins sets how original topics are judged. Without this option every original topic counts as declared.
 func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attempt.Judge = judge } }
 
 // WithSchemas sets the source that decodes and encodes payloads with the schemas of a registry. With nil, or without

@@ -252,7 +252,7 @@ type Redirects interface {
 	SaveRedirect(ctx context.Context, topic, target string, expected *int64, cause entity.AuditInfo) (entity.Redirect, error)
 
 	// DeleteRedirect deletes the redirect of a topic and returns it. When the topic has no redirect, the error is a
-	// *entity.RedirectNotFoundError; when expected is not nil and not its version, a *entity.ChangedError.
+	// *entity.RedirectNotFoundError; when expected is not nil and not the version of the redirect, a *entity.ChangedError.
 	DeleteRedirect(ctx context.Context, topic string, expected *int64, cause entity.AuditInfo) (entity.Redirect, error)
 }
 

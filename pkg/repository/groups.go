@@ -38,12 +38,12 @@ type Groups interface {
 	// the error is a *entity.GroupNotFoundError.
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend Trend) (entity.ErrorGroup, error)
 
-	// AnnotateGroup sets annotations of a group for those topics that match where and in which messages of the group
-	// ever arrived. When where is nil, it sets them for all topics, including topics that appear later, and also
-	// overwrites the annotations of single topics. Fields of a that are nil change nothing. AnnotateGroup returns the
-	// topics in the order of their names, or entity.AllTopics when it annotated all. The audit entry has
-	// Annotation.String as LastError, and the topics unless all are meant. When ErrorGroup does not return the group
-	// for where, the error is a *entity.GroupNotFoundError.
+	// AnnotateGroup sets annotations of a group for the topics that the patterns in the parameter where match and in which
+	// messages of the group ever arrived. When where is nil, it sets them for all topics, including topics that appear
+	// later, and also overwrites the annotations of single topics. Nil fields of the annotation a change nothing.
+	// AnnotateGroup returns the topics in the order of their names, or entity.AllTopics when it annotated all. The audit
+	// entry has Annotation.String as LastError, and the topics unless all are meant. When ErrorGroup does not return the
+	// group for these patterns, the error is a *entity.GroupNotFoundError.
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, where *entity.TopicPatterns, cause entity.AuditInfo) ([]string, error)
 }
 

@@ -63,8 +63,8 @@ type SearchIndex interface {
 	// second.
 	UnderLoad(ctx context.Context) (bool, error)
 
-	// IndexedUntil returns a time: the last call of Unindexed found every live message that was stored before it. This
-	// time is at least IndexSettles before that call. It is zero when Unindexed was never called. Messages that a
+	// IndexedUntil returns a time: the last call of Unindexed found every live message that was stored before that time.
+	// This time is at least IndexSettles before that call. It is zero when Unindexed was never called. Messages that a
 	// longer transaction stores may be missing.
 	IndexedUntil(ctx context.Context) (time.Time, error)
 

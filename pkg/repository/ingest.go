@@ -13,8 +13,7 @@ import (
 // redelivered, also after messages were deleted or archived. Positions move in the same step as the messages are
 // stored.
 type Ingest interface {
-	// OpenTopics returns the store's ids of dead-letter topics, in the order of topics, and assigns ids to new
-	// ones.
+	// OpenTopics returns the store's ids of dead-letter topics, in the order of topics, and assigns ids to new topics.
 	OpenTopics(ctx context.Context, topics []Topic) ([]TopicRef, error)
 
 	// OpenPosition returns the next offset to store for each partition, in the
@@ -28,33 +27,32 @@ type Ingest interface {
 	// later whether the partition still has the same log. For a partition without a position nothing is stored.
 	SaveMark(ctx context.Context, p Partition, m Mark) error
 
-	// Store appends a batch. A range counts only when the partition's position is exactly its From (compare-and-swap):
-	// its messages are stored and the position becomes its To. A range that does not match is left out with all its
-	// messages; the other ranges are stored. Store returns the ranges that counted, in no particular order. A batch has
-	// at most one range for a partition; every message belongs to a range of the batch. The store sets CreatedAt and
-	// UpdatedAt. A message that the store refuses for good goes into Quarantine in the step that moves the position
-	// past it; the others are stored.
+	// Store appends a batch. A range counts only when the partition's position is exactly its From (compare-and-swap): its
+	// messages are stored and the position becomes its To. A range that does not match is left out with all its messages;
+	// the other ranges are stored. Store returns the ranges that counted, in no particular order. A batch has at most one
+	// range for a partition; every message belongs to a range of the batch. The store sets CreatedAt and UpdatedAt. A
+	// message that the store refuses for good goes into Quarantine in the step that moves the position past this message;
+	// the other messages are stored.
 	//
 	// A message with a Return becomes the child of the parent that the Return names (see entity.Message.Descend) if the
-	// Return names an attempt on the parent (in its history, or its present claim) that went to the message's own
-	// original topic. The parent's outcome becomes returned in the same step, also when the attempt has no result yet.
-	// When there is no such attempt, the Return is ignored. The return is unconfirmed when the message arrives neither
-	// in the parent's dead-letter topic nor in one that Batch.Declared accepts: then the parent's outcome and the
-	// counts of the redrive do not change. The message still becomes the child of its parent, so that loops end, and is
-	// marked as an unconfirmed return; see entity.Message.UnconfirmedReturn.
+	// Return names an attempt on the parent (in its history, or its present claim) that went to the message's own original
+	// topic. The parent's outcome becomes returned in the same step, also when the attempt has no result yet. When there
+	// is no such attempt, the Return is ignored. The return is unconfirmed when the message arrives neither in the
+	// parent's dead-letter topic nor in one that Batch.Declared accepts: then the parent's outcome and the counts of the
+	// redrive do not change. The message still becomes the child of its parent, so that loops end, and is marked as an
+	// unconfirmed return; see entity.Message.UnconfirmedReturn.
 	//
 	// A store with a database also recognises returns by their content, because frameworks may drop the headers of
-	// dlq-manager: a message without a Return, whose key and value are not empty, becomes a child when an attempt of
-	// the last Batch.ReturnWindow that was acknowledged, or has no result yet, sent the same key and value to its
-	// original topic and nothing has come back for that attempt yet. Of several such attempts the store takes the
-	// latest, but an attempt for which the return is confirmed comes first. Only one confirmed and one unconfirmed
-	// message are ever matched to an attempt by content. Return and result may be stored in any order and at the same
-	// time. When a result says that the attempt sent nothing, the outcome returned is removed from the parent; the
-	// message stays its child.
+	// dlq-manager: a message without a Return, whose key and value are not empty, becomes a child when an attempt of the
+	// last Batch.ReturnWindow that was acknowledged, or has no result yet, sent the same key and value to its original
+	// topic and nothing has come back for that attempt yet. Of several such attempts the store takes the latest, but an
+	// attempt for which the return is confirmed comes first. Only one confirmed and one unconfirmed message are ever
+	// matched to an attempt by content. Return and result may be stored in any order and at the same time. When a result
+	// says that the attempt sent nothing, the outcome returned is removed from the parent; the message stays its child.
 	//
 	// When a batch has a refused message, a part of the batch may be stored although Store returns an error: the
-	// partitions' positions show how far the batch was stored, and Stored describes the stored part. The caller can
-	// store the rest of the batch from there.
+	// partitions' positions show how far the batch was stored, and Stored describes the stored part. The caller can store
+	// the rest of the batch from there.
 	Store(ctx context.Context, batch Batch) (Stored, error)
 }
 
@@ -94,8 +92,8 @@ type Batch struct {
 	Ranges       []Range
 	Messages     []entity.Message
 	ReturnWindow time.Duration // 0: returns are recognised by headers only
-	// Declared reports whether the message's dead-letter topic is declared as one for the message's original topic;
-	// when Declared is nil, no topic is declared.
+	// Declared reports whether the message's dead-letter topic is declared for the message's original topic; when Declared
+	// is nil, no topic is declared.
 	Declared func(*entity.Message) bool
 }
 

@@ -78,8 +78,8 @@ const (
 	// SpikeRecent is the length of the time range whose arrivals are compared with the average. The range is extended
 	// back to the beginning of its first step of FineArrivalsStep.
 	SpikeRecent = 10 * time.Minute
-	// SpikeUsual is the time range of the average. It excludes the present hour and the one before, in which the
-	// spike may have begun.
+	// SpikeUsual is the time range of the average. It excludes the present hour and the hour before, in which the spike
+	// may have begun.
 	SpikeUsual = 7 * 24 * time.Hour
 	// SpikeOver is how long a topic must have no spike until the next one is a new spike.
 	SpikeOver = time.Hour

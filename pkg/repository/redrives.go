@@ -36,10 +36,10 @@ type Redrives interface {
 	// SaveWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
 	SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
 
-	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease. It returns nil when there
-	// is no such batch now: no batch is left, other owners hold all that are left, the redrive is not active, its rate
-	// forbids it, or it keeps the order of keys and an earlier batch is not done. In state canary only the canary's
-	// batches are leased, and of an inactive redrive only batches whose lease has ended, with OnlyCatchUp set.
+	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease. It returns nil when there is
+	// no such batch now: no batch is left, other owners hold all remaining batches, the redrive is not active, its rate
+	// allows no batch now, or it keeps the order of keys and an earlier batch is not done. In state canary only the
+	// canary's batches are leased, and of an inactive redrive only batches whose lease has ended, with OnlyCatchUp set.
 	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*RedriveBatch, error)
 
 	// RenewLeases renews all leases of owner.
@@ -74,16 +74,17 @@ type Selections interface {
 	ReturnedErrors(ctx context.Context, id uuid.UUID) ([]entity.ReturnedError, error)
 
 	// Change applies the action RedriveRequeue, RedriveDead, RedriveDelete or RedriveMap to each message, as the method
-	// for one message would, and returns the ids of the messages that it changed. Messages that are deleted, or in a
-	// state that forbids the action, are left out.
+	// for one message would, and returns the ids of the messages that it changed. Messages that are deleted, or in a state
+	// that forbids the action, are left out.
 	//
 	// RedriveMap sets the original topic, with confidence operator, of messages that are PENDING or DEAD and whose own
-	// header did not name it (see entity.FromHeader), unless OverHeader is set. Where it replaces a topic that a header
-	// named, partition and offset are cleared too. A message that already has that topic and confidence counts as
-	// changed, without an audit entry.
+	// header did not name the original topic (see entity.FromHeader), unless OverHeader is set. Where it replaces a topic
+	// that a header named, partition and offset are cleared too. A message that already has that topic and confidence
+	// counts as changed, without an audit entry.
 	Change(ctx context.Context, c Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 
-	// PerformedOn returns those of ids whose objects the operation has changed with that action.
+	// PerformedOn returns the ids, out of the list ids, of the objects that the operation has changed with the given
+	// action.
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Redrives returns redrives, the newest first (created_at, then id).
@@ -155,12 +156,12 @@ type RedriveMove struct {
 type RedriveBatch struct {
 	RedriveID uuid.UUID
 	Number    int // number of the batch, from 0
-	First     int // number of its first item
+	First     int // number of the batch's first item
 	Items     []BatchItem
 	Canary    bool
 	// TakenOver: an earlier owner leased the batch and did not save it, so attempts may have been begun.
 	TakenOver bool
-	// OnlyCatchUp: the redrive is not active. The owner must begin no attempts, and must store the results of those
+	// OnlyCatchUp: the redrive is not active. The owner must begin no attempts, and must store the results of the attempts
 	// that were begun.
 	OnlyCatchUp bool
 }
@@ -171,7 +172,7 @@ type BatchItem struct {
 	Result    entity.ItemResult
 }
 
-// BatchResults are the results of items of a batch. Items of the batch that it does not name stay unchanged.
+// BatchResults are the results of some items of a batch. The other items of the batch stay unchanged.
 type BatchResults struct {
 	RedriveID uuid.UUID
 	Number    int
@@ -183,8 +184,8 @@ type BatchResults struct {
 type Change struct {
 	Action        entity.RedriveAction
 	IDs           []uuid.UUID
-	OriginalTopic string // for RedriveMap
-	OverHeader    bool   // for RedriveMap: also when the record's own header names the topic
+	OriginalTopic string // the topic that RedriveMap sets
+	OverHeader    bool   // RedriveMap also changes messages whose record's own header names the topic
 	// Lease is the lease on the batch that the messages come from; the zero value when they come from no batch. Nothing
 	// is changed when another owner holds the batch now or the batch is done.
 	Lease Lease

@@ -94,10 +94,10 @@ func (e *NeedsDatabaseError) Is(target error) bool {
 
 // Reader reads messages and changes nothing.
 type Reader interface {
-	// List returns one page of the messages whose original or dead-letter topic is topic, newest first (created_at,
-	// then id, descending), and the number of all these messages. For an unknown topic the list is empty. A key, value
-	// or headers longer than ListValueLimit are not loaded; nor are any others once the page has loaded ListPageLimit
-	// bytes.
+	// List returns one page of the messages whose original or dead-letter topic is the given topic, newest first
+	// (created_at, then id, descending), and the number of all these messages. For an unknown topic the list is empty. A
+	// key, value or headers longer than ListValueLimit are not loaded; nor are any further keys, values and headers once
+	// the page has loaded ListPageLimit bytes.
 	List(ctx context.Context, topic string, page Page) (List, error)
 
 	// Get returns one message. A value longer than maxValue bytes is not loaded; maxValue < 0 loads it whatever its

@@ -104,7 +104,7 @@ type ExportQuery struct {
 	Filter   entity.Filter
 	Archived bool
 	Limit    int
-	MaxValue int64 // in bytes; a longer value is not loaded
+	MaxValue int64 // limit in bytes; a longer value is not loaded
 }
 
 // TooBroadError reports that the search or count took too long because the filter matches too many messages. Its kind

@@ -10,8 +10,8 @@ import (
 // Shares completes the dead letters of share groups: it stores the records to which they point. Ingest.Store adds a
 // message with a Share to the queue.
 type Shares interface {
-	// TakePointers returns at most limit messages whose record is due to be read, those that wait longest first. They
-	// belong to the caller for the time of lease; then they are due again.
+	// TakePointers returns at most limit messages whose record is due to be read, the messages that wait longest first.
+	// The messages belong to the caller for the time of lease; then they are due again.
 	TakePointers(ctx context.Context, limit int, lease time.Duration) ([]Pointer, error)
 
 	// SaveCompletions stores what was read. A completed message gets the key, the value, the headers and the timestamp
@@ -29,24 +29,24 @@ type Shares interface {
 
 // Pointer is a message whose record is in its original topic.
 type Pointer struct {
-	Message entity.Message // without value, with its Digest; Origin and Failure.ConsumerGroup name the record
-	Tries   int            // that ended before this one
+	Message entity.Message // has the Digest, but no value; Origin and Failure.ConsumerGroup name the record
+	Tries   int            // tries that ended before the present try
 }
 
 // Completion is the result of reading a message's record.
 type Completion struct {
-	Message entity.Message // as in Pointer, with the Return that the record's headers name
+	Message entity.Message // the message as in Pointer, with the Return that the record's headers name
 	State   entity.Completion
-	Reason  string        // for every State but Completed
-	Again   time.Duration // until the next try; 0: none
-	// Of the record; only for Completed.
+	Reason  string        // why the record is not stored; set for every State but Completed
+	Again   time.Duration // time until the next try; 0: there is none
+	// Record and Timestamp are those of the record that was read; they are set only for Completed.
 	Record    entity.Record
 	Timestamp time.Time
 }
 
 // PointerCount is how many messages of a topic lack their record.
 type PointerCount struct {
-	Topic string // original
+	Topic string // original topic
 	State entity.Completion
 	Count int64
 	// OldestDeath is the timestamp of the oldest of these dead letters; zero where none has one.

@@ -17,7 +17,7 @@ func WithShareGroups(isShareGroup func(group string) bool) Option {
 // Partitions without a commit, and topics that do not exist, are left out.
 //
 // For a share group it is the offset before which all records are final: acknowledged, or given up and written to the
-// dead-letter topic. The broker does not say which; a dead letter shows the second.
+// dead-letter topic. The broker does not say which of the two; a dead letter shows that its record was given up.
 func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topics []string) ([]repository.Committed, error) {
 	found, err := r.cluster.Topics(ctx, topics...)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broke
 	if r.isShareGroup == nil || !r.isShareGroup(group) {
 		return r.cluster.CommittedOffsets(ctx, group, parts)
 	}
-	ends, err := r.cluster.EndOffsets(ctx, parts) // first: a lag of 0 covers the records that were there before
+	ends, err := r.cluster.EndOffsets(ctx, parts) // read first, so that a lag of 0 covers all records before these ends
 	if err != nil && len(ends) == 0 {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broke
 		end, answered := ends[tp]
 		switch {
 		case !known:
-		case answered && at.Lag == 0: // the broker stores the start later than it moves
+		case answered && at.Lag == 0: // at.Start may be too low, because the broker stores it later than it moves
 			final[tp] = end
 		case at.Start >= 0:
 			final[tp] = at.Start

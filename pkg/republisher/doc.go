@@ -17,7 +17,7 @@
 //   - fetch.go: records that the store does not hold
 //   - pointers.go: which dead letters may point to their record
 //   - trace.go: the span of a send
-//   - republisher.go: Republisher, whose methods these are, and what it needs
+//   - republisher.go: the type Republisher, and what it needs
 //   - config.go: settings
 //   - errors.go: translates Kafka's errors
 package republisher

@@ -117,8 +117,8 @@ func recordOf(found broker.Record) entity.Record {
 	return entity.Record{Key: found.Key, Value: found.Value, Headers: found.Headers, Size: int64(len(found.Value))}
 }
 
-// pointedTo returns the record that a pointer names. A record that is newer than the pointer, which was written at
-// dead, is a different one: the log was replaced.
+// pointedTo returns the record that a pointer names. A record that is newer than the pointer, which was written at the
+// time dead, is a different record: the log was replaced.
 func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	if !dead.IsZero() && found.Time.After(dead.Add(clockSkew)) {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// turnTimeout bounds the wait for other inspections, inspectTimeout all requests of one inspection together.
+	// turnTimeout bounds the wait for other inspections, inspectTimeout bounds all requests of one inspection together.
 	turnTimeout    = time.Second
 	inspectTimeout = 2 * time.Second
 
@@ -76,8 +76,8 @@ func keyOf(q entity.ReplayQuestion) string {
 	return strings.Join(append([]string{q.Topic}, q.Groups...), "\x00")
 }
 
-// learn requests missing facts, and drops old ones. It continues when its caller ends, because others use the answers
-// too.
+// learn requests missing facts, and drops old ones. It continues when its caller ends, because other callers use the
+// answers too.
 func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuestion) {
 	now := r.now()
 	for key, fact := range r.facts.replays {
@@ -107,7 +107,7 @@ type inspection struct {
 	*Republisher
 	topics    map[string]broker.Topic
 	ends      map[broker.TopicPartition]int64
-	states    map[string]string // of consumer groups; nil: not known
+	states    map[string]string // states of consumer groups; nil: not known
 	committed map[string]commits
 }
 

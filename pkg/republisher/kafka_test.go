@@ -140,7 +140,7 @@ func TestRealKafka(t *testing.T) {
 		check.True(t, errors.As(err, &refused) && refused.Class == entity.UnknownTopic,
 			"Plan error = %v, want refused as UNKNOWN_TOPIC", err)
 		batch := claimed(t, r, message(to(topic)))
-		batch[0].Target.Topic += ".nowhere" // as if the topic was deleted between plan and publish
+		batch[0].Target.Topic += ".nowhere" // a missing topic, as after a deletion between plan and publish
 		if d := r.Publish(t.Context(), batch)[0]; d.Verdict != entity.Refused || d.Class != entity.UnknownTopic {
 			t.Errorf("Publish = %+v, want refused as UNKNOWN_TOPIC", d)
 		}

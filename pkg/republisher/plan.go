@@ -16,9 +16,9 @@ import (
 // reached; the partition is then -1 when it could not be chosen. Messages must include their bytes; the targets in
 // batch are ignored. bulk means that no person looked at each message; then a guessed original topic is refused.
 //
-// With an edit, the edited record is checked. An edit's topic must be named by republish_allow; a redirect's must be
-// named only if that list is not empty. When an edit sets the
-// value, nothing is fetched, and the record of a pointer is sent without a key unless the edit has one.
+// With an edit, the edited record is checked. An edit's topic must be named by republish_allow; a redirect's topic must
+// be named only if that list is not empty. When an edit sets the value, nothing is fetched, and the record of a pointer
+// is sent without a key unless the edit has one.
 //
 // All end offsets are requested at once. Records of pointers are read one after the other.
 func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {

@@ -75,8 +75,8 @@ func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch 
 	}
 }
 
-// sendFetched fetches a value that the store does not hold and sends it; only one at a time in this process, to limit
-// memory.
+// sendFetched fetches a value that the store does not hold and sends it; it does so for only one value at a time in
+// this process, to limit memory.
 func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, i int) entity.Delivery {
 	if r.fetching.Acquire(ctx, 1) != nil {
 		return givenBack(tp.Partition)

@@ -59,8 +59,8 @@ func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	return []byte(id.String())
 }
 
-// partition chooses one of n partitions: the original one if it still exists, else the one that Java's default
-// partitioner chooses for the key. For a new key or another topic it ignores the original partition. Messages
+// partition chooses one of n partitions: the original partition if it still exists, else the partition that Java's
+// default partitioner chooses for the key. For a new key or another topic it ignores the original partition. Messages
 // without a key are spread over all partitions.
 func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	m := &out.Message
@@ -86,8 +86,8 @@ func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.
 	}
 }
 
-// topicOf returns the topic to which a message is to be sent: that of its edit, else of the redirect, else its original
-// one.
+// topicOf returns the topic to which a message is to be sent: the topic of its edit, else the topic of the redirect,
+// else its original topic.
 func topicOf(out *entity.Outgoing) string {
 	switch {
 	case retargeted(out):

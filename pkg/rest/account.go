@@ -97,8 +97,8 @@ func (a *account) Take(n int64) error {
 	return errNoMemory
 }
 
-// reserveMore waits for the memory that the last read lacked. mark is the number of bytes that were taken before that
-// read, which the caller then repeats.
+// reserveMore waits for the memory that the last read lacked. The parameter mark is the number of bytes that were taken
+// before that read, which the caller then repeats.
 func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,7 +184,7 @@ func (a *account) refusal(err error, of *budget) error {
 		what, setting = "answers", "max_pages"
 	case a.limits.large:
 		what, setting = "value larger than a share", "buffer_bytes"
-		if errors.Is(err, errShare) { // this limit allows one value for all clients, so it has no shares
+		if errors.Is(err, errShare) { // only one value for all clients is allowed, so there are no shares
 			err = errFull
 		}
 	}
@@ -267,7 +267,7 @@ type budget struct {
 	waiting []*waiter
 }
 
-// waiter waits for units of a budget; granted is closed when it has them.
+// waiter waits for units of a budget; granted is closed when the waiter has the units.
 type waiter struct {
 	who     string
 	n       int64
@@ -278,7 +278,7 @@ func newBudget(total int64) *budget {
 	return &budget{total: total, share: max(1, total/2), by: map[string]int64{}}
 }
 
-// try takes n units for who if they are free, else none.
+// try takes n units for the client named who, if they are free, else none.
 func (b *budget) try(who string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -302,8 +302,9 @@ func (b *budget) force(who string, n int64) {
 	b.by[who] += n
 }
 
-// wait takes n units for who, and waits at most budgetTimeout for them. The error is errShare when the principal's own
-// share is used up, errFull when the whole budget is used up, and the context's error when ctx ends first.
+// wait takes n units for the client named who, and waits at most budgetTimeout for them. The error is errShare when the
+// principal's own share is used up, errFull when the whole budget is used up, and the context's error when ctx ends
+// first.
 func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	if b.take(who, n) {
@@ -345,8 +346,8 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	}
 }
 
-// release returns n units of who. Waiters are served in order; a waiter that cannot be served yet does not delay the
-// others.
+// release returns n units of the client named who. Waiters are served in order; a waiter that cannot be served yet does
+// not delay the others.
 func (b *budget) release(who string, n int64) {
 	if n == 0 {
 		return

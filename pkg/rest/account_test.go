@@ -294,7 +294,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).undocumented()
-	f.cfg.MaxPages = 1 // so a handler that reserved memory twice for one request would hang
+	f.cfg.MaxPages = 1 // makes a handler that reserves memory twice for one request hang
 	f.open().server.Mount(http.MethodGet, "/page", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range 3 {
 			wantStatus(t, f.send(httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody).WithContext(r.Context())), 200)

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// activityFixture has messages of two topics and of an unknown topic, at several times. One message of each is a
+// activityFixture has messages of two topics and of an unknown topic, at several times. One message of each topic is a
 // return.
 func activityFixture() *fixture {
 	f := newFixture()

@@ -35,7 +35,7 @@ func (p proxies) has(address netip.Addr) bool {
 }
 
 // client returns the address of the client: the peer's address or, if the peer is a trusted proxy, the last address in
-// X-Forwarded-For that is no trusted proxy. A client can forge the addresses to the left of that one. For a peer
+// X-Forwarded-For that is no trusted proxy. A client can forge the addresses to the left of that address. For a peer
 // without an address, such as a Unix socket, it returns the zero Addr.
 func (p proxies) client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)

@@ -84,8 +84,8 @@ func (cluster) IngestLag(context.Context, []repository.IngestPosition) map[strin
 	return map[string]int64{"orders.dlq.v1": 3, "payments.dlq.v1": 0}
 }
 
-// documentFixture has the objects of the document's examples: two messages, two redrives of the first of them, a
-// message of unknown origin and an archived one.
+// documentFixture has the objects of the document's examples: two messages, two redrives of the first message, a
+// message of unknown origin and an archived message.
 func documentFixture() *fixture {
 	f := newFixture(message(idA))
 	ctx := context.Background()

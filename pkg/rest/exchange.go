@@ -26,10 +26,10 @@ type exchange struct {
 	route   string // the path template of the matching route, or the text "unmatched"
 	status  int    // status of the answer; 0 until the answer begins
 	bytes   int64
-	pace    *pace           // of the connection; an inner call has the pace of the outer exchange
-	inner   bool            // this is a console page's call of the API; the page's exchange writes to the connection
+	pace    *pace           // pace of the connection; an inner call has the pace of the outer exchange
+	inner   bool            // true for a console page's call of the API; the page's exchange writes to the connection
 	slow    bool            // the client read the answer too slowly
-	address netip.Addr      // of the client; the zero Addr when the client has none
+	address netip.Addr      // address of the client; the zero Addr when the client has none
 	client  context.Context // ends when the client disconnects
 	span    trace.Span      // nil: the request is not traced
 	asked   http.Header     // headers of the request
@@ -181,7 +181,7 @@ const (
 // pace disconnects clients that take an answer too slowly, by deadlines that move as bytes are sent. Only time spent
 // waiting for the client counts. It belongs to one connection and is not safe for concurrent use.
 type pace struct {
-	control *http.ResponseController // without effect in tests, which have no connection
+	control *http.ResponseController // has no effect in tests, which have no connection
 	rate    int64                    // minimum rate, in bytes a second
 	whole   time.Duration            // the client's time for an answer, unless endAt sets more
 	until   time.Time                // the end of the client's time; zero: the answer has not started

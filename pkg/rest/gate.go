@@ -43,7 +43,8 @@ func guarded(do func() error) (err error) {
 
 func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// responseGate lets either the handler or carryOut, after its timeout, write the answer: only the first to start does.
+// responseGate lets either the handler or carryOut, after its timeout, write the answer: only the first of the two that
+// starts to write does.
 type responseGate struct {
 	w      http.ResponseWriter
 	header http.Header // headers that the handler has set before it answers

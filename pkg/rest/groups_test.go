@@ -19,8 +19,8 @@ func fingerprint(i int) entity.Fingerprint {
 	return entity.Fingerprint{Class: "Boom", Title: fmt.Sprintf("failure %d of \u202e<number>", i), Frames: []string{"a.b"}}
 }
 
-// groupsFixture has five error groups. Each has one message more than the one before, and the messages of the last are
-// resolved.
+// groupsFixture has five error groups. Each has one message more than the group before it, and the messages of the last
+// group are resolved.
 func groupsFixture(t *testing.T) *fixture {
 	t.Helper()
 	f, n := newFixture(), 0
@@ -132,9 +132,9 @@ func TestGroup_Annotate(t *testing.T) {
 	wantEnvelope(t, f.do("PATCH", "/api/v1/groups/"+idGone.String(), `{"muted":true}`), 404)
 }
 
-// An operator of some topics of an error group annotates only these. The annotations of other topics do not change,
-// callers of other topics do not see the new ones, and each caller sees who changed the annotations of the caller's
-// topics.
+// An operator of some topics of an error group annotates only these topics. The annotations of other topics do not
+// change, callers of other topics do not see the new annotations, and each caller sees who changed the annotations of
+// the caller's topics.
 func TestGroup_AnnotationsAreByTopic(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

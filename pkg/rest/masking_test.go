@@ -222,7 +222,7 @@ func unrecorded(s *fake.Store) *hooked {
 	return store
 }
 
-// Masked values are not shown when the audit trail cannot record it.
+// Masked values are not shown when the audit trail cannot record the read.
 func TestUnmask_NothingIsShownThatIsNotNoted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))

@@ -57,7 +57,7 @@ type Server struct {
 	tracer          tracer
 
 	phase atomic.Int32
-	now   func() time.Time // for displayed times; stores have clocks of their own
+	now   func() time.Time // clock for displayed times; stores have clocks of their own
 
 	// work is the context of retries: it outlives the client's connection, and ends in the second half of the drain.
 	work     context.Context
@@ -85,25 +85,25 @@ func WithShareGroups(w ShareWatcher) Option { return func(s *Server) { s.shares 
 // WithTopics sets the source of the names of the cluster's topics.
 func WithTopics(t Topics) Option { return func(s *Server) { s.topics = t } }
 
-// WithSchemas sets the source that decodes and encodes the keys and values that have a schema in a registry. Without it
-// they are shown and sent as bytes.
+// WithSchemas sets the source that decodes and encodes the keys and values that have a schema in a registry. Without
+// this option keys and values are shown and sent as bytes.
 func WithSchemas(schemas Schemas) Option { return func(s *Server) { s.schemas = schemas } }
 
 // WithTargets sets the check of the targets of redirects.
 func WithTargets(t Targets) Option { return func(s *Server) { s.targets = t } }
 
-// WithSigner sets the signer of cursors. Without it cursors are valid in this process only.
+// WithSigner sets the signer of cursors. Without this option cursors are valid in this process only.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
 
 // WithLiveness sets the function for /healthz that returns an error when only a restart can help. It must not call a
 // dependency.
 func WithLiveness(f func() error) Option { return func(s *Server) { s.health.liveness = f } }
 
-// WithDialects sets the source of derived fields and mapping rules. Without it the server shows only stored fields,
-// and has no rules.
+// WithDialects sets the source of derived fields and mapping rules. Without this option the server shows only stored
+// fields, and has no rules.
 func WithDialects(d Dialects) Option { return func(s *Server) { s.dialects = d } }
 
-// WithOrigins sets the check of original topics. Without it no origin is undeclared.
+// WithOrigins sets the check of original topics. Without this option no origin is undeclared.
 func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
 
 // WithAuth sets how requests are authenticated. The session route shows mode. Without this option every request may do

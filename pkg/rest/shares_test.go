@@ -48,7 +48,8 @@ func TestMessageOfAShareGroup(t *testing.T) {
 		`"duplicates":null,"source_gone":false,"completion":null,"completion_reason":null`)
 }
 
-// The value of a record that is gone is 404 with the reason; one that is still read is not asked for in Kafka a second time.
+// The value of a record that is gone is 404 with the reason; a record that is still being read is not requested from
+// Kafka a second time.
 func TestPayloadOfAShareGroup(t *testing.T) {
 	t.Parallel()
 	fetched := 0

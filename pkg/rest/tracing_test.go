@@ -115,7 +115,8 @@ func TestTracing_Sampling(t *testing.T) {
 	}
 }
 
-// An error of the server marks the span as an error, one of the client does not; the log and the span share their ids.
+// An error of the server marks the span as an error, an error of the client does not; the log and the span share their
+// ids.
 func TestTracing_Errors(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

@@ -20,8 +20,8 @@ var errUnknown = errors.New("the registry does not have it")
 // errAnswerSize: the answer has more than maxAnswer bytes. The schema may be that large, or the answer is wrong.
 var errAnswerSize = fmt.Errorf("the answer of the registry is larger than %d bytes", maxAnswer)
 
-// missing reports whether the registry is working, but has no schema or subject that can be used. It is asked again
-// after unknownAge.
+// missing reports whether the registry is working, but has no schema or subject that can be used. The registry is asked
+// again after unknownAge.
 func missing(err error) bool { return errors.Is(err, errUnknown) || errors.Is(err, errAnswerSize) }
 
 // errNoSchema: the answer is right in form, but has no schema, such as that of a proxy.
@@ -144,7 +144,7 @@ func formatOf(t sr.SchemaType) entity.Format {
 
 const maxReferences = 200
 
-// references reads the schemas that a schema refers to, those without references first.
+// references reads the schemas that a schema refers to, the schemas without references first.
 func (r *registry) references(ctx context.Context, s sr.Schema) ([]reference, error) {
 	g := gatherer{registry: r, seen: map[string]bool{}}
 	if err := g.gather(ctx, s, 0); err != nil {

@@ -63,7 +63,7 @@ func compile(id int, guid string, s source) *compiled {
 	compiling.Lock()
 	defer compiling.Unlock()
 	if err := c.build(); err != nil {
-		c.fault = errors.New(clip(err.Error())) // it may quote the whole schema
+		c.fault = errors.New(clip(err.Error())) // clipped, because the error may quote the whole schema
 	}
 	return c
 }

@@ -75,7 +75,7 @@ func (d *Decoder) Version() uint64 {
 type part struct {
 	frame
 	registry *registry
-	subject  string // of a topic without frames; "" where the frame names the schema
+	subject  string // subject for a topic without frames; "" where the frame names the schema
 	kind     entity.RecordPart
 }
 

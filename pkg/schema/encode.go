@@ -128,7 +128,7 @@ func (c *compiled) withGUID(guid string) *compiled {
 	return &other
 }
 
-// unchanged reports whether the JSON is equal to that of the stored bytes.
+// unchanged reports whether the JSON is equal to the JSON of the stored bytes.
 func (p *part) unchanged(own *compiled, text []byte) bool {
 	before, err := own.decode(p.frame, payload.MaxPatched)
 	if err != nil {

@@ -16,7 +16,7 @@ type frame struct {
 	id       int
 	guid     string
 	header   string // name of the header; "" for a prefix
-	unframed bool   // the part does not name its schema; a Protobuf message is the first one of its file
+	unframed bool   // the part does not name its schema; a Protobuf message is then the first message of its file
 	rest     []byte // the bytes that follow the id or the GUID: Protobuf's message indexes begin here
 	data     []byte // the encoded value; after a prefix, the bytes that follow the id
 }

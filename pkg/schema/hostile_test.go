@@ -43,7 +43,7 @@ func nested(n int, begin, middle, end string) string {
 	return strings.Repeat(begin, n) + middle + strings.Repeat(end, n)
 }
 
-// doubled are records of which each has two of the next one, filled by default.
+// doubled are records of which each has two fields of the next record, filled by default.
 func doubled(n int) string {
 	text := `{"type":"record","name":"R0","fields":[{"name":"x","type":"int","default":1}]}`
 	for i := range n {

@@ -76,8 +76,8 @@ func (r *registry) has(topic string) bool {
 type unknown struct{ err error }
 
 // find returns the value that is cached under the key, or looks it up within the timeout. Callers with the same key
-// share one look-up, which continues when ctx ends. size returns the size in memory, and how long the value may be
-// used; 0: for ever.
+// share one look-up, which continues when ctx ends. The function size returns the size in memory, and how long the
+// value may be used; 0: for ever.
 func find[T any](ctx context.Context, r *registry, key string, look func(context.Context) (T, error), size func(T) (int, time.Duration)) (found T, err error) {
 	key = r.cfg.Name + "\n" + key
 	if v, ok := r.cache.get(key, r.now()); ok {
@@ -212,7 +212,7 @@ func (r *registry) schema(ctx context.Context, key string, look func(context.Con
 func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compiled, error) {
 	refs, err := r.references(ctx, found.Schema)
 	switch {
-	case errors.Is(err, errSchemaSize) || errors.Is(err, errReferences): // it can never be used
+	case errors.Is(err, errSchemaSize) || errors.Is(err, errReferences): // the schema can never be used
 		return &compiled{source: source{format: formatOf(found.Type)}, id: found.ID, guid: found.GUID, fault: err}, nil
 	case err != nil:
 		return nil, err

@@ -100,7 +100,7 @@ func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete
 	return complete, w.keep(ctx, documents)
 }
 
-// decodeAgain indexes the deferred messages that are due. more reports that other messages may be due too.
+// decodeAgain indexes the deferred messages that are due. The result more reports that other messages may be due too.
 func (w *Worker) decodeAgain(ctx context.Context) (worked, more bool, err error) {
 	if w.schemas == nil {
 		return false, false, nil

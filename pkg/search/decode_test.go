@@ -41,8 +41,8 @@ func (s *slowSchemas) Decode(m *entity.Message, part entity.RecordPart, limit in
 	return s.fakeSchemas.Decode(m, part, limit)
 }
 
-// TestInventedSchemasDoNotHoldUpTheIndex: batches whose look-ups are cut off wait less and less, and one whose schemas
-// are known ends that.
+// TestInventedSchemasDoNotHoldUpTheIndex: batches whose look-ups are cut off wait less and less, until a batch comes
+// whose schemas are known.
 func TestInventedSchemasDoNotHoldUpTheIndex(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

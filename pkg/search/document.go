@@ -21,7 +21,7 @@ const (
 
 	maxFields       = 500     // maximum number of values of a record's JSON that are indexed
 	maxHeaders      = 200     // maximum number of headers of a record that are indexed
-	maxHeaderValue  = 1 << 10 // in bytes; of a header with a longer value only the name is indexed
+	maxHeaderValue  = 1 << 10 // limit in bytes; of a header with a longer value only the name is indexed
 	maxErrorMessage = 16 << 10
 )
 
@@ -58,8 +58,8 @@ func (w *Worker) text(m *entity.Message, stored []byte) string {
 	return strings.ToLower(message) + "\n" + value
 }
 
-// terms returns the terms of all headers and fields, masked or not. Masked ones are included because a user who may not
-// see a field may not search for it either.
+// terms returns the terms of all headers and fields, masked or not. Masked headers and fields are included because a
+// user who may not see a field may not search for it either.
 func terms(r *entity.Record, p parts) []int64 {
 	all := payload.Terms(p.value, maxFields)
 	if r.Key != nil {
@@ -76,7 +76,7 @@ func terms(r *entity.Record, p parts) []int64 {
 		all = append(all, entity.HeaderTerm(h.Key, nil))
 		switch {
 		case h.Value == nil:
-			all = append(all, entity.HeaderTerm(h.Key, []byte{})) // a null value gets the term of an empty one
+			all = append(all, entity.HeaderTerm(h.Key, []byte{})) // a null value gets the term of an empty value
 		case len(h.Value) <= maxHeaderValue:
 			all = append(all, entity.HeaderTerm(h.Key, h.Value))
 		}

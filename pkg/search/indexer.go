@@ -1,6 +1,6 @@
-// Package search fills the search index: it reads messages that have no document of the present version and stores one
-// for each, with an error group if the message has none. This happens after messages were stored, so that ingest does
-// not wait for it. Searches do not use this package; the store runs them.
+// Package search fills the search index: it reads messages that have no document of the present version and stores a
+// document for each of them, with an error group if the message has none. This happens after messages were stored, so
+// that ingest does not wait for it. Searches do not use this package; the store runs them.
 package search
 
 import (
@@ -70,7 +70,7 @@ type Store interface {
 	IndexerStall(ctx context.Context) (repository.IndexerStall, error)
 }
 
-// Worker indexes messages. Any number of workers may run on one store, in any number of processes. Only the one that
+// Worker indexes messages. Any number of workers may run on one store, in any number of processes. Only the worker that
 // holds the indexer lease works; the others wait to take over.
 type Worker struct {
 	cfg     Config
@@ -93,7 +93,7 @@ type Worker struct {
 	outage outage.Log
 
 	classified    time.Time // when the last query for unclassified messages found none
-	asked, warned time.Time // times of the last check for a stall, and of the last warning about one
+	asked, warned time.Time // times of the last check for a stall, and of the last warning about a stall
 }
 
 // New returns a worker. decode returns the error class, error message and stack trace of a message, from which its
@@ -137,7 +137,7 @@ func (w *Worker) Run(ctx context.Context) {
 		w.outage.Report(ctx, w.log, err, "messages cannot be indexed; searches do not find new ones; retrying", "messages are indexed again")
 		switch {
 		case more:
-			rest = min(time.Since(began), maxWait) // so the worker uses at most half of the time while more messages wait
+			rest = min(time.Since(began), maxWait) // makes the worker use at most half of the time while more messages wait
 		case worked:
 			rest = w.cfg.Interval
 		default:

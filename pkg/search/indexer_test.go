@@ -109,7 +109,7 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 	takes := f.takes
 	f.mu.Unlock()
 	if takes > 0 {
-		<-time.After(takes) // without the lock, because waiting for a lock blocks synctest's clock
+		<-time.After(takes) // waits without the lock, because waiting for a lock blocks synctest's clock
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -34,11 +34,12 @@ const (
 	headerBytes = 2048
 )
 
-// Problem is a reason why the broker would lose dead letters of a group: it reports the loss only in its own log.
+// Problem is a reason why the broker would lose dead letters of a group. The broker reports such a loss only in its own
+// log.
 type Problem struct {
-	Code    string // for metrics and clients; see the constants
+	Code    string // code for metrics and clients; see the constants
 	Text    string // what is wrong, for people
-	Command string // what mends it; "" when there is no command
+	Command string // command that solves the problem; "" when there is none
 }
 
 // The codes of problems.
@@ -55,7 +56,7 @@ const (
 
 // settings are the configurations of brokers and topics at one moment.
 type settings struct {
-	level   int16               // of the feature; 0: the cluster has no share groups
+	level   int16               // level of the feature; 0: the cluster has no share groups
 	brokers []map[string]string // one for each broker
 	topics  map[string]map[string]string
 }

@@ -37,8 +37,8 @@ func (g *Group) Topics() []string {
 type Snapshot struct {
 	groups   []Group
 	named    map[string][]int // dead-letter topic to the indexes of its groups
-	enabled  map[string]bool  // topics that allow dead letters of share groups, and those of groups that are not followed
-	prefixes []string         // of the names of dead-letter topics; none where the feature is off
+	enabled  map[string]bool  // topics that allow dead letters of share groups, and those of groups not followed
+	prefixes []string         // prefixes of the names of dead-letter topics; none where the feature is off
 	settings settings
 }
 

@@ -24,8 +24,8 @@ type fakeCluster struct {
 	offsets map[string]map[broker.TopicPartition]broker.ShareOffset
 	brokers []map[string]string
 	topics  map[string]map[string]string
-	err     error // of every request
-	noState error // of requests for offsets
+	err     error // error of every request
+	noState error // error of requests for offsets
 }
 
 func newFake() *fakeCluster {
@@ -87,7 +87,7 @@ func (f *fakeCluster) change(to func()) {
 	f.mu.Lock()
 	to()
 	f.mu.Unlock()
-	<-time.After(interval) // of the clock of the bubble
+	<-time.After(interval) // time of the synctest bubble
 	synctest.Wait()
 }
 
@@ -105,7 +105,7 @@ func TestProblems(t *testing.T) {
 		name    string
 		change  func(f *fakeCluster)
 		want    []string
-		command string // of the first problem
+		command string // command of the first problem
 	}{
 		{"none", func(*fakeCluster) {}, nil, ""},
 		{"the feature is off", func(f *fakeCluster) { f.level = 1 }, []string{FeatureOff}, "kafka-features.sh --bootstrap-server BROKER upgrade --feature share.version=2"},

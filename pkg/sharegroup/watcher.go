@@ -58,8 +58,8 @@ type Watcher struct {
 	read       []broker.ShareGroup
 }
 
-// NewWatcher returns a Watcher of the groups whose dead-letter topic matches topics. It knows none until Run has asked
-// the cluster.
+// NewWatcher returns a Watcher of the groups whose dead-letter topic matches topics. It knows no group until Run has
+// asked the cluster.
 func NewWatcher(cluster Cluster, topics entity.TopicPatterns, log *zap.Logger) *Watcher {
 	w := &Watcher{cluster: cluster, topics: topics, log: log, first: make(chan struct{}), answered: make(chan struct{})}
 	w.current.Store(&Snapshot{})
@@ -97,7 +97,8 @@ func (w *Watcher) Declaration(dlqTopic, original string) entity.Declaration {
 // Ready is closed when the cluster has answered every request of a look.
 func (w *Watcher) Ready() <-chan struct{} { return w.first }
 
-// Answered is closed when the cluster has answered once, also when it refused to: a missing permission stays.
+// Answered is closed when the cluster has answered once, also when it refused the request, because a missing permission
+// does not appear by itself.
 func (w *Watcher) Answered() <-chan struct{} { return w.answered }
 
 // Run follows the groups until ctx ends. While the cluster does not answer, the last snapshot stays.
@@ -128,7 +129,7 @@ func (w *Watcher) look(ctx context.Context) error {
 	}
 	s := &Snapshot{named: map[string][]int{}, enabled: w.settings.enabled(), prefixes: w.settings.guardedPrefixes(), settings: w.settings}
 	for _, g := range groups {
-		if !w.topics.Match(g.DeadLetterTopic) { // of another installation, or a name that no topic can have
+		if !w.topics.Match(g.DeadLetterTopic) { // the topic of another installation, or a name that no topic can have
 			s.enabled[g.DeadLetterTopic] = true
 			if entity.ValidTopic(g.DeadLetterTopic) {
 				continue
@@ -172,7 +173,7 @@ func (w *Watcher) readOffsets(ctx context.Context, groups []Group) error {
 	return failed
 }
 
-// offsetsOf returns the offsets of a group; those of the last look while the cluster does not answer.
+// offsetsOf returns the offsets of a group; the offsets of the last look while the cluster does not answer.
 func (w *Watcher) offsetsOf(ctx context.Context, g broker.ShareGroup) (map[broker.TopicPartition]broker.ShareOffset, error) {
 	offsets, err := w.cluster.ShareOffsets(ctx, g.Name)
 	before := w.Snapshot().Group(g.Name)

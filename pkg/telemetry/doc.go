@@ -9,8 +9,8 @@
 //   - database.go: metrics of a connection pool
 //   - topic_labels.go: which topics become labels
 //   - tracing.go: sends spans to a collector
-//   - tracing_client.go: the HTTP client of that
-//   - tracing_config.go: its settings
+//   - tracing_client.go: the HTTP client that sends spans
+//   - tracing_config.go: the settings of tracing
 //   - tracing_export.go: counts and limits spans
 //   - version.go: how the binary was made, and the name of its deployment
 package telemetry

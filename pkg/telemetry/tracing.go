@@ -58,12 +58,12 @@ func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg
 	return newTracing(cfg, service, version, exporter, client.rejectedSpans, log, reg), nil
 }
 
-// newTracing is NewTracing with an existing exporter.
+// newTracing does the same as NewTracing, with an existing exporter.
 func newTracing(
 	cfg TracingConfig, service, version string, to sdktrace.SpanExporter, rejected func() int64, log *zap.Logger, reg prometheus.Registerer,
 ) *Tracing {
 	counts := newSpanCounts(reg)
-	host, _ := os.Hostname() // in Kubernetes the name of the pod
+	host, _ := os.Hostname() // in Kubernetes the host name is the name of the pod
 	limiter := &spanLimiter{room: int64(cfg.Queue), dropped: counts.dropped}
 	limiter.SpanProcessor = sdktrace.NewBatchSpanProcessor(
 		&countedExporter{SpanExporter: to, rejected: rejected, limiter: limiter, counts: counts, log: log},

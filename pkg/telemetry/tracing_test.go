@@ -108,7 +108,7 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 		b.Stop(ctx)
 		b.make(3) // makes no span
 		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
-		<-time.After(time.Hour) // until every export has timed out
+		<-time.After(time.Hour) // lets every export time out
 		b.want(t, tracingBatch, 1000, 4000+2000-tracingBatch)
 	})
 }
@@ -134,7 +134,7 @@ func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		b.Stop(ctx)
-		<-time.After(time.Hour) // until every export has timed out
+		<-time.After(time.Hour) // lets every export time out
 	})
 }
 
@@ -197,7 +197,7 @@ func TestTracing_StopIsBounded(t *testing.T) {
 		if took := time.Since(began); took != 1500*time.Millisecond {
 			t.Errorf("Stop took %s, want what it was given", took)
 		}
-		<-time.After(time.Hour) // until every export has timed out
+		<-time.After(time.Hour) // lets every export time out
 	})
 }
 
@@ -329,7 +329,7 @@ func TestTracing_TriesAgain(t *testing.T) {
 	var asked atomic.Int32
 	c := newCollector(t, func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) == 1 {
-			panic(http.ErrAbortHandler) // like a broken connection
+			panic(http.ErrAbortHandler) // breaks the connection
 		}
 	})
 	cfg := DefaultTracingConfig()

@@ -15,13 +15,13 @@ type Links struct {
 	made int
 }
 
-// NewLinks returns the links of a span. A span that is not recorded gets none.
+// NewLinks returns the links of a span. A span that is not recorded gets no links.
 func NewLinks(span trace.Span) *Links { return &Links{span: span} }
 
 // Full reports whether no more links are added, so that the caller need not read headers.
 func (l *Links) Full() bool { return l.made >= MaxLinks || !l.span.IsRecording() }
 
-// Add links the span to a context, and ignores an invalid one.
+// Add links the span to a context, and ignores an invalid context.
 func (l *Links) Add(to trace.SpanContext, attributes ...attribute.KeyValue) {
 	if l.Full() || !to.IsValid() {
 		return

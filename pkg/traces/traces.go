@@ -46,8 +46,8 @@ const Attempts = attribute.Key("dlq.attempts")
 // NotDone is the error of a span whose work was not finished, but will be done again later.
 const NotDone = "not_done"
 
-// Fail records that there was an error, without its text, which may quote a server; nil records nothing. why becomes
-// the ErrorType.
+// Fail records that there was an error, without its text, which may quote a server; nil records nothing. the text in
+// the parameter why becomes the ErrorType.
 func Fail(span trace.Span, why string, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")

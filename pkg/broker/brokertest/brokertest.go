@@ -91,7 +91,7 @@ func (h Record) Write(w io.Writer) {
 	Repeat(w, header, h.Headers)
 }
 
-// Repeat writes b n times.
+// Repeat writes the bytes b to w, n times.
 func Repeat(w io.Writer, b []byte, n int64) {
 	many := int64(max(1, 64<<10/len(b)))
 	block := bytes.Repeat(b, int(min(many, n)))

@@ -26,8 +26,8 @@ func (c Config) SendWindow() time.Duration { return c.ClaimExpiry / 2 }
 func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }
 
 // Store is the part of a repository that attempts need. Its methods keep the promises of repository.Core, return soon
-// after their context ends, and fail without a deadline when a database does not answer: loops and drains call them
-// without one.
+// after their context ends, and fail without a deadline when a database does not answer: loops and drains call these
+// methods without a deadline.
 type Store interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)

@@ -77,7 +77,7 @@ type ClaimOptions struct {
 	takeOver bool // also claim a message from an attempt that cannot be settled
 }
 
-// Claim claims the planned messages and returns those that it got, in their order.
+// Claim claims the planned messages and returns those that were claimed, in their order.
 func (x *Executor) Claim(ctx context.Context, planned []entity.Outgoing, how ClaimOptions) (Batch, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
@@ -107,8 +107,8 @@ func (x *Executor) Claim(ctx context.Context, planned []entity.Outgoing, how Cla
 	return taken, nil
 }
 
-// claimed returns a loaded message with the changes of its claim. by is the message as the claim returned it, without
-// the record.
+// claimed returns a loaded message with the changes of its claim. The parameter by is the message as the claim returned
+// it, without the record.
 func claimed(m, by entity.Message) entity.Message {
 	m.Status, m.RetryCount, m.MaxRetries = by.Status, by.RetryCount, by.MaxRetries
 	m.UpdatedAt, m.LastRetryAt, m.Claim = by.UpdatedAt, by.LastRetryAt, by.Claim
@@ -267,8 +267,8 @@ func (x *Executor) record(o Outcome, took time.Duration, within zap.Field) {
 	}
 }
 
-// logDead logs a message that became DEAD, because it gets no further automatic retry. within names the span in which
-// that happened.
+// logDead logs a message that became DEAD, because it gets no further automatic retry. The field within names the span
+// in which the message became DEAD.
 func (x *Executor) logDead(f repository.Finished, topic string, class entity.ErrorClass, within zap.Field) {
 	x.metrics.dead.Inc()
 	x.log.Warn("message is dead",

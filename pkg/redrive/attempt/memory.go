@@ -17,8 +17,8 @@ const (
 	// batchBytes is how many bytes of a batch are loaded at once. A larger message is loaded alone.
 	batchBytes = 8 << 20
 
-	// bytesUnderWay limits the memory, in bytes, of all messages that redrives, automatic retries and single large
-	// retries load or hold. A message that needs more is sent while no other is in memory.
+	// bytesUnderWay limits the memory, in bytes, of all messages that redrives, automatic retries and single large retries
+	// load or hold. A message that needs more is sent while no other message is in memory.
 	bytesUnderWay = 32 << 20
 
 	// copies is the largest number of copies of a large value in memory: first the row that the driver read and the
@@ -54,7 +54,8 @@ type Reservation struct {
 	held int64
 }
 
-// reserve waits until that many bytes are free; for more than the total it waits for the total.
+// reserve waits until the given number of bytes is free; when the number exceeds the total memory, it waits until all
+// of the memory is free.
 func (l *Loader) reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	r := &Reservation{of: l.memory, held: min(bytes, bytesUnderWay)}
 	if err := l.memory.Acquire(ctx, r.held); err != nil {
@@ -63,7 +64,7 @@ func (l *Loader) reserve(ctx context.Context, bytes int64) (*Reservation, error)
 	return r, nil
 }
 
-// shrink releases memory until the reservation has only that many bytes; it never requests more.
+// shrink releases memory until the reservation has only the given number of bytes; it never requests further memory.
 func (r *Reservation) shrink(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

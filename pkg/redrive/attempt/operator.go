@@ -10,8 +10,8 @@ import (
 )
 
 // MarkDead moves a message to DEAD for an operator. It first settles the claim of a dead process: if that makes the
-// message RESOLVED, the message stays so; if it makes it DEAD, that is no error. Errors are those of the store's
-// MarkDead; if the claim cannot be settled now, the error is of kind entity.ErrUnavailable.
+// message RESOLVED, the message stays RESOLVED; if that makes the message DEAD, MarkDead returns no error. Errors are
+// those of the store's MarkDead; if the claim cannot be settled now, the error is of kind entity.ErrUnavailable.
 func (r *Retrier) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	status, err := r.settleFirst(ctx, id)
 	if err != nil {

@@ -21,7 +21,7 @@ func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginSt
 	return func(*entity.Message) entity.OriginStanding { return declared }, nil
 }
 
-// Redirects returns the targets of redirects, by topic, for those of topics that are redirected.
+// Redirects returns the targets of the redirects of the given topics, by topic; a topic without a redirect is left out.
 type Redirects func(ctx context.Context, topics []string) (map[string]string, error)
 
 // SkippedNotPermitted is the reason for which a redrive skips a message whose original topic is not declared when the
@@ -43,8 +43,8 @@ type PlanOptions struct {
 	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
 	// Cause of the reads during planning. Reads without an actor are not made for a user, so they are not audited.
 	Cause entity.AuditInfo
-	// Redirects, by topic, are used instead of the stored redirects, for a preview of a redirect; nil: the stored ones
-	// are used.
+	// Redirects, by topic, are used instead of the stored redirects, for a preview of a redirect; nil: the stored
+	// redirects are used.
 	Redirects map[string]string
 }
 
@@ -114,8 +114,9 @@ func redirected(err error, out *entity.Outgoing) error {
 	return &why
 }
 
-// RefuseOrigins returns a target with an error for each refused message, and the indexes of the others. It refuses no
-// retry of a single message: its caller has reviewed the message, and the API checked the roles of the request.
+// RefuseOrigins returns a target with an error for each refused message, and the indexes of the other messages. It
+// refuses no retry of a single message: its caller has reviewed the message, and the API checked the roles of the
+// request.
 func (p *Planner) RefuseOrigins(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, []int, error) {
 	targets, open := make([]entity.Target, len(batch)), make([]int, 0, len(batch))
 	standing := func(*entity.Message) entity.OriginStanding { return entity.OriginStanding{} }

@@ -15,8 +15,9 @@ import (
 // resumePause is how often a claim that an earlier request made is polled.
 const resumePause = 200 * time.Millisecond
 
-// resume finds the result of an order whose attempt an earlier process may have begun. If it has, found is true, and
-// result and err are those of that attempt. resume waits until the attempt ends or its claim expires.
+// resume finds the result of an order whose attempt an earlier process may have begun. If the attempt was begun, the
+// result found is true, and result and err are those of the attempt. resume waits until the attempt ends or its claim
+// expires.
 func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
 		// The claim is read before the history: an attempt that ends between the two reads is then found in the

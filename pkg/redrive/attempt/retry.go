@@ -29,9 +29,9 @@ type Retrier struct {
 	settler  *Settler
 }
 
-// Retry makes one attempt on one message and waits for its end. A nil error means RESOLVED: by this attempt, or,
-// for an order without an edit, by an earlier one whose record is found in the target log. An order with an edit
-// succeeds only when that edit was sent. Other errors are
+// Retry makes one attempt on one message and waits for its end. A nil error means RESOLVED: by this attempt, or, for an
+// order without an edit, by an earlier attempt whose record is found in the target log. An order with an edit succeeds
+// only when that edit was sent. Other errors are
 //   - *entity.NotFoundError,
 //   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
 //     or another attempt has it,
@@ -102,7 +102,7 @@ func answers(claim entity.Claim, order entity.RetryOrder) bool {
 	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
 }
 
-// reserve waits for memory for a large message; small ones do not wait for redrives.
+// reserve waits for memory for a large message; small messages do not wait for redrives.
 func (r *Retrier) reserve(ctx context.Context, m entity.Message) (*Reservation, error) {
 	size := m.Record.Size + int64(len(m.Record.Key)) + m.Record.KeyOmitted
 	if size < largeRetry {

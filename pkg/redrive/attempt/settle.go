@@ -62,7 +62,8 @@ func (s *Settler) Run(ctx context.Context) {
 
 // Settle reads all expired claims once and ends their attempts by what their target partitions hold: RESOLVED when the
 // record is there, PENDING when it is not. Where reading cannot decide, the message stays RETRYING with class UNKNOWN
-// and waits for an operator. Claims that cannot be read now do not delay the others; the error is that of one of them.
+// and waits for an operator. Claims that cannot be read now do not delay the others; Settle then returns the error of
+// one of these claims.
 func (s *Settler) Settle(ctx context.Context) error {
 	var after repository.Cursor
 	var settled []Outcome
@@ -159,7 +160,7 @@ func earlier(m entity.Message) entity.Outgoing {
 }
 
 // verdictOn turns the result of reading the log into the end of an attempt. If the record is not there, an attempt
-// whose process reported an error has failed; one without any report is rescued.
+// whose process reported an error has failed; an attempt without any report is rescued.
 func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	if d.Verdict != entity.GivenBack {
 		return d

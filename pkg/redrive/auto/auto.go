@@ -366,10 +366,10 @@ func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliver
 		case entity.Failed, entity.InDoubt:
 			failed[at], bad = true, true
 		case entity.GivenBack:
-			if delivery.Class == "" { // not sent, because the deadline came first
+			if delivery.Class == "" { // the record was not sent, because the deadline came first
 				continue
 			}
-			bad = true // not sent, because a record before it failed
+			bad = true // the record was not sent, because an earlier record failed
 		case entity.Refused:
 			taken[at] = true
 			d.pauseTopic(ctx, batch[i].Message.OriginalTopic, string(delivery.Class), delivery.Err)

@@ -110,7 +110,7 @@ func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Dura
 }
 
 // poll queries the store. It reads messages without an attempt in walks: a walk goes from the oldest to the newest
-// message in several queries. more means that the walk has not reached its end and should continue at once.
+// message in several queries. The result more means that the walk has not reached its end and should continue at once.
 func (f *feed) poll(ctx context.Context, n int) (more bool, err error) {
 	if err := f.refresh(ctx); err != nil {
 		return false, err
@@ -236,7 +236,8 @@ func (f *feed) fromSpare(n int) []uuid.UUID {
 	return ids
 }
 
-// putBack returns messages to the feed. The next take first returns the unseen ones, which the caller has not read.
+// putBack returns messages to the feed. The next take first returns the messages in unseen, which the caller has not
+// read.
 func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

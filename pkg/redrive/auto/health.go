@@ -41,7 +41,7 @@ func newHealth(b wait.Backoff) *health {
 }
 
 // admit reports whether a message may be sent to a partition; if not, until is the time until which the message waits.
-// last means that the message has one attempt left.
+// The parameter last means that the message has one attempt left.
 func (h *health) admit(at attempt.TopicPartition, last bool, now time.Time) (ok bool, until time.Time) {
 	s := h.failing[at]
 	if s == nil {

@@ -37,7 +37,8 @@ type batchStats struct {
 
 func newLimiter(batch int) *limiter { return &limiter{batch: float64(batch), rate: math.Inf(1)} }
 
-// allow returns how many messages, up to want, may be sent now. If none may be sent, the caller asks again after wait.
+// allow returns how many messages, up to the number want, may be sent now. If none may be sent, the caller asks again
+// after wait.
 func (l *limiter) allow(want int, now time.Time) (n int, wait time.Duration) {
 	if throttle := l.throttle(now); throttle > 0 {
 		return 0, throttle

@@ -57,7 +57,7 @@ func count(items []entity.RedriveItem) tally {
 	return t
 }
 
-// decide returns whether the canary passes and why; why is "" while that is undecided.
+// decide returns whether the canary passes, and the reason; the reason is "" while that is undecided.
 func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass bool, why string) {
 	if c.sentAt.IsZero() {
 		c.sentAt = now
@@ -89,7 +89,8 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	return true, were(t.sent, "consumed, none failed again")
 }
 
-// were formats a count with its verb: "1 message was", "3 messages were", and what happened.
+// were formats a count with its verb, such as "1 message was" or "3 messages were", followed by the text in the
+// parameter what.
 func were(n int, what string) string {
 	if n == 1 {
 		return "1 message was " + what

@@ -16,7 +16,7 @@ func TestCanaryDecides(t *testing.T) {
 		after time.Duration // time since the first call of decide
 		items []entity.RedriveItem
 		pass  bool
-		why   string // expected part of it; "" while undecided
+		why   string // expected part of the reason; "" while undecided
 	}
 	item := func(result entity.ItemResult, outcome entity.Outcome, group string) entity.RedriveItem {
 		return entity.RedriveItem{Result: result, Outcome: outcome, Group: group, Reason: "BAD_RECORD", Topic: orders}

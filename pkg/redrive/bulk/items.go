@@ -76,7 +76,7 @@ func (s *items) skipMissing(ids []uuid.UUID, loaded []entity.Message) {
 	s.skipOthers(ids, there, repository.SkippedGone)
 }
 
-// skipOthers skips the messages of ids that are not in the set some.
+// skipOthers skips the messages of ids that are not in the set of the parameter some.
 func (s *items) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason string) {
 	for _, id := range ids {
 		if !some[id] {
@@ -115,8 +115,8 @@ func (s *items) addSending(id uuid.UUID, key recordKey) {
 	s.sending[id] = key
 }
 
-// itemOf returns the result of an attempt; ended is false for an attempt that has not ended, and for one that was given
-// back.
+// itemOf returns the result of an attempt; ended is false for an attempt that has not ended, and for an attempt that
+// was given back.
 func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 	item = entity.RedriveItem{
 		MessageID: a.MessageID, Reason: string(a.Class),

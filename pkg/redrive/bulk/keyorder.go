@@ -27,7 +27,7 @@ func newKeyOrder() *keyOrder {
 	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
 }
 
-// keepFirst sets the number of a key in first, unless first has a lower number for the key.
+// keepFirst sets the number of a key in the map first, unless the map has a lower number for the key.
 func keepFirst(first map[recordKey]int, key recordKey, number int) {
 	if n, known := first[key]; !known || number < n {
 		first[key] = number
@@ -89,8 +89,8 @@ func (k *keyOrder) hold(m entity.Message, number int) {
 	keepFirst(k.open, key, number)
 }
 
-// learn reads the results of a wave. Later messages with the key of a message that failed are skipped; those with the
-// key of a message without a result wait.
+// learn reads the results of a wave. Later messages with the key of a message that failed are skipped; later messages
+// with the key of a message without a result wait.
 func (k *keyOrder) learn(items *items) {
 	if k == nil {
 		return
@@ -110,8 +110,8 @@ func (k *keyOrder) learn(items *items) {
 	clear(items.sending)
 }
 
-// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. known has results that
-// are not stored yet.
+// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. The parameter known
+// has results that are not stored yet.
 func loadKeyOrder(ctx context.Context, deps *dependencies, id uuid.UUID, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
 	k := newKeyOrder()
 	var failed []entity.RedriveItem

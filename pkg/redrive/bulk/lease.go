@@ -89,7 +89,7 @@ func (l *lease) hold() {
 	l.holds++
 }
 
-// release ends one part's use of the lease; the last one stores the results.
+// release ends one part's use of the lease; the last part stores the results.
 func (l *lease) release() {
 	l.mu.Lock()
 	l.holds--
@@ -228,8 +228,8 @@ func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	return true
 }
 
-// catchUp settles the attempts of an earlier owner of the batch. They count as results, so no message is sent twice.
-// Messages that the earlier owner claimed and never sent are given back by the settler, and are sent now.
+// catchUp settles the attempts of an earlier owner of the batch. These attempts count as results, so no message is sent
+// twice. Messages that the earlier owner claimed and never sent are given back by the settler, and are sent now.
 func (l *lease) catchUp(ctx context.Context) error {
 	try := 0
 	defer func() { traces.RecordTries(ctx, try) }()

@@ -69,7 +69,7 @@ func (p *pass) result(ctx context.Context) error {
 	return nil
 }
 
-// watch checks the limits on failures and returns during the pass, and stops the redrive when it exceeds one.
+// watch checks the limits on failures and returns during the pass, and stops the redrive when it exceeds a limit.
 func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 	ticker := time.NewTicker(supervision)
 	defer ticker.Stop()

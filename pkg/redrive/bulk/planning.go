@@ -23,9 +23,9 @@ const (
 	leaderPause   = 5 * time.Second // longest pause between two tries
 )
 
-// plan returns the messages that may be sent, and records why the others may not. It waits while a leader is
-// unreachable, because no attempt may start then. After leaderTimeout it plans the reachable messages and leaves out
-// the others; it does not wait for the same partition again. An error means that the pass must end.
+// plan returns the messages that may be sent, and records why the other messages may not be sent. It waits while a
+// leader is unreachable, because no attempt may start then. After leaderTimeout it plans the reachable messages and
+// leaves out the others; it does not wait for the same partition again. An error means that the pass must end.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
 	batch, err := p.applyPatch(ctx, l, attempt.OutgoingOf(p.withoutRefused(l, messages)))
 	if err != nil {
@@ -64,7 +64,8 @@ func (p *pass) planOptions() attempt.PlanOptions {
 }
 
 // recordReach records which targets are reachable. decided is true when the messages can be sent as planned now,
-// without the unreachable ones; mayWait means that there is time to try again. An error means that the pass must end.
+// without the messages whose target is unreachable; mayWait means that there is time to try again. An error means that
+// the pass must end.
 func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait bool) (decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +107,7 @@ func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Mess
 	return left
 }
 
-// admit returns the messages that may be sent. The result of the unreachable ones is decided later; see
+// admit returns the messages that may be sent. The result of unreachable messages is decided later; see
 // decideUnreachable.
 func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	p.mu.Lock()
@@ -146,7 +147,7 @@ func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
 }
 
 // applyPatch applies the patch to every message. Messages to which it cannot be applied are skipped. If such a message
-// also has a refused origin, that is the recorded reason.
+// also has a refused origin, the refused origin is the recorded reason.
 func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
 	if p.run.patch == nil {
 		return batch, nil

@@ -28,13 +28,13 @@ var errTooLargeToShow = errors.New("the value is too large to be shown")
 // Preview returns what Begin would do with the messages in their current state, and which messages would not be sent
 // and why. It plans one message of each group with the same topics and confidence; errors that the broker reports for
 // single records cannot be predicted. With a patch it shows the result for some messages; whether the patch can be
-// applied to the others is known only when the redrive reaches them. Errors are those of Begin.
+// applied to the other messages is known only when the redrive reaches them. Errors are those of Begin.
 func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	return s.PreviewRedirected(ctx, n, nil)
 }
 
-// PreviewRedirected is Preview with the given redirects, by topic, instead of the stored ones; nil: it uses the stored
-// ones.
+// PreviewRedirected does the same as Preview, with the given redirects, by topic, instead of the stored redirects; nil:
+// it uses the stored redirects.
 func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedrive, redirects map[string]string) (entity.Preview, error) {
 	if s.deps.selected == nil {
 		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
@@ -205,7 +205,7 @@ func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.New
 }
 
 // others returns some messages of the selection that the redrive would send, for samples. When the store cannot find
-// them quickly, there are none.
+// them quickly, it returns none.
 func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)
@@ -233,7 +233,7 @@ func takes(n repository.NewRedrive, m *entity.Message) bool {
 	return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
 }
 
-// othersOf returns those of the first selected ids that the filter does not exclude, which it checks one by one.
+// othersOf returns the first selected ids without those that the filter excludes; it checks the messages one by one.
 func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {

@@ -37,8 +37,8 @@ func newReach() reach {
 	}
 }
 
-// update records which targets are reachable. It returns the unreachable ones that the pass has not waited for yet,
-// the error of one of them, and whether any target is reachable.
+// update records which targets are reachable. It returns the unreachable partitions that the pass has not waited for
+// yet, the error of one of them, and whether any target is reachable.
 func (r *reach) update(targets []entity.Target) (missing []attempt.TopicPartition, some bool, err error) {
 	for _, t := range targets {
 		at := attempt.PartitionOf(t)
@@ -96,7 +96,7 @@ func (r *reach) recordDeliveries(batch []entity.Outgoing, deliveries []entity.De
 		switch d.Verdict {
 		case entity.Failed, entity.InDoubt:
 			failed[at] = true
-		case entity.GivenBack, entity.Rescued, entity.Abandoned: // not sent, so this shows nothing about the partition
+		case entity.GivenBack, entity.Rescued, entity.Abandoned: // nothing was sent, so the partition remains unknown
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Refused:
 			taken[at] = true
 		}

@@ -44,7 +44,8 @@ type Redrives struct {
 }
 
 // New returns Redrives, with which operators create and change redrives, and the Runner, which works on the active
-// ones. cfg must be valid. tracer makes the spans of batches; nil: none. The metrics are in registry.
+// redrives. cfg must be valid. tracer makes the spans of batches; when it is nil, there are no spans. The metrics are
+// in registry.
 func New(cfg Config, store Store, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer) (*Redrives, *Runner) {
 	d := &dependencies{cfg: cfg, store: store, parts: parts, log: log, tracer: tracer}
 	d.selected, _ = store.(Selections)

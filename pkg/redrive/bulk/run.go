@@ -59,7 +59,7 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// nextPause returns the pause after a pass without progress; last is the pause before it.
+// nextPause returns the pause after a pass without progress; the parameter last is the pause before that pass.
 func nextPause(last time.Duration, err error) time.Duration {
 	first := unreachablePause
 	if errors.Is(err, errLocked) {

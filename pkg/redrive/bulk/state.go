@@ -37,7 +37,8 @@ type run struct {
 	locked   lockedMessages
 }
 
-// setWaiting saves whether the redrive waits, and why, if whether it waits has changed.
+// setWaiting saves whether the redrive waits, and why. It saves nothing when the store already has this value of
+// waiting.
 func (r *run) setWaiting(ctx context.Context, waiting bool, note string) {
 	if waiting == r.waiting {
 		return
@@ -145,7 +146,7 @@ func (s *heldLeases) renewed(owner uuid.UUID, asked, until time.Time) {
 	}
 }
 
-// holds reports whether a lease lasts at least until then.
+// holds reports whether a lease lasts at least until the time then.
 func (s *heldLeases) holds(owner uuid.UUID, then time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 )
 
 // Store is the part of a repository that redrives need. Its methods keep the promises of repository.Core, return soon
-// after their context ends, and fail without a deadline when a database does not answer: loops and drains call them
-// without one.
+// after their context ends, and fail without a deadline when a database does not answer: loops and drains call these
+// methods without a deadline.
 type Store interface {
 	repository.Redrives
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
@@ -37,7 +37,7 @@ type Selections interface {
 // Config says how redrives are carried out.
 type Config struct {
 	Workers     int           // parts of one redrive that a process sends at once; 0 leaves redrives to other processes
-	ClaimExpiry time.Duration // duration of a lease, which is that of a claim
+	ClaimExpiry time.Duration // duration of a lease, which is also the duration of a claim
 	Schemas     Schemas       // nil: no payload has a schema
 }
 

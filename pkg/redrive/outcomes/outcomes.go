@@ -83,7 +83,7 @@ type Tracker struct {
 	configured []repository.TopicGroup
 }
 
-// New returns a Tracker. cfg must be valid. Without a store, nil, it does nothing.
+// New returns a Tracker. cfg must be valid. With a nil store the Tracker does nothing.
 func New(cfg Config, store Store, log *zap.Logger) *Tracker {
 	return &Tracker{cfg: cfg, store: store, log: log, saved: map[repository.Committed]int64{}}
 }

@@ -57,8 +57,8 @@ func TopicOf(out entity.Outgoing) string {
 	return out.Message.OriginalTopic
 }
 
-// Kafka is a Publisher with a log in memory. Every record goes to partition 0 of its target. The functions cause
-// failures; nil causes none.
+// Kafka is a Publisher with a log in memory. Every record goes to partition 0 of its target. The fields that are
+// functions cause failures; nil causes none.
 type Kafka struct {
 	PlanError    func(entity.Message) error
 	PlanOf       func(target string) error
@@ -185,7 +185,7 @@ func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity
 }
 
 // Except returns a Deliver function that returns d for these messages and does not write them; it writes and
-// acknowledges the others.
+// acknowledges all other messages.
 func Except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(out entity.Outgoing) (bool, entity.Delivery) {
 		if slices.Contains(ids, out.Message.ID) {
@@ -475,7 +475,7 @@ type RowLocks struct {
 	ids map[uuid.UUID]bool
 }
 
-// Lock makes a session lock these rows, and release all others.
+// Lock makes a session lock these rows, and release all other rows.
 func (l *RowLocks) Lock(ids ...uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

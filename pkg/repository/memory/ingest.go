@@ -26,7 +26,7 @@ func (s *messages) OpenTopics(ctx context.Context, topics []repository.Topic) ([
 	return refs, nil
 }
 
-// ref returns the ids of a topic and its incarnation, and assigns ids to new ones. The ids begin at 1; 0 means that
+// ref returns the ids of a topic and its incarnation, and assigns ids to new topics. The ids begin at 1; 0 means that
 // there is none.
 func (s *messages) ref(t repository.Topic) repository.TopicRef {
 	id, ok := s.topicIDs[t.Name]
@@ -171,7 +171,7 @@ func (s *messages) returns(messages []*entity.Message, batch repository.Batch, _
 }
 
 // Confirms reports whether the return m of an attempt on parent is confirmed: it arrived in the parent's dead-letter
-// topic, or in one that is declared.
+// topic, or in a dead-letter topic that is declared.
 func Confirms(m *entity.Message, parent *Row, batch repository.Batch) bool {
 	source := m.Source.TopicID
 	return source != 0 && source == parent.Message.Source.TopicID || batch.Declared != nil && batch.Declared(m)

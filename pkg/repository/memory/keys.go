@@ -32,7 +32,7 @@ type Keys struct {
 	byAge []*keyRow // oldest first; may have rows that were deleted from keys
 }
 
-// NewKeys returns an empty Keys. now is the clock of leases and expiry.
+// NewKeys returns an empty Keys. The function now is the clock of leases and expiry.
 func NewKeys(now func() time.Time) *Keys {
 	return &Keys{steps: steps{now: now}, keys: map[keyName]*keyRow{}}
 }

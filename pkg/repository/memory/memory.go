@@ -54,11 +54,11 @@ type Row struct {
 	Attempts []entity.Attempt
 	Number   int                            // number of attempts that were ever started, including those before a requeue
 	Rescues  int                            // attempts in a row that ended as rescues
-	Edits    map[uuid.UUID]repository.Claim // by id of the attempt; only attempts that had an edit
+	Edits    map[uuid.UUID]repository.Claim // claims of the attempts that had an edit, by id of the attempt
 	Returned map[uuid.UUID]uuid.UUID        // redrive of each attempt that came back, by id of the attempt
 }
 
-// New returns an empty store whose clock is now.
+// New returns an empty store whose clock is the function now.
 func New(now func() time.Time) *Store {
 	s := &messages{
 		steps:        steps{now: now},

@@ -126,7 +126,7 @@ func (s *messages) Counts(ctx context.Context) ([]repository.Count, error) {
 }
 
 // Named returns a function that reports whether a message has topic as its original or its dead-letter topic. A message
-// that does not come from a record has no dead-letter topic, so the empty name does not match it as one.
+// that does not come from a record has no dead-letter topic, so the empty name does not match such a message.
 func Named(topic string) func(*entity.Message) bool {
 	return func(m *entity.Message) bool {
 		return m.OriginalTopic == topic || m.Source.Known() && m.Source.Topic == topic

@@ -340,8 +340,8 @@ func (s *redrives) SaveBatch(ctx context.Context, results repository.BatchResult
 	return saved, err
 }
 
-// save stores results; for an item that has a result already, the new one replaces it. The batch is done when every
-// item has a result.
+// save stores results; for an item that has a result already, the new result replaces the old result. The batch is done
+// when every item has a result.
 func (b *Batch) save(items []entity.RedriveItem) {
 	first := b.Items[0].Number
 	for _, item := range items {

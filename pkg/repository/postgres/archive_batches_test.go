@@ -52,7 +52,7 @@ func TestArchiveBatches(t *testing.T) {
 	})
 }
 
-// archiveAll runs an archiver with the default settings and checks that it moves want messages.
+// archiveAll runs an archiver with the default settings and checks that it moves as many messages as want says.
 func archiveAll(t *testing.T, db *sqlx.DB, want int64) {
 	t.Helper()
 	moved, err := New(db).ArchiveOld(t.Context(), 30, 1000)
@@ -77,7 +77,7 @@ func TestArchiveWalk(t *testing.T) {
 		"WithoutStatistics": `SELECT 1`,
 	} {
 		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
-			db.SetMaxOpenConns(1) // the statistics of its own work are visible to a session at once
+			db.SetMaxOpenConns(1) // one session, because only its own work is visible in the statistics at once
 			seedAged(t, db, 20_000)
 			exec(t, db, statistics)
 			for _, run := range []struct{ moved, most int64 }{{11, 100}, {0, 20}} {

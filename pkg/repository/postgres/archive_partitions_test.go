@@ -209,7 +209,7 @@ func TestPurgePartitions(t *testing.T) {
 		check.Same(t, n, 3, "want a batch of 3")
 		wantOf(t, db, whole+partly+young-3)
 
-		tx, err := db.Beginx() // this statement is rolled back with the batch
+		tx, err := db.Beginx() // the purge in this transaction is rolled back with its batch
 		check.NoError(t, err)
 		check.NoError(t, tx.Get(&n, `SELECT dlq.purge_detached(100)`))
 		check.NoError(t, tx.Rollback())

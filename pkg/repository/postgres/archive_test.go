@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestArchiveProcedure tests two versions of the archive procedure: that of the third migration, and the newest one.
+// TestArchiveProcedure tests two versions of the archive procedure: the version of the third migration, and the newest
+// version.
 func TestArchiveProcedure(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *sqlx.DB{
@@ -335,8 +336,9 @@ func TestPurgeBookkeeping(t *testing.T) {
 	})
 }
 
-// seedBookkeeping inserts n of each of these, made and ended that long ago: idempotency keys; finished redrives with
-// two batches each; unfinished redrives; returns; returns whose attempts still exist; entries of the audit trail.
+// seedBookkeeping inserts n rows of each of these kinds, made and ended at the age in the parameter ago: idempotency
+// keys; finished redrives with two batches each; unfinished redrives; returns; returns whose attempts still exist;
+// entries of the audit trail.
 func seedBookkeeping(t *testing.T, db *sqlx.DB, n int, ago string) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
@@ -370,7 +372,7 @@ func countDeletes(t *testing.T, db *sqlx.DB, tables ...string) {
 	}
 }
 
-// count returns the number of rows of a table. of is the table's name, with or without a WHERE condition.
+// count returns the number of rows of a table. The parameter of is the table's name, with or without a WHERE condition.
 func count(t *testing.T, db *sqlx.DB, of string, args ...any) (n int) {
 	t.Helper()
 	check.NoError(t, db.Get(&n, `SELECT count(*) FROM dlq.`+of, args...))

@@ -112,7 +112,7 @@ func TestSession_RoleDropped(t *testing.T) {
 					r := openRotated(t, at, options...)
 					postgrestest.AsAdmin(t, replaced(drop, r.first))
 					check.NoError(t, ask(ctx, r))
-					check.NoError(t, r.held.Close()) // it was in use and returns to the pool
+					check.NoError(t, r.held.Close()) // the connection was in use, and now returns to the pool
 					for range poolOfRotated {
 						postgrestest.WantUser(t, r.DB, r.second)
 						postgrestest.HoldConnection(t, r.DB)

@@ -316,7 +316,7 @@ func (m *mix) exec(ctx context.Context, what, query string, args ...any) {
 	m.fail(what, err)
 }
 
-// fail records an error, unless it is one that the storage contract allows.
+// fail records an error, unless it is an error that the storage contract allows.
 func (m *mix) fail(what string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,7 +26,8 @@ func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	return objects
 }
 
-// eventuallyFind polls until each of want has been found. It fails when another object is found, or one of them twice.
+// eventuallyFind polls until each id in want has been found. It fails when another object is found, or an object is
+// found twice.
 func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
 	t.Helper()
 	missing := map[uuid.UUID]bool{}

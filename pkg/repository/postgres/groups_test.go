@@ -57,8 +57,8 @@ func TestErrorGroups(t *testing.T) {
 // no count.
 func TestPurgeGroups(t *testing.T) {
 	t.Parallel()
-	// put stores a message of an error group, with an arrival that long ago. It deletes the message again unless stays
-	// is set.
+	// put stores a message of an error group, with an arrival at the age in the parameter ago. It deletes the message
+	// again unless stays is set.
 	put := func(t *testing.T, db *sqlx.DB, group, ago string, stays bool) {
 		t.Helper()
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at, updated_at)

@@ -139,7 +139,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	pendingMessages(t, store, "orders.dlq", 5)
-	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // as a caller that died has left it
+	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // as after a caller died
 	wantFilled(t, store, 0, false)
 	clock = clock.Add(ingest.PayloadLease + time.Second)
 	for range 20 {

@@ -66,7 +66,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	}
 	wantCounts(t, db, 199, 1)
 
-	again, err := f.store.Store(t.Context(), b) // as by a member that lost its partitions, or after a lost answer
+	again, err := f.store.Store(t.Context(), b) // again, as by a member that lost its partitions, or after a lost answer
 	check.True(t, err == nil && len(again.Ranges) == 0, "Store of the same batch = %+v, %v, want nothing", again, err)
 	exec(t, db, `UPDATE dlq.ingest_positions SET next_offset = next_offset - 100`)
 	bad := repository.Batch{Ranges: b.Ranges[1:], Messages: b.Messages[137:138]}
@@ -97,7 +97,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		t.Errorf("Store of the record in quarantine = %v", err)
 	}
 	wantCounts(t, db, 199, 1)
-	for range 2 { // as by two processes: the second call finds nothing to release
+	for range 2 { // the record is released twice, as by two processes: the second call finds nothing to release
 		check.Must(f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}))(t)
 	}
 	wantCounts(t, db, 200, 0)

@@ -78,7 +78,7 @@ func (f *feed) send(t testing.TB, redrive uuid.UUID, messages ...entity.Message)
 	check.Len(t, check.Must(f.store.Finish(t.Context(), results, entity.By("a")))(t), len(messages), "Finish")
 }
 
-// records returns n records with different contents, numbered from first on.
+// records returns n records with different contents, numbered from the parameter first on.
 func records(first, n int) []entity.Record {
 	out := make([]entity.Record, n)
 	for i := range out {

@@ -34,8 +34,8 @@ func newFinder(t *testing.T) *finder {
 	return f
 }
 
-// insert inserts a message of that age by SQL. It has an error group and a topic of its own, so that parallel sessions
-// do not wait for each other's counters.
+// insert inserts a message of the given age by SQL. It has an error group and a topic of its own, so that parallel
+// sessions do not wait for each other's counters.
 func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
 	f.Helper()
 	var id uuid.UUID

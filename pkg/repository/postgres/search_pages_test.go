@@ -204,8 +204,8 @@ func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	}
 }
 
-// place returns a random cursor at which a page may start: that of a known message, one near it, or one at any time of
-// the stretches.
+// place returns a random cursor at which a page may start: the cursor of a known message, a cursor near that message,
+// or a cursor at any time of the stretches.
 func (s *stretches) place(known []repository.Cursor) repository.Cursor {
 	ids := []uuid.UUID{{}, uuid.Max, uuid.New()}
 	switch p := known[s.random.IntN(len(known))]; s.random.IntN(4) {

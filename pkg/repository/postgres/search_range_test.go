@@ -72,8 +72,8 @@ func TestWordsPageByPage(t *testing.T) {
 	}
 }
 
-// pageByPage returns the ids of the messages on that many full pages. After a page that is not full, it continues from
-// Next.
+// pageByPage returns the ids of the messages on the given number of full pages. After a page that is not full, it
+// continues from Next.
 func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int) (ids []uuid.UUID) {
 	t.Helper()
 	q.NoValues = true
@@ -255,7 +255,7 @@ func partitionsOf(t *testing.T, db *sqlx.DB) (days []string) {
 
 func dayOf(at time.Time) string { return at.UTC().Format("20060102") }
 
-// insertAt inserts a message with that created_at.
+// insertAt inserts a message whose created_at is the parameter at.
 func insertAt(t *testing.T, db *sqlx.DB, at string) (id uuid.UUID) {
 	t.Helper()
 	check.NoError(t, db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at)

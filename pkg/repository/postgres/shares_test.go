@@ -41,9 +41,9 @@ func wantDuplicates(t *testing.T, db *sqlx.DB, want ...string) {
 		ORDER BY m.original_offset, m.dlq_offset`), want, "messages with their duplicates")
 }
 
-// TestRepeatsOfShareGroups: a dead letter that repeats another one is counted at the message of that one, exactly once,
-// in the same batch and in a later one. Another value makes a message of its own, and so does a repeat of a final
-// message.
+// TestRepeatsOfShareGroups: a dead letter that repeats another dead letter is counted exactly once, at the message of
+// that dead letter, in the same batch and in a later batch. A dead letter with another value becomes a message of its
+// own, and so does a repeat of a final message.
 func TestRepeatsOfShareGroups(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -55,7 +55,7 @@ func TestRepeatsOfShareGroups(t *testing.T) {
 	later.Messages[0].ErrorMessage = "another text"
 	f.storeBatch(t, later)
 	wantDuplicates(t, db, "5+2", "6+2", "7+0")
-	stored := check.Must(f.store.Store(t.Context(), later))(t) // a zombie, or an answer that was lost
+	stored := check.Must(f.store.Store(t.Context(), later))(t) // again, as by a member that lost its partitions
 	check.Len(t, stored.Ranges, 0, "stored ranges")
 	wantDuplicates(t, db, "5+2", "6+2", "7+0")
 
@@ -104,8 +104,9 @@ func completed(p repository.Pointer, value string) repository.Completion {
 	}
 }
 
-// TestCompletion: a completed message has the record's own bytes and time, is indexed again, and is not due any more.
-// One that could not be read keeps the reason and is due again; one that is gone is not.
+// TestCompletion: a completed message has the record's own bytes and time, is indexed again, and is not due any more. A
+// message whose record could not be read keeps the reason and is due again; a message whose record is gone is not due
+// again.
 func TestCompletion(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -179,7 +180,7 @@ func TestCompletionIsAReturn(t *testing.T) {
 	check.Equal(t, count(t, db, "returns"), 2, "rows of dlq.returns")
 }
 
-// TestForgetPointers: rows of messages that were deleted go; those of others stay.
+// TestForgetPointers: the rows of deleted messages are deleted; the rows of other messages stay.
 func TestForgetPointers(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))

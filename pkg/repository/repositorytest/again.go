@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// againPromises: a driver repeats a request when its connection ended after the first one. Two requests with the same
-// operation are one change.
+// againPromises: a driver repeats a request when its connection ended after the first request. Two requests with the
+// same operation are one change.
 func againPromises() []promise {
 	return []promise{
 		{"ByHandIsOneChangeOfOneOperation", againByHand},

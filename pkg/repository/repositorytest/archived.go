@@ -303,8 +303,8 @@ func exportPromises() []promise {
 	}
 }
 
-// exported returns the ids of the exported messages. It calls with for each message; the export waits until with
-// returns.
+// exported returns the ids of the exported messages. It calls the function with for each message; the export waits
+// until that function returns.
 func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID

@@ -63,7 +63,8 @@ func fullCause() entity.AuditInfo {
 	}
 }
 
-// wantEntries checks the audit entries of one object, the oldest first. Their ids must increase; in want the ids are 0.
+// wantEntries checks the audit entries of one object, the oldest first. Their ids must increase; in the parameter want
+// the ids are 0.
 func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	h.Helper()
 	got := h.trail(repository.TrailQuery{ObjectID: id})

@@ -412,8 +412,8 @@ func giveUpHistory(h *harness) {
 	check.Len(h, h.history(pending.ID), 0, "history of what was never tried")
 }
 
-// wantAbandoned checks that the history of a message ends with the attempt of before's claim, as an attempt that could
-// not be settled.
+// wantAbandoned checks that the history of a message ends with the attempt whose claim the message before has, as an
+// attempt that could not be settled.
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)

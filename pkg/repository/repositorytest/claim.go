@@ -197,7 +197,7 @@ func claimTakeOver(h *harness) {
 }
 
 // claimTakeOverLimit: a claim with TakeOver also claims a message whose last allowed attempt is in doubt, because
-// without it that attempt could never end.
+// without TakeOver that attempt could never end.
 func claimTakeOverLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
 	h.unsettleable(m.ID)
@@ -260,7 +260,7 @@ func claimTakeOverOnce(h *harness) {
 	check.Same(h, h.get(m.ID).RetryCount, 2, "retry count")
 }
 
-// claimOnce: 50 callers claim the same messages at once, each starting at a different one. Each message is claimed
+// claimOnce: 50 callers claim the same messages at once, each starting at a different message. Each message is claimed
 // once.
 func claimOnce(wait bool) func(h *harness) {
 	return func(h *harness) {

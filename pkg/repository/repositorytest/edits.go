@@ -43,7 +43,7 @@ func fullEdit() *entity.Edit {
 	}
 }
 
-// edited returns a claim on a message with that edit.
+// edited returns a claim on a message with the edit e.
 func edited(id uuid.UUID, e *entity.Edit) repository.Claim {
 	c := intent(id)
 	c.Edit = e
@@ -252,7 +252,7 @@ func editsAttemptsOf(h *harness) {
 	}
 }
 
-// sentAs returns a message with the key "k" and the value "v". An attempt with that edit has sent its record and was
+// sentAs returns a message with the key "k" and the value "v". An attempt with the edit e has sent its record and was
 // acknowledged.
 func (h *harness) sentAs(e *entity.Edit) entity.Message {
 	h.Helper()
@@ -282,7 +282,7 @@ func editsReturn(h *harness) {
 		parent := h.sentAs(c.edit)
 		child, got := h.arrives(1, c.came...)
 		h.wantReturn(got, child[0], parent.ID, 1)
-		h.clock.Advance(2 * window) // so that later attempts cannot be matched with this one
+		h.clock.Advance(2 * window) // later attempts can then not be matched with this attempt
 	}
 }
 
@@ -317,7 +317,7 @@ func editsNoHash(h *harness) {
 }
 
 // editsOtherAttempts: the first attempt on a message was edited, and failed or sent nothing. The second attempt was not
-// edited. Only the second one can have a return, so a dead letter with the edited value is not one.
+// edited. Only the second attempt can have a return, so a dead letter with the edited value is not a return.
 func editsOtherAttempts(h *harness) {
 	e := &entity.Edit{SetValue: true, Value: []byte("new")}
 	for _, first := range []entity.Verdict{entity.Failed, entity.GivenBack} {

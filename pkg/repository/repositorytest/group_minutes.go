@@ -25,7 +25,7 @@ func groupMinutesPromises() []promise {
 	}
 }
 
-// minutes returns the counts by the minute of an error group from since on, the oldest first.
+// minutes returns the counts by the minute of an error group from the time since on, the oldest first.
 func (h *harness) minutes(f entity.Fingerprint, since time.Time) (counts []int64) {
 	h.Helper()
 	for _, m := range h.group(f, repository.Trend{Minutes: since}).Minutes {

@@ -42,7 +42,7 @@ func groupsPromises() []promise {
 	}
 }
 
-// fingerprint stores a fingerprint with that title.
+// fingerprint stores a fingerprint with the given title.
 func (h *harness) fingerprint(title string) entity.Fingerprint {
 	h.Helper()
 	f := entity.Fingerprint{Class: "java.io.IOException", Title: title, Frames: []string{"shop.Stock.take", "shop.Order.place"}, Rule: "stock"}

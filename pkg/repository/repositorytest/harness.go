@@ -217,7 +217,7 @@ func (h *harness) wantMoved(before, after entity.Message) {
 	check.Same(h, after.UpdatedAt, h.clock.Kept(), "UpdatedAt, want the clock's")
 }
 
-// wantUnchanged checks that the stored message equals before in every field.
+// wantUnchanged checks that the stored message equals the message before in every field.
 func (h *harness) wantUnchanged(before entity.Message) {
 	h.Helper()
 	check.Same(h, h.get(before.ID), before, "message changed")

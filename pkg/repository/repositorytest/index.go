@@ -100,7 +100,7 @@ func indexVersions(h *harness) {
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("unindexed in the new version", h.unindexed(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker that still has the old version
+	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // a worker still has the old version
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("unindexed", h.unindexed(8), []uuid.UUID{b.ID})
 }

@@ -64,7 +64,7 @@ func (h *harness) position(s stream, start int64) int64 {
 	return got[0].Next
 }
 
-// batch returns a batch of n new messages of s; the first message has the offset from.
+// batch returns a batch of n new messages of s; the first message has the offset in the parameter from.
 func (h *harness) batch(s stream, from int64, n int, changes ...func(*entity.Message)) repository.Batch {
 	h.Helper()
 	b := repository.Batch{Ranges: []repository.Range{{Partition: s.partition(), From: from, To: from + int64(n)}}}
@@ -205,7 +205,7 @@ func ingestRedelivered(h *harness) {
 	for _, again := range []repository.Batch{
 		first,             // the same batch, because its answer was lost
 		h.batch(s, 0, 10), // all records again, from the first one
-		h.batch(s, 5, 10), // from the middle, and records that are new
+		h.batch(s, 5, 10), // records from the middle on, and records that are new
 		h.batch(s, 0, 11), // all records again, and one that is new
 		h.batch(s, 9, 1),  // only the last record
 	} {

@@ -359,8 +359,8 @@ func keysRaceAbandoned(h *harness) {
 	h.wantPhases(phases, map[repository.KeyPhase]int{repository.KeyNew: 1, repository.KeyAtWork: 19})
 }
 
-// keysRaceAnswer stores the answer of a key while others open the key: each of them may get only KeyAtWork, or KeyDone
-// with the answer.
+// keysRaceAnswer stores the answer of a key while other callers open the key: each of them may get only KeyAtWork, or
+// KeyDone with the answer.
 func keysRaceAnswer(h *harness) {
 	k := h.begin("k")
 	together(20, func(i int) {

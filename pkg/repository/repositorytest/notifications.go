@@ -55,8 +55,8 @@ func notificationsPromises() []promise {
 
 const patience = time.Hour
 
-// look polls until it has found at least want events. Events may come late, because other tests have open transactions
-// on the same server.
+// look polls until it has found at least as many events as want says. Events may come late, because other tests have
+// open transactions on the same server.
 func (h *harness) look(want int, changes ...func(*repository.EventQuery)) repository.Events {
 	h.Helper()
 	q := repository.EventQuery{Limit: 100, Patience: patience}
@@ -94,7 +94,8 @@ func (h *harness) keepIn(k repository.KeptNotifications) {
 	check.Require(h, ok, "KeepNotifications = %v, want it kept", ok)
 }
 
-// news finds want events, completes them with KeepNotifications, and returns those that are to be reported.
+// news finds as many events as want says, completes them with KeepNotifications, and returns the events that are to be
+// reported.
 func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
 	h.Helper()
 	var news []repository.Event
@@ -245,8 +246,8 @@ func eventsMuted(h *harness) {
 	check.True(h, got.Muted && got.Object == ids[0], "got %+v, want a muted one of %s", got, ids[0])
 }
 
-// eventsMutedInATopic: an error group is muted in one of its topics. Its event does not name this topic, but the
-// others.
+// eventsMutedInATopic: an error group is muted in one of its topics. Its event names only the other topics of the
+// group.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
 	mine := h.came(f, 1)
@@ -306,7 +307,7 @@ func eventsSpike(h *harness) {
 }
 
 func eventsUsual(h *harness) {
-	h.documented(1, h.puts(40)...) // two hours ago, within one hour: an average of ten in a quarter of an hour
+	h.documented(1, h.puts(40)...) // messages of two hours ago, within one hour: an average of ten in a quarter of an hour
 	h.clock.Advance(2*time.Hour + 30*time.Minute)
 	h.watch()
 	h.documented(1, h.puts(20)...)

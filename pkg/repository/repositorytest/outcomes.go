@@ -34,8 +34,8 @@ func outcomePromises() []promise {
 
 const billing = "billing"
 
-// sentBy returns a message on which that consumer group failed and whose attempt was acknowledged: its record is at
-// offset 41 in partition 2 of its original topic, whose topic id is life.
+// sentBy returns a message on which the consumer group in the parameter group failed and whose attempt was
+// acknowledged: its record is at offset 41 in partition 2 of its original topic, whose topic id is the parameter life.
 func (h *harness) sentBy(group, life string) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = group })

@@ -247,7 +247,7 @@ func bytesNullAndEmpty(h *harness) {
 }
 
 // bytesPoisonJSON stores values that look like JSON and that a database's JSON type refuses or expands to a huge text.
-// They are stored like all others, in one batch with harmless values.
+// They are stored like all other values, in one batch with harmless values.
 func bytesPoisonJSON(h *harness) {
 	values := []string{
 		`{"nul": "\u0000"}`, `"\ud800"`, `1e131071`, `1e999999`, `{"a": 1, "a": 2}`, "\ufeff{}", `{"order": 1}`, `null`, ` `,

@@ -1,6 +1,6 @@
 // Package repositorytest tests the storage contract: what a repository.Repository (Run) or a repository.Core (RunCore)
-// must do. All stores are tested by the same suite. A bug that is found in one of them becomes a test here, so that no
-// store can have it.
+// must do. All stores are tested by the same suite. A bug that is found in one of the stores becomes a test here, so
+// that no store can have it.
 package repositorytest
 
 import (
@@ -32,8 +32,8 @@ type Fixture struct {
 	core bool // the store implements only repository.Core
 }
 
-// Run tests the contract. For each promise it calls open from a parallel test; open must return an empty store that
-// uses clock, and register the store's clean-up with t.
+// Run tests the contract. For each promise it calls the function open from a parallel test; open must return an empty
+// store that uses clock, and register the store's clean-up with t.
 func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 	t.Helper()
 	for _, theme := range themes() {
@@ -150,7 +150,7 @@ func RunCore(t *testing.T, open func(t *testing.T, clock *Clock) CoreFixture) {
 }
 
 // coreOnly implements repository.Repository for a store that has only Core. Its features are nil, so a promise that
-// uses one fails.
+// uses a feature fails.
 type coreOnly struct {
 	repository.Core
 	repository.Features

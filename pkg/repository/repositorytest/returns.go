@@ -58,7 +58,7 @@ func keyed(key, value string) func(*entity.Message) {
 }
 
 // arrives stores n messages at the end of a dead-letter topic and returns them, with the returns that Store found.
-// Their key is "k" and their value "v", unless changes set others.
+// Their key is "k" and their value "v", unless changes set other values.
 func (h *harness) arrives(n int, changes ...func(*entity.Message)) ([]entity.Message, []repository.Arrival) {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -453,8 +453,9 @@ func returnsUnconfirmedLine(h *harness) {
 	h.wantStatus(last.ID, entity.Dead)
 }
 
-// returnsConfirmedFirst: two attempts sent the same record. The later one is on a message of another dead-letter topic,
-// so the return would be unconfirmed for it. The return belongs to the earlier attempt, for which it is confirmed.
+// returnsConfirmedFirst: two attempts sent the same record. The later attempt is on a message of another dead-letter
+// topic, so the return would be unconfirmed for it. The return belongs to the earlier attempt, for which it is
+// confirmed.
 func returnsConfirmedFirst(h *harness) {
 	m := h.sent()
 	other, _ := h.arrivesIn(foreign, false, func(m *entity.Message) { m.Return = &entity.Return{} })
@@ -501,7 +502,7 @@ func returnsHeaders(h *harness) {
 	check.True(h, len(got) == 0, "Store found %+v, want none: the attempt has a return", got)
 	h.wantForeign(h.get(second[0].ID))
 
-	// An attempt that has a return gets another one only from a record whose headers name the attempt.
+	// An attempt that has a return gets another return only from a record whose headers name the attempt.
 	third, got := h.arrives(1, say)
 	check.True(h, len(got) == 1 && h.get(third[0].ID).Parent == c.MessageID && h.get(first[0].ID).Parent == c.MessageID,
 		"Store found %+v, want another child of %s", got, c.MessageID)
@@ -570,7 +571,7 @@ func returnsStale(h *harness) {
 }
 
 // returnsConcurrent: several partitions store equal records at once. Each attempt that sent this record gets exactly
-// one of them as its return.
+// one of these records as its return.
 func returnsConcurrent(h *harness) {
 	const attempts, callers = 3, 8
 	sent, _ := h.arrives(attempts)

@@ -23,8 +23,8 @@ func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decod
 	return value, key
 }
 
-// maskDecoded masks the key, and the reasons why a part cannot be decoded: they name paths, and a path may contain
-// values. A decoded key is masked like a payload; its bytes are then hidden.
+// maskDecoded masks the key, and the reasons why a part cannot be decoded, because these reasons name paths, and a path
+// may contain values. A decoded key is masked like a payload; its bytes are then hidden.
 func (c *shown) maskDecoded(by Masking) {
 	if !by.CoversPath(payload.Path{}) {
 		return

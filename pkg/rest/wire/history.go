@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// History has the attempts on a message and the changes of the message, and those of its ancestors.
+// History has the attempts on a message and the changes of the message, and the attempts and changes of its ancestors.
 type History struct {
 	ID uuid.UUID `json:"id"`
 	Past

@@ -7,7 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// ShareGroups are the share groups that a caller sees. Total also counts those beyond the limit of the list.
+// ShareGroups are the share groups that a caller sees. Total also counts the groups beyond the limit of the list.
 type ShareGroups struct {
 	Groups []ShareGroup `json:"share_groups"`
 	Total  int          `json:"total"`
@@ -31,8 +31,8 @@ type ShareProblem struct {
 	Command *string `json:"command"`
 }
 
-// NewShareGroup shows a share group with the messages of its topics. masked hides its name, and the texts that may have
-// it.
+// NewShareGroup shows a share group with the messages of its topics. masked hides its name, and the texts that may
+// contain this name.
 func NewShareGroup(g entity.ShareGroup, counts []repository.PointerCount, masked bool) ShareGroup {
 	shown := ShareGroup{
 		Group: g.Name, DLQTopic: g.DeadLetterTopic, CopiesRecords: g.CopiesRecords,

@@ -19,8 +19,8 @@ type Spans struct {
 	recorder *tracetest.SpanRecorder
 }
 
-// Record returns a provider that records every trace that begins with it. Of other traces, it records those that their
-// sender records.
+// Record returns a provider that records every trace that begins with it. Of other traces, it records the traces that
+// their sender records.
 func Record() *Spans { return RecordSampled(sdktrace.ParentBased(sdktrace.AlwaysSample())) }
 
 // RecordSampled returns a provider with a sampler. Like the programs' provider it drops events; it has no other
@@ -74,7 +74,7 @@ func (s *Spans) Names() []string {
 	return names
 }
 
-// WantAttributes reports attributes that differ from want; "" means that an attribute must be missing.
+// WantAttributes reports attributes that differ from the parameter want; "" means that an attribute must be missing.
 func WantAttributes(t testing.TB, got []attribute.KeyValue, want map[attribute.Key]string) {
 	t.Helper()
 	set := attribute.NewSet(got...)

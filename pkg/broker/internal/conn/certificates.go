@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// certificates are the TLS files, read for each connection. While one is missing or incomplete, or key and
-// certificate do not match because only one was replaced, the last valid ones are used.
+// certificates are the TLS files, read for each connection. While one is missing or incomplete, or key and certificate
+// do not match because only one was replaced, the last valid files are used.
 type certificates struct {
 	cfg TLSConfig
 
@@ -64,8 +64,8 @@ func (c *certificates) load(address string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// orLast calls read and stores the result in last; after a failure the last result stays valid. It returns an error
-// only when there is no result yet.
+// orLast calls the function read and stores its result in the parameter last; after a failure the previous result stays
+// valid. It returns an error only when there is no result yet.
 func orLast[T any](last **T, read func() (*T, error)) error {
 	now, err := read()
 	if err == nil {

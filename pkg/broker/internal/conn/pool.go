@@ -66,7 +66,7 @@ func Open(cfg Config, tcp DialFunc) (*Pool, error) {
 	return p, nil
 }
 
-// Close closes all connections; one that is in use is closed when its request ends. Later requests fail with
+// Close closes all connections; a connection in use is closed when its request ends. Later requests fail with
 // ErrClosed.
 func (p *Pool) Close() {
 	if p.closed.CompareAndSwap(false, true) {
@@ -97,7 +97,8 @@ func (p *Pool) Dialer() *kafka.Dialer {
 	return &kafka.Dialer{ClientID: protocol.ClientID, DialFunc: p.dialer.dial(keepAsIs), Timeout: dialTimeout}
 }
 
-// forgetConnections makes the next request open a new connection. Those in use are closed when their request ends.
+// forgetConnections makes the next request open a new connection. Connections in use are closed when their request
+// ends.
 func (p *Pool) forgetConnections() { p.transport.CloseIdleConnections() }
 
 // followUser is called before every request. It reads the file with the user's name every userPollInterval.
@@ -207,7 +208,7 @@ func CallerError(caller context.Context, err error) error {
 	return err
 }
 
-// Ask is Send for requests that change nothing: it repeats them when an idle connection was dead.
+// Ask does the same as Send, for requests that change nothing: it repeats them when an idle connection was dead.
 func Ask[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	for try := 1; ; try++ {
 		res, err := Send(ctx, p, broker, timeout, req)

@@ -42,7 +42,7 @@ type Inflater struct {
 	gzip    *gzip.Reader
 	lz4     *lz4.Reader
 	snappy  snappyReader
-	scratch []byte // for bytes that are skipped
+	scratch []byte // memory for bytes that are skipped
 }
 
 var shared = func() chan *Inflater {
@@ -56,13 +56,13 @@ var shared = func() chan *Inflater {
 // Acquire waits for one of the inflaters that the process shares. The caller must Release it.
 func Acquire() *Inflater { return <-shared }
 
-// Release drops the references to the batch, and makes a shared inflater available to others.
+// Release drops the references to the batch, and makes a shared inflater available to other callers.
 func Release(i *Inflater) {
 	i.drop()
 	shared <- i
 }
 
-// Open returns a reader of the decompressed body. It is valid until the next call of Open or Release.
+// Open returns a reader of the decompressed body. The reader is valid until the next call of Open or Release.
 func (i *Inflater) Open(codec int, body []byte, magic byte) (io.Reader, error) {
 	switch codec {
 	case Gzip:
@@ -177,7 +177,7 @@ func mendLZ4Header(frame []byte) (head, rest []byte) {
 	return head, frame[end+1:]
 }
 
-// xxh32 is XXH32 with seed 0 of less than 16 bytes.
+// xxh32 returns the hash XXH32, with seed 0, of less than 16 bytes.
 func xxh32(b []byte) uint32 {
 	const p1, p2, p3, p4, p5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 	h := p5 + uint32(len(b))
@@ -193,8 +193,8 @@ func xxh32(b []byte) uint32 {
 }
 
 const (
-	// snappyWindow is the largest distance of a reference within a large block. Java's and C's encoders make
-	// blocks of at most 64 KiB; Go's makes one block of a batch and refers back within all of it.
+	// snappyWindow is the largest distance of a reference within a large block. Java's and C's encoders make blocks of at
+	// most 64 KiB; Go's encoder makes one block of a batch and refers back within the whole block.
 	snappyWindow = 16 << 20
 	snappySlack  = 4 << 20   // how much is decoded before bytes outside the window are dropped
 	snappyWhole  = 128 << 10 // a block up to this size is decoded at once

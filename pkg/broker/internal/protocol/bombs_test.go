@@ -21,7 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// streamed reads data in portions, as Stream does, and returns all records. most is the largest memory of one portion.
+// streamed reads data in portions, as Stream does, and returns all records. The result most is the largest memory of
+// one portion.
 func streamed(tb testing.TB, data []byte, limits Limits, portion int64) (p FetchedPartition, most int64) {
 	tb.Helper()
 	req := FetchRequest{Stream: true, Limits: limits}

@@ -38,13 +38,14 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 	}
 }
 
-// Read returns the next records, up to about portion bytes, or all remaining ones. Next is the offset to continue
-// from, and done means that the cursor is at its end. A batch that cannot be read has placeholders (see Defect). An
-// error means that memory is used up; the records before it are returned too, and the cursor must not be used again.
+// Read returns the next records, up to about portion bytes, or all remaining records. Next is the offset to continue
+// from, and the result done means that the cursor is at its end. A batch that cannot be read has placeholders (see
+// Defect). An error means that memory is used up; the records before it are returned too, and the cursor must not be
+// used again.
 func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	memory.taken = 0
-	c.names.headers = nil // a block with headers of two portions would keep the first one in memory
+	c.names.headers = nil // otherwise a block with headers of two portions would keep the first portion in memory
 	if c.reader != nil {
 		c.reader.use(memory)
 	}
@@ -60,7 +61,7 @@ func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartit
 	return p, false, err
 }
 
-// ReadWithin is Read with a limit on the memory of the whole answer; it ends with ctx.
+// ReadWithin does the same as Read, with a limit on the memory of the whole answer; it ends when ctx ends.
 func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p FetchedPartition, done bool, err error) {
 	p, done, err = c.Read(&MemoryReservation{Free: memory - int64(c.size), Done: ctx.Done()}, portion)
 	switch {
@@ -72,12 +73,12 @@ func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p Fetch
 	return p, done, cmp.Or(err, p.Err)
 }
 
-// KeepOnly limits what is decoded: records then have only their offset, their time and the first header of that name,
-// with at most 1 KiB of its value.
+// KeepOnly limits what is decoded: records then have only their offset, their time and the first header whose name is
+// the parameter header, with at most 1 KiB of its value.
 func (c *Cursor) KeepOnly(header string) { c.only = &header }
 
-// Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it
-// cannot be read or does not contain offset.
+// Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when that
+// batch cannot be read or does not contain offset.
 func (c *Cursor) Mark(offset int64) (latest int64, crc uint32, found bool) {
 	b, _, whole, err := nextBatch(c.data)
 	switch {
@@ -195,7 +196,8 @@ func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	return from, last
 }
 
-// broken ends an unreadable batch: its offsets up to last are skipped, or p.Err makes the caller fetch again.
+// broken ends an unreadable batch: its offsets up to the parameter last are skipped, or p.Err makes the caller fetch
+// again.
 func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory *MemoryReservation) error {
 	if !c.skipUnreadable {
 		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)

@@ -20,7 +20,7 @@ import (
 const referenced = 32 << 10
 
 // EncodedBatch is a complete record batch except its producer's fields. It never changes: each try makes its own
-// header, because a try that was abandoned may still be sending the earlier one. Large parts refer to the records'
+// header, because a try that was abandoned may still be sending the earlier header. Large parts refer to the records'
 // own memory.
 type EncodedBatch struct {
 	head [atRecords]byte
@@ -97,7 +97,7 @@ func (b *EncodedBatch) Signed(id int64, epoch int16, sequence int32) []byte {
 // batchEncoder writes records one after the other.
 type batchEncoder struct {
 	now         int64
-	first, last int64    // times of the first record, and the latest of all
+	first, last int64    // time of the first record, and the latest time of all records
 	small       []byte   // copied parts
 	body        [][]byte // finished pieces
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/inflate"
 )
 
-// FetchRequest asks one broker for records of partitions that it leads. The broker fills its answer in the order
-// of Partitions, so a caller that fetches in a loop rotates them; a record larger than every limit is delivered
-// when its partition is the first that has data.
+// FetchRequest asks one broker for records of partitions that it leads. The broker fills its answer in the order of
+// Partitions, so a caller that fetches in a loop rotates Partitions; a record larger than every limit is delivered when
+// its partition is the first that has data.
 type FetchRequest struct {
 	// Leader is a broker's id, from Topics.
 	Leader     int32
@@ -28,7 +28,7 @@ type FetchRequest struct {
 	// the last batch; partitions beyond the limit are answered without records.
 	MaxBytes int32
 	// MaxBatchBytes is the largest size of an answer that is larger than MaxBytes because of a large batch; 0 means no
-	// limit. A partition's answer beyond it is dropped, and the partition's Heavy is set.
+	// limit. A partition's answer beyond this limit is dropped, and the partition's Heavy is set.
 	MaxBatchBytes int64
 	// Memory is the memory for decoding, nil for no limit.
 	Memory *MemoryReservation
@@ -78,7 +78,7 @@ type FetchedPartition struct {
 	Next     int64
 	Records  []Record
 	controls []int64 // the offsets of control records, in order
-	// Heavy is set when the batch at Next is too large to be decoded together with others: it is the size of the
+	// Heavy is set when the batch at Next is too large to be decoded together with others: Heavy is then the size of the
 	// answer, and the caller must fetch the partition with Stream. Otherwise it is 0.
 	Heavy int
 	// Portions reads the records of an answer that was fetched with Stream; nil when there are none.
@@ -219,7 +219,7 @@ func (d *FetchDecoder) read(r io.Reader, version int16) (RawResponse, error) {
 	return out, s.err
 }
 
-// readPartition keeps at most left bytes, and returns how many.
+// readPartition keeps at most as many bytes as the parameter left says, and returns how many it kept.
 func (d *FetchDecoder) readPartition(s *stream, version int16, topic string, out *RawResponse, left int) int {
 	tp := TopicPartition{topic, s.int32()}
 	code := s.int16()

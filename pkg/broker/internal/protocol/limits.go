@@ -31,7 +31,7 @@ const (
 	LimitHeaderBytes = "max_header_bytes"
 )
 
-// Defect describes the missing parts of a Record: those over a limit, or everything except the position if it is
+// Defect describes the missing parts of a Record: the parts over a limit, or everything except the position if it is
 // unreadable.
 type Defect struct {
 	// Limit is the limit that the record exceeds. If it exceeds several, this is a limit of headers. Limit is "" when
@@ -62,7 +62,7 @@ var (
 type MemoryReservation struct {
 	// Free is the memory reserved and not taken yet.
 	Free int64
-	// More reserves further bytes. It may wait. nil: there are none.
+	// More reserves further bytes; it may wait. When More is nil, there are no further bytes.
 	More func(bytes int64) bool
 	// Done ends decoding early when it is closed; nil: never.
 	Done <-chan struct{}
@@ -97,7 +97,8 @@ func (r *MemoryReservation) ended() bool {
 	}
 }
 
-// back gives back the memory that was taken since a moment; mark is the value of taken at that moment.
+// back gives back the memory that was taken since a moment; the parameter mark is the value of the field taken at that
+// moment.
 func (r *MemoryReservation) back(mark int64) {
 	r.Free += r.taken - mark
 	r.taken = mark

@@ -14,8 +14,8 @@ import (
 // Topic is a broker's description of a topic.
 type Topic struct {
 	Name string
-	// ID is the topic's UUID as text. A topic that is deleted and created again has a new one. Brokers before 2.8 have
-	// no such ids: then ID is empty.
+	// ID is the topic's UUID as text. A topic that is deleted and created again has a new id. Brokers before 2.8 have no
+	// such ids: then ID is empty.
 	ID string
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
@@ -81,7 +81,7 @@ func metadataRequest(version int16, names []string) []byte {
 		b = binary.AppendUvarint(b, uint64(len(names)+1))
 	}
 	for _, name := range names {
-		b = append(b, make([]byte, 16)...) // by name, not by id
+		b = append(b, make([]byte, 16)...) // an empty id, because the topic is requested by its name
 		b = appendCompactString(b, name)
 		b = append(b, 0)
 	}
@@ -124,7 +124,7 @@ func readTopic(w *wire) Topic {
 	t.Internal = w.int8() != 0
 	t.Partitions = make([]Partition, w.count())
 	for i := range t.Partitions {
-		w.int16() // its error only repeats that there is no leader
+		w.int16() // the partition's error, which only repeats that there is no leader
 		t.Partitions[i] = Partition{ID: w.int32(), Leader: w.int32()}
 		w.int32() // leader epoch
 		w.skipInt32s()

@@ -35,7 +35,7 @@ func batchOfNames(t *testing.T, codec, n, length int) []byte {
 func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	for name, test := range map[string]struct{ records, length int }{
 		"Large":  {100, 1_000_000}, // read in pieces
-		"Medium": {1000, 100_000},  // in one block
+		"Medium": {1000, 100_000},  // read in one block
 		"Many":   {50_000, 129},
 	} {
 		for codec, number := range map[string]int{"None": brokertest.None, "Zstd": brokertest.Zstd} {

@@ -79,7 +79,7 @@ func TestPlaceholders_WithoutMemory(t *testing.T) {
 		"next = %d, %v, want where the memory ended", read.Next, err)
 }
 
-// wantPlaceholders checks that p has each offset from first on, and returns the next one.
+// wantPlaceholders checks that p has each offset from the parameter first on, and returns the next offset.
 func wantPlaceholders(t *testing.T, p FetchedPartition, first int64) int64 {
 	t.Helper()
 	check.Require(t, p.Err == nil && p.Heavy <= 0, "error %v, heavy %d", p.Err, p.Heavy)

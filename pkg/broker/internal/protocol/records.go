@@ -208,7 +208,7 @@ func (o *opened) limit(rec *Record) {
 	if size <= o.limits.RecordBytes && rec.Defect == nil {
 		return
 	}
-	d := rec.over(LimitRecordBytes) // if a limit of headers is exceeded too, the defect goes on naming that limit
+	d := rec.over(LimitRecordBytes) // the defect names this limit even if a limit of headers is exceeded too
 	d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
 	if int64(len(rec.Key)) > o.limits.RecordBytes {
 		rec.Key, d.KeyOmitted = nil, true
@@ -377,7 +377,8 @@ const (
 
 func newShared() *shared { return &shared{names: map[string]string{}} }
 
-// text returns a name: a shared copy with reserved memory, or one that refers to b, which must not change.
+// text returns a name: a shared copy with reserved memory, or a string that refers to the bytes b, which must not
+// change.
 func (s *shared) text(b []byte, memory *MemoryReservation) (string, error) {
 	if name, ok := s.names[string(b)]; ok {
 		return name, nil

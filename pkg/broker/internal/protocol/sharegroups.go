@@ -54,8 +54,8 @@ func ConfiguredGroups() Request[[]string] {
 
 // ShareOffset is how far a share group has come in a partition.
 type ShareOffset struct {
-	// Start: all records before it are final, acknowledged or archived. -1: nothing was delivered yet. The broker
-	// stores it with the next state of the partition, so it may be too low.
+	// Start: all records before it are final, acknowledged or archived. -1: nothing was delivered yet. The broker stores
+	// this offset with the next state of the partition, so the offset may be too low.
 	Start int64
 	// Lag is the number of records at or after Start that are not final; -1 where it is not known.
 	Lag int64
@@ -88,7 +88,7 @@ func readShareOffsets(w *wire, version int16) (map[TopicPartition]ShareOffset, e
 		w.compactString() // group
 		for range w.count() {
 			topic := w.compactString()
-			w.take(16) // its id
+			w.take(16) // the topic's id
 			for range w.count() {
 				tp := TopicPartition{Topic: topic, Partition: w.int32()}
 				at := ShareOffset{Start: w.int64(), Lag: -1}

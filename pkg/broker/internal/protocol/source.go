@@ -18,7 +18,7 @@ const (
 	growth     = 8
 )
 
-// source reads a batch's decompressed bytes. After the first error all reads return zero values; err keeps it.
+// source reads a batch's decompressed bytes. After the first error all reads return zero values; err keeps the error.
 type source struct {
 	b      []byte    // the bytes in memory
 	r      io.Reader // the bytes after b, nil for none
@@ -69,7 +69,7 @@ func (s *source) more(p []byte) int {
 	return 0
 }
 
-// fill makes b hold n contiguous bytes, at most blockBytes, and reports whether there are that many.
+// fill makes b hold n contiguous bytes, at most blockBytes, and reports whether the source has that many.
 func (s *source) fill(n int) bool {
 	if len(s.b) >= n {
 		return true

@@ -34,12 +34,13 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Get reads the JSON of an answer into a value; nil only checks that the answer is no error.
+// Get reads the JSON of an answer into the value in the parameter into; with nil it only checks that the answer is no
+// error.
 func (c Client) Get(r *http.Request, path string, query url.Values, into any) error {
 	return c.Send(r, http.MethodGet, link.WithQuery(path, query), nil, into)
 }
 
-// Send sends body as JSON, a []byte unchanged, and no body when it is nil. The idempotency key of the form makes the
+// Send sends body as JSON, a []byte unchanged, and no body when body is nil. The idempotency key of the form makes the
 // API do the work once, however often the form is sent.
 func (c Client) Send(r *http.Request, method, path string, body, into any) error {
 	answer, err := c.call(r, method, path, body, 0)
@@ -90,8 +91,8 @@ const (
 	MaxProblem = 1 << 20  // bytes of an error response
 )
 
-// call returns the answer of the API, or its error. most limits how many bytes of the body are read; with 0 the whole
-// body is read, and a body larger than MaxAnswer is an error.
+// call returns the answer of the API, or its error. The parameter most limits how many bytes of the body are read; with
+// 0 the whole body is read, and a body larger than MaxAnswer is an error.
 func (c Client) call(r *http.Request, method, path string, body any, most int) (*answer, error) {
 	req, err := inner(r, method, path, body)
 	if err != nil {
@@ -111,8 +112,8 @@ func (c Client) call(r *http.Request, method, path string, body any, most int) (
 	return a, nil
 }
 
-// WithoutKey returns the request without its form. A call of the API with it has no idempotency key and is always
-// executed.
+// WithoutKey returns the request without its form. A call of the API with the returned request has no idempotency key
+// and is always executed.
 func WithoutKey(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	r.PostForm = url.Values{}

@@ -25,7 +25,7 @@ type ErrorGroup struct {
 	Counts      Counts       `json:"counts"`
 	Arrived     int64        `json:"arrived"`
 	Topics      []GroupTopic `json:"topics"`
-	Missing     []string     `json:"missing_topics"` // topics that do not exist; only of a single group
+	Missing     []string     `json:"missing_topics"` // topics that do not exist; only in the answer about a single group
 	Hours       []Hour       `json:"trend"`
 	Recent      Recent       `json:"recent"`
 	Note        string       `json:"note"`
@@ -39,7 +39,7 @@ type ErrorGroup struct {
 // arrivals.
 type Recent struct {
 	Since        time.Time `json:"since"`
-	Arrived      *int64    `json:"arrived"` // nil: none of this time is counted yet
+	Arrived      *int64    `json:"arrived"` // nil: no arrivals of this time are counted yet
 	CountedUntil time.Time `json:"counted_until"`
 	Minutes      []struct {
 		Minute   time.Time `json:"minute"`
@@ -119,7 +119,7 @@ type Counts struct {
 // Open returns how many messages are still to be sent. DEAD messages are counted separately.
 func (n Counts) Open() int64 { return n.Pending + n.Retrying }
 
-// Add adds the numbers of m.
+// Add adds the numbers of m to n.
 func (n *Counts) Add(m Counts) {
 	n.Pending += m.Pending
 	n.Retrying += m.Retrying

@@ -76,7 +76,7 @@ func Refuse(status int, code, message string, details []map[string]any) any {
 	return refusal{status, code, message, details}
 }
 
-// ServeHTTP answers as configured. A request that the test does not know fails it.
+// ServeHTTP answers as configured. A request that the test does not know fails the test.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	a.mu.Lock()

@@ -15,8 +15,8 @@ const (
 	maxFormatted = 4 << 20 // bytes of formatted JSON that are compared
 )
 
-// Texts compares two texts line by line. It first formats JSON with one line per value, unless that is too long, since
-// most producers write it on one line. spaceOnly reports that only the space between the tokens differs.
+// Texts compares two texts line by line. It first formats JSON with one line per value, unless that text is too long,
+// since most producers write JSON on one line. spaceOnly reports that only the space between the tokens differs.
 func Texts(was, now string) (lines []Line, spaceOnly bool) {
 	a, okA := prettyJSON(was)
 	b, okB := "", false
@@ -164,7 +164,7 @@ func difference(before, after []string) []Line {
 }
 
 // commonLines returns, for each pair of lines, the length of the longest common subsequence from these lines on. The
-// result has one row per line of before.
+// result has one row per line of the text before.
 func commonLines(before, after []string) []uint16 {
 	ids := map[string]int{} // numbers are compared, because lines may be long
 	a, b := numbered(ids, before), numbered(ids, after)
@@ -195,8 +195,8 @@ func numbered(ids map[string]int, lines []string) []int {
 	return list
 }
 
-// shortened omits unchanged lines, except near changes. before and after count the unchanged lines that are not in
-// lines, at the beginning and at the end.
+// shortened omits unchanged lines, except near changes. The results before and after count the unchanged lines that are
+// not in lines, at the beginning and at the end.
 func shortened(lines []Line, before, after int) []Line {
 	near := make([]bool, len(lines))
 	for i, line := range lines {

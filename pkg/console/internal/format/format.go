@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Ago returns the time between t and now in words, and a dash for the zero time.
+// Ago returns the time between t and the parameter now in words, and a dash for the zero time.
 func Ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "–"

@@ -15,8 +15,8 @@ type layout struct {
 	full  bool
 }
 
-// JSON returns at most most bytes of formatted JSON, and the number of bytes of raw that these represent; ok is false
-// when raw is not JSON. The last character may be incomplete.
+// JSON returns formatted JSON, cut to the length in the parameter most, and the number of bytes of raw that the result
+// represents; ok is false when raw is not JSON. The last character may be incomplete.
 func JSON(raw []byte, most int) (text string, used int, ok bool) {
 	if !json.Valid(raw) {
 		return "", 0, false

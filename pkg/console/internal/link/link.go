@@ -55,7 +55,8 @@ func WithQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// Local returns to if it is a path of this site, so that a redirect cannot lead to another site, and otherwise "/".
+// Local returns the address in the parameter to if it is a path of this site, so that a redirect cannot lead to another
+// site, and otherwise "/".
 func Local(to string) string {
 	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
 		return "/"

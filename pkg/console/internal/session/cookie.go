@@ -57,7 +57,7 @@ func partName(part int) string {
 // Session identifies a browser: ID is random and names the session when it is ended; Token is the credential.
 type Session struct{ ID, Token string }
 
-// Keep stores a token in a new session, and removes parts of an older, longer session that the new one does not
+// Keep stores a token in a new session, and removes parts of an older, longer session that the new session does not
 // replace. The first part holds the number of parts and the id. A life of 0 means that the lifetime is unknown.
 func Keep(w http.ResponseWriter, token string, life time.Duration) error {
 	parts := (len(token) + partSize - 1) / partSize

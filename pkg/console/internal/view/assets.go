@@ -34,7 +34,7 @@ var kinds = map[string]string{
 }
 
 // LoadAssets reads each file of a known type below the folder static. Stylesheets are joined in the order of their
-// names, those of libraries first.
+// names, the stylesheets of libraries first.
 func LoadAssets(files fs.FS) (*Assets, error) {
 	contents := map[string][]byte{}
 	var sheets []string

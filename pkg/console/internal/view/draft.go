@@ -51,7 +51,7 @@ type Draft struct {
 	Problem *Problem // why the form was refused; nil: it was not refused
 
 	owner string // principal; "" for a form that was sent after the session had ended
-	key   string // its idempotency key, to be sent again; "": it gets another one
+	key   string // idempotency key of the form, to be sent again; "": the form gets another key
 }
 
 type storedDraft struct {

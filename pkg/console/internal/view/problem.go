@@ -93,8 +93,8 @@ func ProblemOf(err error) (int, *Problem, error) {
 	return refused.Status, &f, nil
 }
 
-// Answered handles an error of the API: it passes the description to show, which answers the request. It returns every
-// other error.
+// Answered handles an error of the API: it passes the description to the function show, which answers the request. It
+// returns every other error.
 func Answered(err error, show func(problem *Problem) error) error {
 	_, problem, err := ProblemOf(err)
 	if err != nil {

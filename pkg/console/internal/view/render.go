@@ -53,7 +53,7 @@ type layout struct {
 	Self   string // path and query of the page
 	Path   string
 	Done   string // the sentence about the last change
-	Undo   string // address of the form that takes it back; "": none
+	Undo   string // address of the form that reverts the change; "": none
 	draft  *Draft
 }
 
@@ -66,7 +66,7 @@ type Renderer struct {
 	drafts Drafts
 }
 
-// NewRenderer parses the files of the folder templates. Ages are computed with now.
+// NewRenderer parses the files of the folder templates. Ages are computed with the clock now.
 func NewRenderer(templates fs.FS, site Site, files *Assets, drafts Drafts, now func() time.Time) (*Renderer, error) {
 	names, err := fs.Glob(templates, "templates/*.html")
 	if err != nil {

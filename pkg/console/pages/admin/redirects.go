@@ -57,7 +57,7 @@ type redirectsPage struct {
 
 type shownRedirect struct {
 	redirect
-	Why string // the reason for which the viewer cannot change it; "": the viewer can
+	Why string // the reason for which the viewer cannot change the redirect; "": the viewer can
 }
 
 // Show lists the redirects, and shows the form with the preview that the address requests.

@@ -36,7 +36,8 @@ var nouns = map[string]string{
 	"view": "a shared view",
 }
 
-// verbs says in words what an action did to an object: the words before the object's noun, and those after it.
+// verbs says in words what an action did to an object: the words before the object's noun, and the words after the
+// noun.
 var verbs = map[string][2]string{
 	"retry": {"retried"}, "attempt": {"ended an attempt of"}, "requeue": {"requeued"}, "dead": {"marked", "dead"},
 	"delete": {"deleted"}, "map": {"set the original topic of"}, "restore": {"restored"}, "unmask": {"saw masked values of"},

@@ -25,7 +25,7 @@ type Compare struct {
 }
 
 const (
-	maxComparisons = 2         // comparisons of large texts that run at once; further ones wait
+	maxComparisons = 2         // comparisons of large texts that run at once; further comparisons wait
 	maxCompared    = 256 << 10 // bytes that are compared of a payload that is not JSON
 	maxHeaderLine  = 200       // characters of a header that are shown
 )

@@ -49,7 +49,7 @@ func sampledOf(messages []api.Message) []sampled {
 type version struct {
 	Header   string
 	Value    string // "": the header has no value
-	Link     string // address of the messages with it; "" when no filter can find them
+	Link     string // address of the messages with this value; "" when no filter can find them
 	Messages int
 	First    time.Time
 	Last     time.Time

@@ -1,5 +1,5 @@
-// Package message has the page of a message, live or archived, with its history and its payload, and the actions on
-// it. One of them changes the message before it is sent.
+// Package message has the page of a message, live or archived, with its history and its payload, and the actions on it.
+// One of the actions changes the message before it is sent.
 //
 // In the order in which to read them:
 //

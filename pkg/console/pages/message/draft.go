@@ -55,7 +55,7 @@ func (h editHeader) Shown() string {
 
 type draft struct {
 	Topic     string
-	Schema    string // latest; "": the schema of the record
+	Schema    string // "latest", or "" for the schema of the record
 	Payload   value
 	Key       value
 	Headers   []editHeader
@@ -182,8 +182,8 @@ func (h editHeader) of(was editHeader) editHeader {
 // written reports whether a value is sent as the text that was typed.
 func (v value) written() bool { return v.As == asText || v.As == asJSON }
 
-// settle decides between a typed text and the choice to send no value or the record's own: the one that the user has
-// changed is used.
+// settle decides between a typed text and the choice to send no value or the record's own value: of text and choice,
+// the one that the user has changed is used.
 func (d *draft) settle(was draft) {
 	d.Payload, d.Key = d.Payload.settled(was.Payload), d.Key.settled(was.Key)
 	for i := range d.Headers {
@@ -275,8 +275,8 @@ func (d draft) json(was draft) string {
 	return v.Text
 }
 
-// put adds raw to the edit, as base64, under name. For null it gives the member that the parameter null names the
-// value is.
+// put adds raw to the edit, as base64, under name. When raw is nil, it sets the member whose name is in the parameter
+// null, to the value in the parameter is.
 func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	if raw == nil {
 		edit[null] = is

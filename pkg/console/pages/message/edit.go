@@ -29,7 +29,7 @@ type Edit struct {
 	comparisons chan struct{} // semaphore that limits the comparisons that run at once
 }
 
-// maxComparisons limits how many comparisons of large texts run at once; further ones wait.
+// maxComparisons limits how many comparisons of large texts run at once; further comparisons wait.
 const maxComparisons = 2
 
 // NewEdit returns the form.
@@ -255,7 +255,8 @@ func notSent(seen bool, check *editCheck) *view.Problem {
 	}
 }
 
-// compare checks the draft of a page. Because it needs much memory, it waits while maxComparisons others run.
+// compare checks the draft of a page. Because it needs much memory, it waits while maxComparisons other comparisons
+// run.
 func (e *Edit) compare(r *http.Request, p *editPage, was draft, nothing bool) error {
 	select {
 	case e.comparisons <- struct{}{}:
@@ -289,8 +290,8 @@ func (p *editPage) check(was draft, nothing bool) *editCheck {
 	return k
 }
 
-// headerLines returns one line per header that is sent. With lost, it also returns a line for each header that is not
-// sent because its name is not text: such headers are sent only while no other header changes.
+// headerLines returns one line per header that is sent. When the parameter lost is true, it also returns a line for
+// each header that is not sent because its name is not text: such headers are sent only while no other header changes.
 func (d draft) headerLines(lost bool) string {
 	var lines []string
 	for _, h := range d.Headers {

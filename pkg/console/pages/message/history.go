@@ -102,8 +102,8 @@ type ancestor struct {
 	Attempts   []pastAttempt `json:"attempts"`
 }
 
-// LastTarget returns the topic and position to which the ancestor was last sent; "" when it was not sent or they are
-// unknown.
+// LastTarget returns the topic and position to which the ancestor was last sent; "" when it was not sent or when its
+// position is unknown.
 func (a ancestor) LastTarget() string {
 	if len(a.Attempts) == 0 {
 		return ""

@@ -18,7 +18,7 @@ type outcome struct {
 	Base  string
 }
 
-// settleTime is how long the page polls for the outcome of a record; after that a reload shows it.
+// settleTime is how long the page polls for the outcome of a record; after that time, only a reload shows the outcome.
 const settleTime = 15 * time.Minute
 
 // outcomeOf describes the outcome of a message. seen is the status that the page showed when it was loaded; "" means

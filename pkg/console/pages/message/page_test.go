@@ -280,7 +280,7 @@ func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 }
 
 // The page of a share group's dead letter names the group as such, its deliveries, and whether the failed record is
-// stored; a payload that cannot be had is explained, and not offered.
+// stored; a payload that cannot be fetched is explained, and not offered.
 func TestShareGroupsDeadLetterSaysWhereItsRecordIs(t *testing.T) {
 	t.Parallel()
 	const pointer = `"dialect":"sharegroup","consumer_attempts":5,"payload":null,"payload_size":null,"payload_omitted":"pointer"`

@@ -37,7 +37,7 @@ type payloadView struct {
 	None     bool   // there is no payload: a tombstone
 	Empty    bool   // the payload has no bytes
 	Short    bool   // the payload is short enough to be shown above the stack trace
-	Framing  string // the frame of a schema registry around it, when no registry decodes it; "" for none
+	Framing  string // the frame of a schema registry around the payload, when no registry decodes it; "" for none
 	Schema   *schemaLink
 	TextURL  string // address of the page with the payload as text
 	Download string
@@ -108,8 +108,8 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 	return v
 }
 
-// pointer explains why the record to which a share group's dead letter points is not stored. It returns why it cannot be
-// downloaded; "" when it may be.
+// pointer explains why the record to which a share group's dead letter points is not stored. It returns why the record
+// cannot be downloaded; "" when the record may be downloaded.
 func (v *payloadView) pointer(m *api.Message) string {
 	reason := ""
 	if m.CompletionWhy != "" {

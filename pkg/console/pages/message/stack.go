@@ -63,7 +63,8 @@ func (s *stack) add(kind, line string) {
 	s.Parts = append(s.Parts, stackPart{Kind: kind, Lines: []string{line}})
 }
 
-// kindOfLine classifies a line. before is the kind of the line above: in some languages source code follows its frame.
+// kindOfLine classifies a line. The parameter before is the kind of the line above: in some languages source code
+// follows its frame.
 func kindOfLine(line, before string, prefixes []string) string {
 	trimmed := strings.TrimSpace(line)
 	switch {

@@ -53,7 +53,7 @@ const (
 	columnsCookie = "dlq-columns"
 )
 
-// columnsOf parses names, ignores unknown ones, and returns the columns in the order of the table.
+// columnsOf parses names, ignores unknown names, and returns the columns in the order of the table.
 func columnsOf(names string) []column {
 	wanted := strings.Split(names, ",")
 	var chosen []column
@@ -65,7 +65,8 @@ func columnsOf(names string) []column {
 	return chosen
 }
 
-// columnsFor returns the columns that the address names, else those in the browser's cookie, else the default ones.
+// columnsFor returns the columns that the address names, else the columns in the browser's cookie, else the default
+// columns.
 func columnsFor(r *http.Request, named string) []column {
 	if chosen := columnsOf(named); len(chosen) > 0 {
 		return chosen

@@ -70,7 +70,7 @@ type page struct {
 
 type list struct {
 	Table    table
-	First    string // first page of the list; "" on it
+	First    string // address of the first page of the list; "" on the first page
 	Older    string
 	Searched time.Time // up to which time the search index is complete, if it is noticeably late
 	// SearchedTo is the time at which the search ended early. Forward: it searched from older to newer messages.
@@ -119,7 +119,7 @@ const (
 	countPart    = "count"
 	arrivalsPart = "arrivals"
 	topicsPart   = "known-topics"
-	viewsPart    = "views" // for the command palette
+	viewsPart    = "views" // the part for the command palette
 )
 
 // Show shows the list at a path: link.Messages or link.Archive.

@@ -27,7 +27,7 @@ var (
 // listQuery holds the parameters in the address of a list.
 type listQuery struct {
 	path   string     // path of the list
-	filter url.Values // by the names of the API, without empty values
+	filter url.Values // parameters by their names in the API, without empty values
 	since  string     // largest age, such as 1h, counted back from opened
 	sort   string
 	cols   string // columns named in the address

@@ -27,7 +27,7 @@ type savedView struct {
 type savedViews struct {
 	Views []savedView `json:"views"` // views of this list
 
-	List, Query string // to save; Query is "" for a list without conditions
+	List, Query string // list and query of the view to save; Query is "" for a list without conditions
 	Self        string // address of the list
 }
 

@@ -48,7 +48,7 @@ type page struct {
 	Refused  bool   // the quarantine holds records
 	Mine     string // the topics that the viewer may see; empty: all
 	Faults   []string
-	Unknown  map[string]string // by the name of a part: the reason for which the part is not known
+	Unknown  map[string]string // the reason for which a part is not known, by the name of the part
 }
 
 type openTopic struct {

@@ -30,7 +30,7 @@ type topicPage struct {
 	Chart    chart
 	Range    string
 	Ranges   []string
-	Unknown  map[string]string // by the name of a part: the reason for which the part is not known
+	Unknown  map[string]string // the reason for which a part is not known, by the name of the part
 	WhyNot   string            // the reason for which the viewer may not retry; "" when they may
 }
 

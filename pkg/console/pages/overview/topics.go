@@ -165,12 +165,12 @@ func (t *Topics) shareGroups(r *http.Request) (list shareGroupList, err error) {
 }
 
 type topicsPage struct {
-	Shares  shareGroupList // on the first page
+	Shares  shareGroupList // share groups; set on the first page of the list only
 	Topics  []topic
 	Missing []string // fields that Kafka did not answer in time
 	Unknown int64    // number of messages of unknown origin; set on the first page of the list only
-	First   string   // first page; "" on it
-	Older   string   // next page; "" on the last
+	First   string   // address of the first page; "" on the first page
+	Older   string   // address of the next page; "" on the last page
 }
 
 const topicsOnPage = "100"

@@ -18,7 +18,7 @@ import (
 type order struct {
 	Action  string
 	IDs     []string
-	Filter  url.Values // by the names of the API, without empty values
+	Filter  url.Values // parameters by their names in the API, without empty values
 	Topic   string     // the original topic to set, for the action map
 	Canary  string
 	Wait    string
@@ -29,7 +29,7 @@ type order struct {
 	Ordered bool
 	Requeue bool
 	Patch   string
-	Schema  string // latest; "": the schema of the record
+	Schema  string // "latest", or "" for the schema of the record
 	Reason  string
 	Meant   bool
 	Shown   int64 // how many messages the preview of the form showed; -1: unknown
@@ -37,7 +37,7 @@ type order struct {
 	problems []view.FieldProblem
 }
 
-// Parameters that narrow a selection, under the names of the API. Those in filterLists may be repeated.
+// Parameters that narrow a selection, under the names of the API. Parameters in filterLists may be repeated.
 var (
 	filterTexts = []string{
 		"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "created_after", "created_before",

@@ -1,4 +1,4 @@
-// Package redrive has the pages of redrives: the list, each redrive, and the form that previews and starts one.
+// Package redrive has the pages of redrives: the list, each redrive, and the form that previews and starts a redrive.
 package redrive
 
 import (

@@ -16,7 +16,7 @@ import (
 type action struct {
 	Action string
 	Name   string // name of the action
-	Title  string // with the number of messages for %: "Retry 3 messages"
+	Title  string // title in which % is the number of messages: "Retry 3 messages"
 	Done   string // label of the number of messages that succeeded
 	Takes  string // the states of messages that the action takes
 	With   string // further conditions on the messages

@@ -97,7 +97,7 @@ func Attempts(b []byte) *int {
 	return Count(n, ok, maxAttempts)
 }
 
-// Count returns n if it is ok and within 0 to limit, else nil.
+// Count returns n if ok is true and n is from 0 to limit, else nil.
 func Count(n int64, ok bool, limit int64) *int {
 	if !ok || n < 0 || n > limit {
 		return nil

@@ -8,8 +8,8 @@ import (
 
 const replacement = "\uFFFD"
 
-// Text returns b as text for any store, cut between characters to limit bytes: invalid UTF-8 and NUL (PostgreSQL
-// refuses it) become U+FFFD.
+// Text returns b as text for any store, cut between characters to at most limit bytes: invalid UTF-8 and NUL
+// (PostgreSQL refuses it) become U+FFFD.
 func Text(b []byte, limit int) string {
 	b = b[:boundary(b, limit)]
 	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {

@@ -85,7 +85,7 @@ func LooksDead(topic string) bool {
 	return retry || versioned || len(errorTopic(topic)) > 0
 }
 
-// Derives reports whether the dead-letter topic's name can be derived from that original.
+// Derives reports whether the dead-letter topic's name can be derived from the name original.
 func Derives(deadLetter, original string) bool {
 	if original == "" || !strings.Contains(deadLetter, original) {
 		return false

@@ -15,7 +15,7 @@ const StallLimit = 2 * time.Minute
 // work is not watched meanwhile: such waits may take any time, and a restart would not help.
 type Watchdog struct {
 	mu      sync.Mutex
-	started map[string]time.Time // by loop; without idle loops
+	started map[string]time.Time // start of the present iteration, by loop; idle loops are left out
 }
 
 // Active records that loop has just started an iteration.

@@ -142,8 +142,8 @@ func SeedSent(t testing.TB, db *sqlx.DB) {
 	}
 }
 
-// StoreDocuments stores documents by SQL: from is a FROM clause that has the messages as m; text and terms are SQL
-// expressions that use m.
+// StoreDocuments stores documents by SQL: the parameter from is a FROM clause that has the messages as m; text and
+// terms are SQL expressions that use m.
 func StoreDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ...any) {
 	t.Helper()
 	for _, s := range []struct {

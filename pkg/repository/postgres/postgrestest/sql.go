@@ -98,8 +98,8 @@ func HoldConnection(t testing.TB, db *sqlx.DB) *sql.Conn {
 	return c
 }
 
-// WantUser checks that the pool's connection has signed in as want; when want is empty, it checks only that a query
-// works.
+// WantUser checks that the pool's connection has signed in as the user want; when want is empty, it checks only that a
+// query works.
 func WantUser(t testing.TB, db *sqlx.DB, want string) {
 	t.Helper()
 	var got string

@@ -18,8 +18,8 @@ type Statements struct {
 	trips, prepared atomic.Int64
 }
 
-// Trips returns the number of round trips to the server. Each statement is one, and so are the begin and the end of
-// each transaction. Preparing a statement, which happens once for each connection, does not count.
+// Trips returns the number of round trips to the server. Each statement is one round trip, and so are the begin and the
+// end of each transaction. Preparing a statement, which happens once for each connection, does not count.
 func (s *Statements) Trips() int64 { return s.trips.Load() }
 
 // Prepared returns how often the pool prepared a statement.

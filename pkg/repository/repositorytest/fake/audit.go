@@ -118,7 +118,8 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// messageEntry returns the audit entry for a change of a message; before is the message as it was.
+// messageEntry returns the audit entry for a change of a message; the parameter before is the message before the
+// change.
 func messageEntry(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.AuditInfo) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindMessage, ObjectID: before.ID,

@@ -48,8 +48,8 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 	return found, err
 }
 
-// trailEvents appends to found the events of the audit trail after the completed ones, and returns the id of the last
-// entry that it read.
+// trailEvents appends to the parameter found the events of the audit trail after the completed events, and returns the
+// id of the last entry that it read.
 func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
 	mark := s.reported.mark
 	n, from := 0, 0
@@ -157,7 +157,7 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 	}
 }
 
-// arrivedIn returns the topics in which messages of an error group arrived at that time or later; "" stands for an
+// arrivedIn returns the topics in which messages of an error group arrived at the time since or later; "" stands for an
 // unknown original topic.
 func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
 	for _, r := range s.Rows {
@@ -260,8 +260,8 @@ func (s *Store) forgetActivity(now time.Time) {
 	}
 }
 
-// count counts the arrival of a message, unless the message is too old. If the message has no error group, it gets that
-// of the fingerprint.
+// count counts the arrival of a message, unless the message is too old. If the message has no error group, the message
+// gets the group of the fingerprint.
 func (s *Store) count(now time.Time, r *row, f *entity.Fingerprint) {
 	m := &r.Message
 	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {

@@ -26,19 +26,19 @@ type (
 // Store implements repository.Repository. It copies all input and output, so no caller shares bytes with the store or
 // with another caller.
 type Store struct {
-	*core // its steps guard all fields below too
+	*core // the steps of the core guard all fields below too
 
 	index         searchIndex
 	answersFrom   *int64 // version that documents must have; nil: that of the search index
 	documents     map[uuid.UUID]*document
 	undecoded     map[uuid.UUID]undecoded
-	byContent     map[slot]bool           // which returns by content the attempts have
+	byContent     map[slot]bool           // the returns by content that attempts have
 	nextBatch     map[uuid.UUID]time.Time // when the rate of the redrive allows its next batch
 	trail         []entity.AuditEntry
 	groups        map[repository.TopicGroup]groupOrigin
 	errorGroups   map[uuid.UUID]*errorGroup
-	groupLimits   map[string]*groupLimit      // by name of the dead-letter topic
-	arrivals      map[uuid.UUID]*groupArrival // by id of the message
+	groupLimits   map[string]*groupLimit      // limits of each dead-letter topic, by its name
+	arrivals      map[uuid.UUID]*groupArrival // arrival of each message, by its id
 	activity      map[active]arrivals
 	minutes       map[groupMinute]int64
 	committed     map[partitionOfGroup]commit
@@ -54,7 +54,7 @@ type Store struct {
 	redirectVersion int64
 }
 
-// New returns an empty store whose clock is now.
+// New returns an empty store whose clock is the function now.
 func New(now func() time.Time) *Store {
 	s := &Store{
 		core:          memory.New(now),

@@ -22,7 +22,7 @@ type errorGroup struct {
 	firstSeen   time.Time // zero until a message of the group is stored
 	lastSeen    time.Time
 	regressedAt time.Time
-	annotations map[string]entity.GroupAnnotation // by topic, or entity.AllTopics
+	annotations map[string]entity.GroupAnnotation // annotations by topic, or by entity.AllTopics
 }
 
 // annotation returns the annotation that applies to a topic.
@@ -144,7 +144,7 @@ func (s *Store) keyOf(g entity.ErrorGroup, q repository.GroupQuery) int64 {
 	return g.LastSeen.UnixMicro()
 }
 
-// countIn adds up the counts of these statuses; when there are none, of all statuses except RESOLVED.
+// countIn adds up the counts of the given statuses; when statuses is empty, the counts of all statuses except RESOLVED.
 func countIn(counts map[entity.Status]int64, statuses []entity.Status) (n int64) {
 	for status, messages := range counts {
 		if slices.Contains(statuses, status) || len(statuses) == 0 && status != entity.Resolved {
@@ -166,8 +166,8 @@ type groupMinute struct {
 	at    time.Time
 }
 
-// minutesOf returns the counts by the minute of an error group, from since on, in the topics for which seen returns
-// true.
+// minutesOf returns the counts by the minute of an error group, from the time since on, in the topics for which seen
+// returns true.
 func (s *Store) minutesOf(group uuid.UUID, since time.Time, seen func(topic string) bool) []entity.MinuteCount {
 	sums := map[time.Time]int64{}
 	for m, n := range s.minutes {
@@ -448,7 +448,7 @@ func (s *Store) AdmitFingerprints(ctx context.Context, failures []repository.Top
 	return refused, s.SaveFingerprints(ctx, admitted)
 }
 
-// groupLimit returns the count of a dead-letter topic for the hour of now.
+// groupLimit returns the count of a dead-letter topic for the hour of the time now.
 func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	l := s.groupLimits[topic]
 	if l == nil {

@@ -24,7 +24,7 @@ type arrival struct {
 }
 
 // findReturns finds the returns among messages that are about to be stored, and their attempts. Returns by headers are
-// found first, because an attempt with a confirmed one is not matched by content any more.
+// found first, because an attempt with a confirmed return is not matched by content any more.
 func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
@@ -47,8 +47,8 @@ func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, 
 	return arrivals
 }
 
-// returnsByContent finds the attempts that sent the content of these messages. named are the attempts that already have
-// a return by headers in this batch; they are left out.
+// returnsByContent finds the attempts that sent the content of these messages. The parameter named has the attempts
+// that already have a return by headers in this batch; they are left out.
 func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Batch, now time.Time, named map[uuid.UUID]bool) []arrival {
 	var found []arrival
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
@@ -99,8 +99,8 @@ type contentKey struct {
 	hash  int64
 }
 
-// sentSince returns the attempts that were acknowledged since then, and those that began since then and have no result,
-// the latest first. It leaves out the attempts in named.
+// sentSince returns the attempts that were acknowledged since the time then, and the attempts that began since that
+// time and have no result, the latest first. It leaves out the attempts in the parameter named.
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentKey][]arrival {
 	found := map[contentKey][]arrival{}
 	for _, r := range s.Rows {

@@ -35,7 +35,8 @@ func (s *Store) SaveConsumerGroups(ctx context.Context, groups []repository.Topi
 	})
 }
 
-// saveGroup stores a consumer group. A new one is stored only while its topic has fewer than repository.MaxTopicGroups.
+// saveGroup stores a consumer group. A new consumer group is stored only while its topic has fewer than
+// repository.MaxTopicGroups.
 func (s *Store) saveGroup(g repository.TopicGroup) {
 	known, there := s.groups[g]
 	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
@@ -111,8 +112,8 @@ func (s *Store) SaveCommitted(ctx context.Context, offsets []repository.Committe
 	})
 }
 
-// observed returns m, the message of r, with the outcome that the committed offsets show. When it has several consumer
-// groups, the highest offset counts.
+// observed returns m, the message of r, with the outcome that the committed offsets show. When the message has several
+// consumer groups, the highest offset counts.
 func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.Attempts) == 0 {
 		return m

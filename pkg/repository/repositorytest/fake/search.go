@@ -195,7 +195,8 @@ func described(f entity.Filter, m *entity.Message) bool {
 		(f.Group == uuid.Nil || m.Group == f.Group)
 }
 
-// within reports whether t is between after and before. A zero bound does not limit; a zero t is never between them.
+// within reports whether t is between the bounds after and before. A zero bound does not limit; a zero t is never
+// between the bounds.
 func within(t, after, before time.Time) bool {
 	after, before = entity.TruncateTime(after), entity.TruncateTime(before)
 	if t.IsZero() {

@@ -20,7 +20,7 @@ import (
 
 const (
 	maxRules   = 1000 // every incoming record is compared with each rule
-	maxPattern = 1000 // in characters
+	maxPattern = 1000 // longest pattern, in characters
 )
 
 // creationTime bounds the creation of the redrives that apply a mapping.

@@ -280,7 +280,7 @@ func textOf(n request.Nullable[string]) *string {
 
 func notInNotes(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
 
-// webLink accepts only http and https URLs: others could run a script when a user clicks the link.
+// webLink accepts only http and https URLs: other URLs could run a script when a user clicks the link.
 func webLink(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&

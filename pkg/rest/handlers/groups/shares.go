@@ -65,8 +65,8 @@ func (h ShareGroups) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// visibleTo returns a group with the topics on which a principal is viewer. A group is visible with one of them; where
-// it has none, or they are not known, by its dead-letter topic.
+// visibleTo returns a group with the topics on which a principal is viewer. A group is visible through one of these
+// topics; where it has no topics, or its topics are not known, it is visible through its dead-letter topic.
 func visibleTo(p auth.Principal, g entity.ShareGroup) (entity.ShareGroup, bool) {
 	if p.Everywhere(auth.Viewer) {
 		return g, true

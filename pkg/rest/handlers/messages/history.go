@@ -24,7 +24,7 @@ const maxLineage = 50
 
 // Histories answers with the attempts and changes of a message, and with its ancestors.
 type Histories struct {
-	Load   request.Getter // from the live table or from the archive
+	Load   request.Getter // loads from the live table or from the archive
 	Store  HistoryStore
 	Trail  Trail // nil: no changes are shown
 	Unmask unmask.Rules
@@ -131,7 +131,7 @@ func (h Histories) changesOf(ctx context.Context, id uuid.UUID) ([]wire.Change, 
 // before is the message that edits are compared with. It is loaded when the first edit needs it.
 type before struct {
 	message  entity.Message
-	load     request.Getter // from the live table or the archive
+	load     request.Getter // loads from the live table or the archive
 	loaded   bool
 	unmasked bool
 }

@@ -24,7 +24,8 @@ type Reader struct {
 
 // Redirects finds the redirects of topics.
 type Redirects interface {
-	// RedirectTargets returns the targets of redirects, by topic, for those of topics that are redirected.
+	// RedirectTargets returns the targets of the redirects of the given topics, by topic; a topic without a redirect is
+	// left out.
 	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
 }
 

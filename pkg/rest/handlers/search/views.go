@@ -42,8 +42,8 @@ type ViewDatabase interface {
 	DeleteView(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
-// List sends the principal's own views and all shared views. It leaves out shared views of others that contain a masked
-// value, because a value may become masked after its view was shared.
+// List sends the principal's own views and all shared views. It leaves out shared views of other principals that
+// contain a masked value, because a value may become masked after its view was shared.
 func (h Views) List(w http.ResponseWriter, r *http.Request) error {
 	views, err := h.Database.Views(r.Context(), access.Principal(r).Name)
 	if err != nil {
@@ -122,8 +122,8 @@ func (h Views) Delete(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// find returns the principal's own view of that name, or the shared one, and all views that the principal sees; the
-// zero View where there is none. It refuses a shared view of another owner, unless the principal is admin.
+// find returns the principal's own view of that name, or the shared view of that name, and all views that the principal
+// sees; the zero View where there is none. It refuses a shared view of another owner, unless the principal is admin.
 func (h Views) find(r *http.Request, name string, shared bool) (entity.View, []entity.View, error) {
 	p := access.Principal(r)
 	views, err := h.Database.Views(r.Context(), p.Name)

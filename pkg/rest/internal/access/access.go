@@ -69,7 +69,7 @@ func whereIs(m *entity.Message) string {
 	if m.Source.Topic != "" {
 		return "topic " + m.Source.Topic
 	}
-	return AllTopics // for a message of unknown topic
+	return AllTopics // the message's topic is unknown, so the role is needed on all topics
 }
 
 // Owns reports whether the principal created the redrive and may still see all of its topics.

@@ -73,8 +73,8 @@ type Bodies struct {
 	MaxBytes int64
 }
 
-// read reads a JSON object into into; an empty body is an empty object. Unknown names are refused, because a
-// misspelt option would otherwise silently get its default.
+// read reads a JSON object into the parameter into; an empty body is an empty object. Unknown names are refused,
+// because a misspelt option would otherwise silently get its default.
 func (b Bodies) read(w http.ResponseWriter, r *http.Request, into Fields) error {
 	body, err := b.Bytes(w, r)
 	if err != nil {
@@ -160,7 +160,7 @@ func DecodeObject(body []byte, prefix string, into Fields) error {
 	return nil
 }
 
-// DecodeObjectAt is DecodeObject for an object in a list; at is its path in errors.
+// DecodeObjectAt does the same as DecodeObject, for an object in a list; the parameter at is its path in errors.
 func DecodeObjectAt(text []byte, at string, into Fields) error {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return &entity.FieldError{Field: at, Reason: "must be a JSON object"}

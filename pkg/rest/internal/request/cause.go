@@ -76,7 +76,7 @@ func NewCause(r *http.Request, reason string) (entity.AuditInfo, error) {
 	}, nil
 }
 
-// QueryCause is NewCause with the reason from the query.
+// QueryCause does the same as NewCause, with the reason from the query.
 func QueryCause(r *http.Request) (entity.AuditInfo, error) {
 	reason, err := Text(r.URL.Query(), "reason")
 	if err != nil {

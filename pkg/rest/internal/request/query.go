@@ -72,7 +72,7 @@ func PageNumber(r *http.Request) (repository.Page, error) {
 	return repository.Page{Number: number, Size: size}, errors.Join(numberErr, sizeErr)
 }
 
-// Int reads a whole number from 1 to highest; without the parameter the number is missing.
+// Int reads a whole number from 1 to highest; when the query does not have it, Int returns the number missing.
 func Int(query url.Values, name string, missing, highest int) (int, error) {
 	text, err := Text(query, name)
 	if err != nil || !query.Has(name) {
@@ -169,12 +169,13 @@ type Cursors struct{ Signer *auth.Signer }
 type List struct {
 	question string // the path, and the parameters that filter the list
 	Limit    int
-	Position []byte // from the cursor; nil for the list's beginning
+	Position []byte // position from the cursor; nil for the list's beginning
 	signer   *auth.Signer
 }
 
-// List reads the parameters limit and cursor of a request; without limit, missing is used. A cursor is valid only for
-// the same values of the parameters that narrowing names; size is the size of a position in bytes.
+// List reads the parameters limit and cursor of a request; without the query's limit, the number in the parameter
+// missing is used. A cursor is valid only for the same values of the parameters that narrowing names; size is the size
+// of a position in bytes.
 func (c Cursors) List(r *http.Request, size, missing int, narrowing ...string) (List, error) {
 	query := r.URL.Query()
 	asked := url.Values{}
@@ -226,7 +227,7 @@ func Part[T any](l List, items []T, position func(last T) []byte) ([]T, *string)
 
 // The sizes of positions in bytes.
 const (
-	AnySize    = -1 // for positions that are names, of any length
+	AnySize    = -1 // size of positions that are names, of any length
 	NumberSize = 8
 	TimeSize   = NumberSize + 16
 )

@@ -96,7 +96,7 @@ type Error struct {
 	kind    error
 	text    string
 	details []Detail
-	After   time.Duration // of ErrRateLimited: how long the client must wait; 0: retryAfter
+	After   time.Duration // how long the client must wait, for ErrRateLimited; 0: retryAfter
 }
 
 // Refused returns an error of the kind with a text and details.

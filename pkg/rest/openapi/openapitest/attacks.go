@@ -325,7 +325,7 @@ func (a Attack) Judge(status int, header http.Header, answer []byte) error {
 			return nil
 		}
 	}
-	if strings.HasPrefix(said.Error.Message, "invalid ") { // for an id in the path
+	if strings.HasPrefix(said.Error.Message, "invalid ") { // the error is about an id in the path
 		return nil
 	}
 	return fmt.Errorf("%s: %s: %s %.200q with %.200q = 400 without the name of what is wrong: %s", a.Operation, a.Field, a.Method, a.Path, a.Body, answer)

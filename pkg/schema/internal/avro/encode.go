@@ -15,8 +15,8 @@ import (
 )
 
 // Encode returns the binary encoding, at most limit bytes of it, of a JSON value in the form that Decode writes. A
-// member that is missing gets the default of its field; one that the schema does not have is an error. The error is
-// *codec.Error, which names the field, or *codec.LimitError.
+// member that is missing gets the default of its field; a member that the schema does not have is an error. The error
+// is *codec.Error, which names the field, or *codec.LimitError.
 func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 	v, err := codec.Value(text)
 	if err != nil {

@@ -78,7 +78,7 @@ type field struct {
 	fallback any  // the default, as codec.Value returns it
 }
 
-// Parse parses a schema. References are the schemas that it refers to, those without references first.
+// Parse parses a schema. References are the schemas that it refers to, the schemas without references first.
 func Parse(schema string, references []string) (*Schema, error) {
 	var cache avro.SchemaCache
 	c := compiler{types: map[string]*node{}}
@@ -272,7 +272,7 @@ func hideDefaults(v any) {
 			}
 			delete(f, defaultName)
 			if value, has := f["default"]; has {
-				text, _ := json.Marshal(value) // it was JSON
+				text, _ := json.Marshal(value) // cannot fail, because the value was read from JSON
 				f[defaultName] = string(text)
 				delete(f, "default")
 			}

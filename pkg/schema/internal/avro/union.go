@@ -57,7 +57,7 @@ func ambiguous(branches []*node) bool {
 				return true
 			}
 		case record:
-			for name := range names { // at most one of each class
+			for name := range names { // at most one branch of each class
 				if b.find(name) >= 0 {
 					return true
 				}

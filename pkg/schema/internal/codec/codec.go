@@ -42,8 +42,8 @@ func (e *LimitError) Error() string {
 type Path struct{ steps []step }
 
 type step struct {
-	name  string // of a member
-	index int    // of an element; else one of the constants below
+	name  string // name of a member
+	index int    // index of an element; else one of the constants below
 }
 
 const (

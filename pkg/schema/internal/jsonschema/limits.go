@@ -82,7 +82,7 @@ func shortNumber(n json.Number) bool {
 // Limits of the work of one check, in steps of about a tenth of a microsecond.
 const (
 	minSteps     = 2 << 20
-	explainSteps = 1 << 16 // each may keep an error with its path
+	explainSteps = 1 << 16 // each step may keep an error with its path
 )
 
 var errWork = &codec.Error{Path: "$", Reason: "cannot be checked: its JSON Schema needs too much work for it"}

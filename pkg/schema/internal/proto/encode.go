@@ -12,7 +12,7 @@ import (
 
 // Original is the message that an edit replaces.
 type Original struct {
-	Schema  *Schema // with which it was written
+	Schema  *Schema // schema with which the message was written
 	Indexes []int
 	Data    []byte
 }
@@ -60,8 +60,8 @@ func (s *Schema) unmarshal(text []byte, m proto.Message) error {
 	return protojson.UnmarshalOptions{Resolver: s.types, RecursionLimit: codec.MaxDepth}.Unmarshal(text, m)
 }
 
-// keepUnknown copies the unknown fields of before to after, and the unknown fields of each nested message to the nested
-// message of the same field, key or element.
+// keepUnknown copies the unknown fields of the message before to the message after, and the unknown fields of each
+// nested message to the nested message of the same field, key or element.
 func (s *Schema) keepUnknown(after, before protoreflect.Message) {
 	if unknown := s.unset(after, before.GetUnknown()); len(unknown) > 0 {
 		after.SetUnknown(append(unknown, after.GetUnknown()...))
@@ -138,7 +138,8 @@ func (s *Schema) keepInList(after, before protoreflect.List) {
 	}
 }
 
-// known returns a key of a message without its unknown fields, as a message of type as reads it; "" when it cannot.
+// known returns a key of a message without its unknown fields, as a message of the type in the parameter as reads it;
+// "" when that type cannot read the message.
 func (s *Schema) known(m protoreflect.Message, as protoreflect.MessageType) string {
 	clone := proto.Clone(m.Interface())
 	dropUnknown(clone.ProtoReflect())

@@ -133,7 +133,7 @@ func (c *census) enums(list []*descriptorpb.EnumDescriptorProto, prefix int) {
 	}
 }
 
-// errData: the data are not an encoded message. The library finds the same.
+// errData: the data are not an encoded message. The library rejects the same data.
 var errData = errors.New("not an encoded message")
 
 // measure reads encoded messages without keeping anything of them, and ends when their JSON would certainly be larger
@@ -141,7 +141,7 @@ var errData = errors.New("not an encoded message")
 type measure struct {
 	schema   *Schema
 	json     int // bytes that the JSON may still have
-	messages int // messages that may still be read: an empty one takes two bytes of data, but 200 in memory
+	messages int // messages that may still be read: an empty message takes two bytes of data, but 200 in memory
 	any      int // bytes that may still be read as the value of an Any, which the library copies at each level
 }
 
@@ -225,7 +225,7 @@ func (s *Schema) field(d protoreflect.MessageDescriptor, number protowire.Number
 	return nil
 }
 
-// field measures one occurrence of a field; a packed list is one.
+// field measures one occurrence of a field; a packed list is one occurrence.
 func (c *measure) field(f protoreflect.FieldDescriptor, wire protowire.Type, content []byte, depth int) error {
 	switch wire {
 	case protowire.BytesType:

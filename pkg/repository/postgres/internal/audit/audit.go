@@ -39,7 +39,8 @@ const performedOnQuery = `
 		LIMIT 1
 	) a`
 
-// ChangedBy returns those of ids on whose objects the operation has performed the action, in the order of ids.
+// ChangedBy returns the ids, out of the list ids, on whose objects the operation has performed the action, in the order
+// of ids.
 func ChangedBy(ctx context.Context, db *conn.DB, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := db.Select(ctx, &found, performedOnQuery, operation, string(action), codec.UUIDArray(ids))

@@ -34,7 +34,7 @@ type Array struct {
 	N   uint32
 }
 
-// NewArray returns an empty array with memory for that many rows.
+// NewArray returns an empty array with memory for the given number of rows.
 func NewArray(oid uint32, rows, bytesPerRow int) *Array {
 	c := &Array{buf: make([]byte, 20, 20+rows*(4+bytesPerRow))}
 	binary.BigEndian.PutUint32(c.buf[0:], 1)   // one dimension

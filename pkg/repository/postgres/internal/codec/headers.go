@@ -60,7 +60,7 @@ func viewHeaders(packed []byte) ([]entity.Header, error) {
 const packedLimit = repository.HeaderBytesLimit + 8*repository.HeaderLimit
 
 // viewFirst decodes at most repository.HeaderLimit headers that PackHeaders encoded. packed may be cut after
-// packedLimit bytes. more reports that the record has more headers than were returned.
+// packedLimit bytes. The result more reports that the record has more headers than were returned.
 func viewFirst(packed []byte) (headers []entity.Header, more bool, err error) {
 	return viewSome(packed, repository.HeaderLimit, len(packed) >= packedLimit)
 }

@@ -11,7 +11,8 @@ import (
 // large page reserves little when the topic has few messages.
 const Expected = 64
 
-// ShownPage counts the headers that a page shows of all its messages together: their number is limited.
+// ShownPage counts the headers that a page shows of all its messages together, because a page may show only a limited
+// number of headers.
 type ShownPage struct{ headers int }
 
 // Message returns the message of a row of the page. It leaves out all headers of the message when they exceed a limit
@@ -41,8 +42,8 @@ func OneQuery(from Source, keyLimit int) string {
 	WHERE ` + from.Has("$1")
 }
 
-// ListedSize returns the SQL expression for the number of bytes that a page loads for the message m. A part that is
-// longer than limit is not loaded and does not count.
+// ListedSize returns the SQL expression for the number of bytes that a page loads for the message with the alias m. A
+// part that is longer than the limit is not loaded and does not count.
 func ListedSize(limit string) string {
 	return ListedSizeWithout(limit) + `
 			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `

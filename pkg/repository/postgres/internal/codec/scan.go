@@ -107,7 +107,7 @@ func (r *ScannedRow) cell(field any) any {
 type cell[T any] struct {
 	value  *T
 	valid  *bool
-	others sql.Scanner // the same field, which scans values of other types
+	others sql.Scanner // scans values of other types into the same field
 }
 
 // Scan implements sql.Scanner.

@@ -19,11 +19,11 @@ func SourceOf(archived bool) Source {
 	return Source{"dlq.dlq_messages", "dlq.messages", false}
 }
 
-// Join returns the SQL that joins the message with that id as m. For the archive it joins archive_ids first, which
-// names the message's partition; otherwise every partition would be searched.
+// Join returns the SQL that joins the message with the given id under the alias m. For the archive it joins archive_ids
+// first, which names the message's partition; otherwise every partition would be searched.
 func (s Source) Join(id string) string { return s.joinOf(s.Table, id) }
 
-// JoinView returns the same join as Join; its row m also has the bytes of the record.
+// JoinView returns the same join as Join; the row with the alias m also has the bytes of the record.
 func (s Source) JoinView(id string) string { return s.joinOf(s.View, id) }
 
 func (s Source) joinOf(table, id string) string {
@@ -34,7 +34,7 @@ func (s Source) joinOf(table, id string) string {
 	return "JOIN " + table + " m ON m.id = " + id
 }
 
-// Has returns the SQL condition that the message m has that id.
+// Has returns the SQL condition that the message with the alias m has the given id.
 func (s Source) Has(id string) string {
 	if s.Archived {
 		return "m.id = " + id + " AND m.archived_at = (SELECT archived_at FROM dlq.archive_ids WHERE id = " + id + ")"

@@ -171,8 +171,8 @@ func (c *connector) session(conn driver.Conn, as credentials, generation int64) 
 	return &session{driverConn: able, of: c, user: as.user, generation: generation}
 }
 
-// retire closes all present connections: the idle ones at once, those in use when they return to the pool. It returns
-// the generation of connections that are opened from now on.
+// retire closes all present connections: the idle ones at once, connections in use when they return to the pool. It
+// returns the generation of connections that are opened from now on.
 func (c *connector) retire() int64 {
 	next := c.generation.Add(1)
 	c.dropIdle()

@@ -18,7 +18,7 @@ type DB struct {
 	statements statements
 }
 
-// New returns a DB on a pool that Open returned. now replaces the database's clock if it is not nil.
+// New returns a DB on a pool that Open returned. The function now replaces the database's clock if it is not nil.
 func New(pool *sqlx.DB, now func() time.Time) *DB {
 	return &DB{Pool: pool, now: now, statements: statements{prepared: map[string]*sqlx.Stmt{}, sizes: map[int64]int64{}}}
 }

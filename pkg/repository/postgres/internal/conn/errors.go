@@ -32,8 +32,8 @@ func (e *unavailableError) Is(target error) bool { return target == entity.ErrUn
 
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// Unavailable returns err as an error of the kind entity.ErrUnavailable. where is a verb and its object, as in "read
-// history".
+// Unavailable returns err as an error of the kind entity.ErrUnavailable. The parameter where is a verb and its object,
+// as in "read history".
 func Unavailable(where string, err error) error { return &unavailableError{where, err} }
 
 // connectError is a failure to connect, with the address.
@@ -89,8 +89,8 @@ func Retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// Translate gives a driver's error its kind; no other function interprets errors of the driver. where is a verb and its
-// object.
+// Translate gives a driver's error its kind; no other function interprets errors of the driver. The parameter where is
+// a verb and its object.
 func Translate(where string, err error) error {
 	switch {
 	case err == nil:

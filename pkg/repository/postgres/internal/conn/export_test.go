@@ -6,7 +6,7 @@ import "context"
 // RenewPlans.
 func (d *DB) RenewPlans(ctx context.Context) {
 	d.statements.mu.Lock()
-	d.statements.reading = true // so watch believes that another caller is reading
+	d.statements.reading = true // makes watch believe that another caller is reading
 	d.statements.mu.Unlock()
 	d.statements.renewNow(ctx, d.Pool)
 }

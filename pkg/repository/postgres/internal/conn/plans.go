@@ -46,8 +46,8 @@ func (s *statements) get(query string) (st *sqlx.Stmt, full bool) {
 	return s.prepared[query], len(s.prepared) >= maxPrepared
 }
 
-// keep stores the prepared statement of a query and returns it. If another caller has stored one meanwhile, it returns
-// that one.
+// keep stores the prepared statement of a query and returns it. If another caller has stored a statement meanwhile, it
+// returns that statement.
 func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	s.mu.Lock()
 	st := s.prepared[query]

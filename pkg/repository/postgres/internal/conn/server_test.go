@@ -81,7 +81,7 @@ func TestOpenOnServer(t *testing.T) {
 		check.NoError(t, idle.Close())
 		postgrestest.WantUser(t, db, first.User) // a role that was not dropped stays signed in
 		for range 2 {
-			held := postgrestest.HoldConnection(t, db) // so the pool must open a new connection
+			held := postgrestest.HoldConnection(t, db) // the held connection makes the pool open a new one
 			defer held.Close()
 		}
 		postgrestest.WantUser(t, db, second.User)

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// session is a connection that is given up when its role is: when the server refuses a statement because the role was
-// dropped or replaced, session returns driver.ErrBadConn, and database/sql sends the statement again on another
-// connection. That is safe, because a refused statement has changed nothing.
+// session is a connection that is given up when its role no longer exists: when the server refuses a statement because
+// the role was dropped or replaced, session returns driver.ErrBadConn, and database/sql sends the statement again on
+// another connection. That is safe, because a refused statement has changed nothing.
 type session struct {
 	driverConn
 	of         *connector

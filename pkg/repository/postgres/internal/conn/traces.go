@@ -45,8 +45,8 @@ func openPool(c driver.Connector, provider trace.TracerProvider, name string) *s
 		otelsql.WithSpanOptions(otelsql.SpanOptions{DisableQuery: true, OmitRows: true, SpanFilter: hasSpan}))
 }
 
-// hasSpan reports whether a call of the driver gets a span: only statements do, except those that set parameters of a
-// transaction.
+// hasSpan reports whether a call of the driver gets a span: only statements get one, except those that set parameters
+// of a transaction.
 func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []driver.NamedValue) bool {
 	switch method {
 	case otelsql.MethodConnQuery, otelsql.MethodConnExec, otelsql.MethodStmtQuery, otelsql.MethodStmtExec, otelsql.MethodConnectorConnect:

@@ -16,8 +16,8 @@ func storeArgs(in incoming, clock any) []any {
 	return append(args, clock, key, headers, value, rawTimes(in.Messages), defects(in.Messages), pendingPayloads(in))
 }
 
-// rawTimes returns the timestamps in milliseconds that are not valid dates, as an array that ends with the last of
-// them. Hardly any batch has one, and unnest fills a column that is too short with NULL.
+// rawTimes returns the timestamps in milliseconds that are not valid dates, as an array that ends with the last such
+// timestamp. Hardly any batch has such a timestamp, and unnest fills a column that is too short with NULL.
 func rawTimes(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && messages[n-1].Source.RawTime == 0 {
@@ -34,7 +34,7 @@ func rawTimes(messages []entity.Message) []byte {
 	return raw.Arg()
 }
 
-// defects returns the defects of the messages' records, as an array that ends with the last message that has one:
+// defects returns the defects of the messages' records, as an array that ends with the last message that has a defect:
 // unnest fills a column that is too short with NULL.
 func defects(messages []entity.Message) []byte {
 	n := len(messages)

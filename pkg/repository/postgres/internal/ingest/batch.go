@@ -61,13 +61,13 @@ type prepared struct {
 	repeats repeats // dead letters that are not stored as messages
 }
 
-// halves splits p: first has the values of the first n messages, second those of the others.
+// halves splits p: first has the values of the first n messages, second has the values of the other messages.
 func (p *prepared) halves(n int) (first, second *prepared) {
 	return &prepared{p.hashes[:n], p.notes[:n], p.asked, p.repeats}, &prepared{p.hashes[n:], p.notes[n:], p.asked, p.repeats}
 }
 
-// repeats are dead letters of share groups that repeat another one: a broker that is killed while it writes dead
-// letters writes some of them again.
+// repeats are dead letters of share groups that repeat another dead letter: a broker that is killed while it writes
+// dead letters writes some of them again.
 type repeats struct {
 	all []repeat
 	// within counts, by the first message, the repeats in the batch of a message that is stored with them.

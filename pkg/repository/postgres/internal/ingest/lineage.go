@@ -69,7 +69,7 @@ func declarations(batch repository.Batch) func(*entity.Message) bool {
 // child is a message that is a return, with the data that it inherits from its parent.
 type child struct {
 	returnMatch
-	parent entity.Message // only id, root and the retry count that the attempt had
+	parent entity.Message // has only the id, the root and the retry count that the attempt had
 }
 
 type childRow struct {
@@ -155,16 +155,16 @@ func (s returns) returnsByHeaders(
 	return children, nil
 }
 
-// sentSame selects the acknowledged attempts, a, of the window that sent a record with the hash of s. The window goes
-// from $1 to $2 microseconds ago. It uses now() and not clock_timestamp(), because an index needs a time that does not
-// change during the statement.
+// sentSame selects the acknowledged attempts (alias a) of the window that sent a record with the hash of the record
+// with the alias s. The window goes from $1 to $2 microseconds ago. It uses now() and not clock_timestamp(), because an
+// index needs a time that does not change during the statement.
 const sentSame = `
 	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 'acknowledged' AND a.target_topic = s.topic
 	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
 
-// begunInWindow is the condition that the claim of m began in the window; no index supports it. claimed is the
-// predicate of the index idx_dlq_messages_claimed_hash; see claimQuery. editClaims selects the claims that send the
-// edit e; only the primary key can find them.
+// begunInWindow is the condition that the claim of the message with the alias m began in the window; no index supports
+// it. claimed is the predicate of the index idx_dlq_messages_claimed_hash; see claimQuery. editClaims selects the
+// claims that send the edit e; only the primary key can find them.
 const (
 	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
 	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
@@ -191,8 +191,9 @@ const sentQuery = `
 	) c JOIN unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 		ON s.record_hash = c.record_hash AND s.topic = c.topic`
 
-// sentBytes is the condition that an attempt on the message m sent the key and the value of s. e is the edit of the
-// attempt, if it has one. A value that a redrive's patch made is not stored; then only the hash is compared.
+// sentBytes is the condition that an attempt on the message m sent the key and the value of the record with the alias
+// s. The alias e is the edit of the attempt, if it has one. A value that a redrive's patch made is not stored; then
+// only the hash is compared.
 const sentBytes = `
 	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
 	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
@@ -309,8 +310,8 @@ type sameArgs struct {
 	taken    []uuid.UUID // attempts that already have a confirmed return in this batch
 }
 
-// add adds the messages of a group, but only those that equal the first one. Messages that merely have the same hash
-// are left out: they are too rare for a statement of their own.
+// add adds the messages of a group, but only the messages that equal the first message. Messages that merely have the
+// same hash are left out: they are too rare for a statement of their own.
 func (a *sameArgs) add(l contentKey, messages []entity.Message, alike []int, isDeclared func(*entity.Message) bool) {
 	first := &messages[alike[0]]
 	a.declared = append(a.declared, isDeclared(first))

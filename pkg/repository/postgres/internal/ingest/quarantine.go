@@ -49,8 +49,8 @@ type quarantineRow struct {
 	RetryAt     time.Time     `db:"retry_at"`
 }
 
-// quarantineColumns returns the columns of a quarantineRow. limit is the SQL of the maximum length of a key, value or
-// headers; longer ones are not read. A negative limit reads all.
+// quarantineColumns returns the columns of a quarantineRow. The parameter limit is the SQL of the maximum length of a
+// key, value or headers; longer values are not read. A negative limit reads all.
 func quarantineColumns(limit string) string {
 	return `
 	q.id, q.dlq_topic_id, t.name AS dlq_topic, q.incarnation_id, q.partition, q.dlq_offset, q.timestamp_ms,
@@ -238,7 +238,8 @@ func (s *Quarantine) onQuarantined(ctx context.Context, where string, action ent
 	if len(done) > 0 {
 		return nil
 	}
-	// The driver may have sent the statement twice: then the first one has done the work, and the audit trail shows it.
+	// The driver may have sent the statement twice: then the first execution has done the work, and the audit trail shows
+	// it.
 	again, err := audit.ChangedBy(ctx, s.db, cause.Operation, action, []uuid.UUID{id})
 	if err != nil {
 		return conn.Translate(where, err)

@@ -16,7 +16,7 @@ import (
 const (
 	maxDrafts       = 100
 	maxDraftBytes   = 32 << 20
-	maxUnownedBytes = 8 << 20 // of all drafts without an owner, which come from people who are not signed in
+	maxUnownedBytes = 8 << 20 // limit of all drafts without an owner, which come from people who are not signed in
 )
 
 // Drafts keeps the drafts of the console for all replicas. It is safe for concurrent use.

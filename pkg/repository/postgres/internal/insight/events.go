@@ -189,7 +189,8 @@ func (s *Activity) notificationState(ctx context.Context, patience time.Duration
 	return found[0], nil
 }
 
-// trailEvents appends the events of the audit trail to found, and moves the state to the last entry that it read.
+// trailEvents appends the events of the audit trail to the parameter found, and moves the state to the last entry that
+// it read.
 func (s *Activity) trailEvents(ctx context.Context, found *repository.Events, state *notificationState, limit int) error {
 	var rows []trailEventRow
 	if err := s.db.Select(ctx, &rows, trailEventsQuery, state.Xid, state.ID, limit+1); err != nil {

@@ -24,9 +24,9 @@ type Groups struct{ db *conn.DB }
 // NewGroups returns the Groups of a database.
 func NewGroups(db *conn.DB) *Groups { return &Groups{db} }
 
-// saveFingerprintsQuery inserts new error groups in the order of their ids, and does not write known ones, because most
-// are known. The first messages of a group may be stored before its fingerprint: then the group has a row without a
-// name, which is filled in here.
+// saveFingerprintsQuery inserts new error groups in the order of their ids, and does not write known groups, because
+// most are known. The first messages of a group may be stored before its fingerprint: then the group has a row without
+// a name, which is filled in here.
 const saveFingerprintsQuery = `
 	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
 	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
@@ -285,8 +285,8 @@ func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) strin
 
 // pickByLastSeen selects the error groups of a page by their last arrival. The index has last_seen of the groups' rows,
 // which may be up to a minute behind. The query first walks this index to the end of a page. Then it takes all groups
-// whose last_seen is at most a minute before the earliest exact time found; no other group can be on the page. These it
-// sorts by their exact times. order is the SQL of the exact time, with or without fractions of a second.
+// whose last_seen is at most a minute before the earliest exact time found; no other group can be on the page. It sorts
+// these groups by their exact times. order is the SQL of the exact time, with or without fractions of a second.
 func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []string, order, limit string) string {
 	if asked.After != nil {
 		conditions = append(conditions, "g.last_seen < "+q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz")+" + interval '1 second'")
@@ -359,7 +359,8 @@ func (q *groupsQuery) in(statuses []entity.Status) string {
 	return " AND c.status = ANY (" + q.arg(codec.TextArray(names), "text[]") + ")"
 }
 
-// anyOf returns the condition that a group g has messages in those counters c that meet condition.
+// anyOf returns the condition that a group g has messages in counters c that meet the SQL condition in the parameter
+// condition.
 func (q *groupsQuery) anyOf(condition string) string {
 	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition + " GROUP BY 1 HAVING sum(c.messages) > 0)"
 }

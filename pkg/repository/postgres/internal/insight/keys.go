@@ -22,8 +22,8 @@ func NewKeys(db *conn.DB) *Keys { return &Keys{db} }
 
 // openKeyQuery acquires a key that is new, expired or abandoned. It also acquires a key that the caller holds already,
 // because the driver may send the statement twice. The unique constraint of the table lets one caller insert the key;
-// all others read the row. A statement does not see a row that was inserted after the statement began. Then it returns
-// nothing, and OpenKey runs it again.
+// all other callers read the row. A statement does not see a row that was inserted after the statement began. Then it
+// returns nothing, and OpenKey runs it again.
 const openKeyQuery = `
 	WITH taken AS (
 		INSERT INTO dlq.idempotency_keys AS k

@@ -146,8 +146,8 @@ func sorted(names pq.StringArray) []string {
 }
 
 // totalsQuery returns one row for each status of each topic in $1, and one row for each status of all other topics
-// together. The others are added up because there may be any number of them: each record names its original topic. When
-// $1 is NULL, the first $2 topics by name have their own rows.
+// together. The other topics are added up because there may be any number of topics: each record names its original
+// topic. When $1 is NULL, the first $2 topics by name have their own rows.
 const totalsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT original_topic, status, sum(messages)::bigint AS messages

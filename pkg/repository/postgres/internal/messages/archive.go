@@ -72,7 +72,7 @@ func (s *Archive) archiveOnce(ctx context.Context, connection *sql.Conn, days, b
 	}
 	failed := s.callArchive(ctx, connection, session, days, batch)
 	n, err := archived(ctx, connection)
-	if failed != nil { // then archived may have failed too
+	if failed != nil { // an error of archived may then only be a consequence
 		return n, failed
 	}
 	return n, err

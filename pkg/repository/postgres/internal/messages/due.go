@@ -22,8 +22,8 @@ type Schedule struct{ db *conn.DB }
 // NewSchedule returns the Schedule of a database.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
-// dueWalk is the number of messages that one call reads to find those that were never attempted. So a call takes only
-// some milliseconds, even when a million messages of other topics come first.
+// dueWalk is the number of messages that one call reads to find the messages that were never attempted. So a call takes
+// only some milliseconds, even when a million messages of other topics come first.
 const dueWalk = 1000
 
 // dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
@@ -92,8 +92,8 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 }
 
 // mergeDue merges the messages of both sources in the order of time, up to the limit. next is where the next walk
-// begins: at the end of this walk or, when never attempted messages may have been left out, after the last one that was
-// returned.
+// begins: at the end of this walk or, when never attempted messages may have been left out, after the last message that
+// was returned.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0

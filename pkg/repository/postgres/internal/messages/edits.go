@@ -20,9 +20,10 @@ const editedStep = `, edited AS (
 		ON CONFLICT (message_id, attempt_id) DO NOTHING
 	)`
 
-// SentHashOf returns the SQL for the hash of the record that an attempt sends: that of its edit if it has one,
-// otherwise that of the message. message and attempt are columns of from. It is a scalar subquery, for which PostgreSQL
-// can only use the primary key of edits; that index mostly shows that there is no edit.
+// SentHashOf returns the SQL for the hash of the record that an attempt sends: the hash of its edit if it has one,
+// otherwise the hash of the message. The parameters message and attempt are columns of the SQL in the parameter from.
+// It is a scalar subquery, for which PostgreSQL can only use the primary key of edits; that index mostly shows that
+// there is no edit.
 func SentHashOf(from, message, attempt string) string {
 	return `nullif(coalesce((SELECT e.record_hash FROM dlq.edits e WHERE e.message_id = ` + from + `.` + message +
 		` AND e.attempt_id = ` + from + `.` + attempt + `), ` + from + `.record_hash), 0)`

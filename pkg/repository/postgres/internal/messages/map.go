@@ -17,7 +17,7 @@ import (
 // mapQuery sets the original topic of messages to $8. Its steps are those of the statements in operate.go. A message to
 // which an operator has already given this topic is returned, but not changed. The consumer groups that failed on the
 // messages are stored as consumer groups of the topic, because their committed offsets show the outcomes of records
-// that are sent to it.
+// that are sent to this topic.
 var mapQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same,

@@ -31,8 +31,8 @@ func leaseArgs(l repository.Lease) []any {
 	return []any{uuid.NullUUID{UUID: l.RedriveID, Valid: l != (repository.Lease{})}, l.Number, l.Owner}
 }
 
-// deleteQuery also deletes the attempts of the message and their edits. Without their message they would prove nothing
-// and would never be purged.
+// deleteQuery also deletes the attempts of the message and their edits. Without their message these rows would prove
+// nothing and would never be purged.
 const deleteQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE AND ` + leaseFrom8 + `

@@ -20,10 +20,10 @@ type Messages struct{ db *conn.DB }
 func New(db *conn.DB) *Messages { return &Messages{db} }
 
 // pageOfTopic returns the query for the ids of a page. A topic's messages are those that have its name as original
-// topic or as dead-letter topic. The query walks one index for each, and merges both in order; the second walk leaves
-// out the messages of the first. The second walk compares the dead-letter topic with a range of (topic, time, id): the
-// planner does not know the id that belongs to the name, and for an equality it would walk all messages. offset and
-// size are SQL expressions.
+// topic or as dead-letter topic. The query walks one index for each of the two columns, and merges both in order; the
+// second walk leaves out the messages of the first. The second walk compares the dead-letter topic with a range of
+// (topic, time, id): the planner does not know the id that belongs to the name, and for an equality it would walk all
+// messages. The parameters offset and size are SQL expressions.
 func pageOfTopic(offset, size string) string {
 	return `
 	SELECT id, created_at FROM (

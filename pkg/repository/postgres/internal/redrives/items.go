@@ -108,9 +108,9 @@ func (s *Results) RedriveItems(ctx context.Context, id uuid.UUID, q repository.I
 }
 
 // redriveOutcomesQuery counts the outcomes that itemsOfBatch would return. Returned messages are counted from the table
-// of returns, whatever the result of the item is. Only when there are any, it reads the ids of the messages, to leave
-// returned messages out of the other counts. It joins with a FULL JOIN, because PostgreSQL never runs that as a nested
-// loop; it would choose a nested loop when it expects few items.
+// of returns, whatever the result of the item is. Only when there are returned messages, it reads the ids of the
+// messages, to leave returned messages out of the other counts. It joins with a FULL JOIN, because PostgreSQL never
+// runs that as a nested loop; it would choose a nested loop when it expects few items.
 const redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
@@ -161,7 +161,7 @@ func (s *Results) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool
 }
 
 // attemptsOfQuery finds the last attempt of a redrive on each message: the message's present claim if the redrive made
-// it, otherwise the last one in the history.
+// it, otherwise the last attempt in the history.
 const attemptsOfQuery = `
 	WITH made AS (
 		SELECT ` + codec.AttemptColumns + `

@@ -12,7 +12,8 @@ import (
 )
 
 // selectionJSON is the stored form of a selection. It has the number of ids, but not the ids, which are in the batches.
-// The key, the value of a header, and the patterns are pointers, because an empty one differs from one that is not set.
+// The key, the value of a header, and the patterns are pointers, because an empty value differs from a value that is
+// not set.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
 	MessageIDs    []uuid.UUID     `json:"message_ids,omitempty"`

@@ -16,7 +16,7 @@ import (
 // waitingIn expands the messages of a batch b with their results; a message without a result waits.
 const waitingIn = `unnest(b.message_ids, b.results) AS o (id, result)`
 
-// overlapsQuery counts, for each of the redrives %OTHERS%, how many of the messages %MINE% wait in it.
+// overlapsQuery counts, for each of the redrives %OTHERS%, how many of the messages %MINE% wait in that redrive.
 const overlapsQuery = `
 	SELECT r.id, r.action, r.state, r.actor, r.created_at, count(*) AS messages
 	FROM dlq.redrives r
@@ -77,8 +77,8 @@ func (s *Lifecycle) RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity
 	return overlapsOf(found), nil
 }
 
-// unfinished returns the redrives that have not ended, except the redrive but. Mostly there are none, and then no
-// messages need to be compared.
+// unfinished returns the redrives that have not ended, except the redrive whose id is the parameter but. Mostly there
+// are none, and then no messages need to be compared.
 func (s *Lifecycle) unfinished(ctx context.Context, but uuid.UUID) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	err := s.db.Select(ctx, &ids, `

@@ -412,7 +412,7 @@ func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.
 		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
 	}
 	if before := entity.RedriveState(found[0].State); !found[0].Moved && !slices.Contains(from, before) {
-		// The driver may have sent the statement twice: then the first one has moved the redrive, and the audit trail
+		// The driver may have sent the statement twice: then the first execution has moved the redrive, and the audit trail
 		// shows it.
 		again, err := audit.ChangedBy(ctx, s.db, m.Cause.Operation, m.Action, []uuid.UUID{id})
 		if err != nil {

@@ -20,8 +20,8 @@ type selection struct {
 	order string // ORDER BY for the rows of the query
 }
 
-// newSelection returns the selection of r; its first parameter has the number first. For a selection without any
-// condition it returns an entity.ErrInvalid.
+// newSelection returns the selection of the redrive r; its first parameter has the number in the parameter first. For a
+// selection without any condition it returns an entity.ErrInvalid.
 func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
 	takes, err := taken(r)
 	if err != nil {
@@ -89,7 +89,7 @@ const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
 
 // columns returns the columns of a selection. takes is the condition that the action can take a message. When messages
-// are mapped and one in a suitable status cannot be taken, the reason is that its own header names the topic.
+// are mapped and a message in a suitable status cannot be taken, the reason is that its own header names the topic.
 func columns(action entity.RedriveAction, takes string) string {
 	known := "''"
 	if action == entity.RedriveMap {

@@ -152,7 +152,7 @@ func (s *Searcher) readNumber(ctx context.Context, n *int64, query string, args 
 }
 
 // estimate returns the planner's estimate of the number of messages. It must not be shown to callers who may see only
-// some topics: it is made from statistics of all messages and could reveal values of others.
+// some topics: it is made from statistics of all messages and could reveal values of messages in other topics.
 func (s *Searcher) estimate(ctx context.Context, f entity.Filter, n Scope, from codec.Source) (int64, error) {
 	a := &Arguments{First: 1, Version: n.Version}
 	conditions := append(append(a.Named(f, n), a.Conditions(f)...), a.Indexed(f)...)

@@ -140,7 +140,7 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 			if err := yield(m); err != nil {
 				return err, nil
 			}
-			step[i] = exported{} // so that its bytes can be freed
+			step[i] = exported{} // frees the bytes of the row
 		}
 		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; only the first read has a span
 		if len(step) < ExportStep {

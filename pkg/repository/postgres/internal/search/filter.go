@@ -25,8 +25,8 @@ func (a *Arguments) Arg(v any) string {
 	return fmt.Sprintf("$%d", a.First+len(a.Values)-1)
 }
 
-// text adds s as an argument and returns the SQL for it. When no text column can hold s, it returns NULL, which equals
-// no column.
+// text adds s as an argument and returns the SQL for the argument. When no text column can hold s, it returns NULL,
+// which equals no column.
 func (a *Arguments) text(s string) string {
 	if s != codec.Clean(s) {
 		return "NULL::text"
@@ -90,7 +90,7 @@ func (a *Arguments) Conditions(f entity.Filter) []string {
 }
 
 // Status returns the condition on the status with the statuses written into the SQL, because then the planner knows how
-// common each one is.
+// common each status is.
 func Status(wanted []entity.Status) string {
 	var known []string
 	for _, s := range entity.Statuses() {
@@ -159,7 +159,7 @@ func (a *Arguments) Indexed(f entity.Filter) []string {
 }
 
 // DocumentMatches returns the same condition as Indexed in a form that makes PostgreSQL read the messages first and
-// test the document of each one.
+// test the document of each message.
 func (a *Arguments) DocumentMatches(f entity.Filter) string {
 	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f)) + ")"
 }

@@ -81,7 +81,7 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	if s.within != "" {
 		conditions = append(conditions, s.within)
 	}
-	limit := codec.Bigint(s.limit) // written into the query, so that the planner knows how small it is
+	limit := codec.Bigint(s.limit) // written into the query, so that the planner knows how small the limit is
 	if how != findFirst {
 		walks = byStatus(walks, q)
 	}
@@ -112,7 +112,7 @@ func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 }
 
 // Join returns the SQL of several walks (see Walks): the conditions of each walk joined with AND, and the walks joined
-// with by.
+// with the text in the parameter by.
 func Join(walks [][]string, by string) string {
 	texts := make([]string, len(walks))
 	for i, w := range walks {
@@ -128,7 +128,7 @@ func sortColumn(s repository.Sort) string {
 	return "created_at"
 }
 
-// orderBy returns the ORDER BY of a list; at and id are the names of its columns.
+// orderBy returns the ORDER BY of a list; the parameters at and id are the names of its columns.
 func orderBy(s repository.Sort, at, id string) string {
 	if s.Ascending {
 		return at + ", " + id

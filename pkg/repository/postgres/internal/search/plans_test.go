@@ -134,7 +134,7 @@ func TestSearchInPairs(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'd' || n FROM generate_series(0, 3) n`)
-	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('a')`) // so 'a' is a dead-letter topic and an original topic
+	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('a')`) // 'a' is then also a dead-letter topic
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, dlq_topic_id)
 		SELECT o, 'x', (SELECT id FROM dlq.topics WHERE name = d)
 		FROM unnest('{a,b,c,d1,""}'::text[]) o, unnest('{d0,d1,d2,a,none}'::text[]) d, generate_series(1, 2)
@@ -267,7 +267,7 @@ func TestPlainPlans(t *testing.T) {
 		check.True(t, plain(c.q, Scope{}), "%+v is not plain, want it", c.q)
 		query, _ := PageQuery(codec.SourceOf(false), Listed(codec.SourceOf(false), c.q, Scope{}, LeaveOut))
 		if c.args == nil {
-			query += " OFFSET $1" // so that the query has a parameter
+			query += " OFFSET $1" // gives the query a parameter
 			c.args = []string{"0"}
 		}
 		plan := postgrestest.Explain(t, db, "force_generic_plan", query, c.args)

@@ -124,7 +124,7 @@ type TopicRow struct {
 	Name string `db:"name"`
 }
 
-// originalsOf returns the names of original topics, each once. found must be sorted by name.
+// originalsOf returns the names of original topics, each once. The parameter found must be sorted by name.
 func originalsOf(found []TopicRow) []string {
 	var names []string
 	for _, f := range found {

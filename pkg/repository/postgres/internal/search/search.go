@@ -22,8 +22,8 @@ type Searcher struct {
 	db     *conn.DB
 	scopes *Scopes
 
-	SearchTimeout, CountTimeout time.Duration // for one statement with a filter of a user
-	SearchTime, rangeTime       time.Duration // for a page of a free-text search, and for one of its statements
+	SearchTimeout, CountTimeout time.Duration // time limits of one statement with a filter of a user
+	SearchTime, rangeTime       time.Duration // time limits of a page of a free-text search, and of one of its statements
 }
 
 // New returns a Searcher with the time limits of production.

@@ -84,7 +84,7 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 }
 
 // run searches until the page is full, the whole time range is searched, or the time is over. The caller has already
-// tested scanned messages; found is how many of these had the words.
+// tested scanned messages; the parameter found is how many of these had the words.
 func (t *textSearch) run(ctx context.Context, days []day, scanned, found int) error {
 	for scanned*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
 		before := len(t.hits)

@@ -22,7 +22,7 @@ import (
 // messages have no document during heavy ingest.
 //
 // A special case: the indexer goes back when a long transaction stored older messages. Then the message that follows
-// the tested newer ones has a document of the current version, and this shows that the indexer had been further.
+// the tested newer messages has a document of the current version, and this shows that the indexer had been further.
 const (
 	scannedAtOnce = 500
 	scannedNewer  = 500
@@ -110,7 +110,7 @@ func candidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until
 		"\n) found ORDER BY " + orderBy(q.Sort, "found.created_at", "id"), append(a.Values, indexed.Values...)
 }
 
-// resultOf returns which candidates have the words of the filter. found is in the order of the page.
+// resultOf returns which candidates have the words of the filter. The parameter found is in the order of the page.
 func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UUID]documentState, limit int) (l scanResult) {
 	indexed := 0
 	for _, c := range found {
