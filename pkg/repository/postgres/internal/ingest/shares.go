@@ -202,10 +202,11 @@ func (s *Shares) complete(
 }
 
 func (s *Shares) completionArgs(messages []entity.Message, read []repository.Completion) []any {
-	n, size := len(read), 1
+	n, bytes := len(read), 0
 	for i := range read {
-		size = max(size, len(read[i].Record.Value))
+		bytes += len(read[i].Record.Value)
 	}
+	size := bytes/max(n, 1) + 1 // the average: an array reserves n times that
 	ids, notes := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 8)
 	times, hashes := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt8, n, 8)
 	parents, roots := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
