@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"context"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -124,12 +126,15 @@ const (
 
 	storeQuery = `, stored AS (
 		` + insertMessages + recordRows + `
-	)` + insertBytes + queuePayloads + `` + storedPartitions
-)
+	)` + insertBytes + queuePayloads
 
-// storedPartitions ends every statement that stores messages.
-const storedPartitions = `
+	// storedPartitions ends every statement that stores messages.
+	storedPartitions = `
 	SELECT incarnation_id, partition, next_offset FROM moved`
+
+	// clockParameter is the number of the parameter that has the time of a statement that stores messages.
+	clockParameter = 31
+)
 
 // storeReturnsQuery stores a batch that has returns; storeQuery stores all other batches.
 //
@@ -140,16 +145,30 @@ const storedPartitions = `
 // An attempt that was matched by content may end before its parent is locked here. If its result says that it sent
 // nothing, another producer wrote an equal record. The message stays a child of the parent, which only means that it
 // reaches the retry limit earlier. An unconfirmed return does not change its parent.
-const storeReturnsQuery = `, record AS MATERIALIZED (
+var storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertMessages + `record
-	)` + insertBytes + queuePayloads
+	)` + insertBytes + queuePayloads + placed(returnSteps, clockParameter, 38)
 
-// returnSteps follow a step record, which has the messages as they are stored; see returnArgs.
+// placed numbers the parameters of steps that belong to several statements: @now becomes the parameter clock, and @1,
+// @2 and so on become the parameters from first on.
+func placed(steps string, clock, first int) string {
+	return placeholder.ReplaceAllStringFunc(steps, func(name string) string {
+		number := clock
+		if n, err := strconv.Atoi(name[1:]); err == nil {
+			number = first + n - 1
+		}
+		return "$" + strconv.Itoa(number)
+	})
+}
+
+var placeholder = regexp.MustCompile(`@(\d+|now)`)
+
+// returnSteps follow a step record, which has the messages as they are stored; see placed and returnArgs.
 const returnSteps = `, back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
-		FROM unnest($38::uuid[], $39::uuid[], $40::uuid[], $41::bool[], $42::bool[], $43::bool[])
+		FROM unnest(@1::uuid[], @2::uuid[], @3::uuid[], @4::bool[], @5::bool[], @6::bool[])
 			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
 		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
@@ -171,23 +190,23 @@ const returnSteps = `, back AS MATERIALIZED (
 		FROM archived_parent a WHERE m.id = a.id AND m.archived_at = a.archived_at
 	), noted AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
-		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($31::timestamptz, clock_timestamp())
+		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce(@now::timestamptz, clock_timestamp())
 		FROM proven WHERE NOT by_content
 		ORDER BY attempt_id, ord
 		ON CONFLICT (attempt_id) DO NOTHING
 	), noted_by_content AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
-		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($31::timestamptz, clock_timestamp())
+		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce(@now::timestamptz, clock_timestamp())
 		FROM proven WHERE by_content
 		ORDER BY attempt_id
 	), unconfirmed AS (
 		INSERT INTO dlq.unconfirmed_returns (child_id, attempt_id, parent_id, by_content, returned_at)
-		SELECT child_id, attempt_id, parent_id, by_content, coalesce($31::timestamptz, clock_timestamp())
+		SELECT child_id, attempt_id, parent_id, by_content, coalesce(@now::timestamptz, clock_timestamp())
 		FROM back WHERE NOT confirmed
 		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $44,
+		SELECT coalesce(@now::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, @7,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)`
@@ -292,7 +311,7 @@ func (s *Ingester) store(ctx context.Context, in incoming) ([]repository.Partiti
 	var found []positionRow
 	query, args := storeQuery, storeArgs(in, s.db.Clock())
 	if len(in.back) > 0 {
-		query, args = storeReturnsQuery+returnSteps+storedPartitions, append(args, returnArgs(in)...)
+		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
 	}
 	query, args = withShares(query, args, in)
 	if s.projection.mode != PayloadInline {
@@ -301,7 +320,7 @@ func (s *Ingester) store(ctx context.Context, in incoming) ([]repository.Partiti
 	if in.large() {
 		query = strings.ReplaceAll(query, "unnest($34::bytea[])", "$34::bytea")
 	}
-	if err := s.db.Select(ctx, &found, in.steps+query, args...); err != nil {
+	if err := s.db.Select(ctx, &found, in.steps+query+storedPartitions, args...); err != nil {
 		return nil, err
 	}
 	stored := make([]repository.Partition, len(found))

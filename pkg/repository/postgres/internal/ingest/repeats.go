@@ -2,8 +2,6 @@ package ingest
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -104,12 +102,12 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 	return stored, nil
 }
 
-// shareSteps store the rows of share groups' messages, and count the repeats whose position moved. @1 to @14 stand for
-// the parameters of shareArgs and repeatArgs, which come after those of the statement.
+// shareSteps store the rows of share groups' messages, and count the repeats whose position moved; see placed,
+// shareArgs and repeatArgs.
 const shareSteps = `, shared AS (
 		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, due_at)
 		SELECT id, share_group, topic, at_partition, position, digest, duplicates, moment FROM (
-			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment, unnest(@1::uuid[]) AS id, unnest(@2::text[]) AS share_group,
+			SELECT coalesce(@now::timestamptz, clock_timestamp()) AS moment, unnest(@1::uuid[]) AS id, unnest(@2::text[]) AS share_group,
 				unnest(@3::text[]) AS topic, unnest(@4::int4[]) AS at_partition, unnest(@5::int8[]) AS position,
 				unnest(@6::bytea[]) AS digest, unnest(@7::int4[]) AS duplicates, unnest(@8::int4[]) AS incarnation_id,
 				unnest(@9::int4[]) AS partition, unnest(@10::int8[]) AS dlq_offset
@@ -123,9 +121,6 @@ const shareSteps = `, shared AS (
 		) d WHERE s.message_id = d.id
 	)`
 
-// shareParameters is the number of parameters of shareSteps.
-const shareParameters = 14
-
 // withShares adds shareSteps to a statement for a batch with dead letters of share groups.
 func withShares(query string, args []any, in incoming) (string, []any) {
 	n := 0
@@ -137,11 +132,7 @@ func withShares(query string, args []any, in incoming) (string, []any) {
 	if n == 0 && len(in.repeats.all) == 0 {
 		return query, args
 	}
-	var numbers []string
-	for i := shareParameters; i > 0; i-- {
-		numbers = append(numbers, fmt.Sprintf("@%d", i), fmt.Sprintf("$%d", len(args)+i))
-	}
-	query = strings.TrimSuffix(query, storedPartitions) + strings.NewReplacer(numbers...).Replace(shareSteps) + storedPartitions
+	query += placed(shareSteps, clockParameter, len(args)+1)
 	return query, append(append(args, shareArgs(in, n)...), repeatArgs(in.repeats.all)...)
 }
 

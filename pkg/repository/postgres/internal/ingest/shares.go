@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"database/sql"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -103,7 +102,7 @@ var completeQuery = `
 	), queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT array_agg(id), count(*) FROM record WHERE note = '` + notePending + `' HAVING count(*) > 0
-	)` + strings.NewReplacer("$31", "$9", "$38", "$14", "$39", "$15", "$40", "$16", "$41", "$17", "$42", "$18", "$43", "$19", "$44", "$20").Replace(returnSteps) + `
+	)` + placed(returnSteps, 9, 14) + `
 	SELECT id FROM taken`
 
 // indexAgainQuery has the search index read completed messages again. It sees the documents that were stored before
