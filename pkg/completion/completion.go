@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +28,6 @@ import (
 // Cluster is the part of Kafka that a Worker reads; its methods behave as those of broker.Cluster.
 type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
-	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
 }
@@ -51,9 +49,6 @@ const (
 	saveTimeout = 30 * time.Second
 	// sparse is how many offsets for each wanted record are read at most, to get many records with one request.
 	sparse = 20
-
-	// clockSkew is how much later than its dead letter a record's timestamp may be, because clocks differ.
-	clockSkew = time.Minute
 
 	// patience is how many tries may fail before a message is shown as refused: a new group's state appears later.
 	patience   = 3
@@ -127,11 +122,11 @@ func (w *Worker) step(ctx context.Context) (int, error) {
 	b := &batch{w: w}
 	sources := map[broker.TopicPartition][]repository.Pointer{}
 	for _, p := range taken {
-		at, _ := sourceOf(&p.Message)
-		if err := w.refusal(&p.Message, at); err != nil {
+		if err := w.refusal(&p.Message); err != nil {
 			b.add(ctx, again(p, err))
 			continue
 		}
+		at, _ := sourceOf(&p.Message)
 		sources[at] = append(sources[at], p)
 	}
 	internal, err := w.internal(ctx, sources)
@@ -159,20 +154,18 @@ func (w *Worker) step(ctx context.Context) (int, error) {
 	return len(taken), b.err
 }
 
-// sourceOf returns the position of the record to which a message points.
+// sourceOf returns the position of the record to which a message points; see deadletter.PointsToOrigin.
 func sourceOf(m *entity.Message) (broker.TopicPartition, int64) {
-	if m.Origin.Partition == nil || m.Origin.Offset == nil {
-		return broker.TopicPartition{}, 0
-	}
 	return broker.TopicPartition{Topic: m.OriginalTopic, Partition: *m.Origin.Partition}, *m.Origin.Offset
 }
 
 // refusal returns why a message's record must not be read.
-func (w *Worker) refusal(m *entity.Message, at broker.TopicPartition) error {
-	if at.Topic == "" || !deadletter.NamesOrigin(m) {
+func (w *Worker) refusal(m *entity.Message) error {
+	if m.OriginalTopic == "" || !deadletter.PointsToOrigin(m) {
 		return errors.New("the original topic was changed: partition and offset do not belong to it")
 	}
-	if strings.HasPrefix(at.Topic, "_") {
+	at, _ := sourceOf(m)
+	if entity.IsInternalTopic(at.Topic) {
 		return fmt.Errorf("topic %s is internal", at.Topic)
 	}
 	return w.confirms(m.Source.Topic, m.Failure.ConsumerGroup, at)
@@ -246,7 +239,7 @@ func (w *Worker) read(ctx context.Context, b *batch, at broker.TopicPartition, p
 // different record: the topic was created again.
 func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.Completion {
 	m := p.Message
-	if dead := m.Source.Timestamp; !dead.IsZero() && rec.Time.After(dead.Add(clockSkew)) {
+	if deadletter.IsLaterRecord(rec.Time, m.Source.Timestamp) {
 		return gone(p, "the original topic has a later record at this offset: it was deleted and created again")
 	}
 	if !bytes.Equal(m.Share.Digest, noRecord) && !bytes.Equal(m.Share.Digest, entity.DeadLetterDigest(rec.Key, rec.Value)) {

@@ -41,10 +41,6 @@ func (f *fakes) Topics(_ context.Context, names ...string) ([]broker.Topic, erro
 	return all, nil
 }
 
-func (f *fakes) StartOffsets(context.Context, []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
-	return nil, nil
-}
-
 func (f *fakes) record(at broker.TopicPartition, offset int64) broker.Record {
 	return broker.Record{
 		TopicPartition: at, Offset: offset, Key: fmt.Appendf(nil, "k%d", offset), Value: []byte("value"), Time: dead.Add(-time.Second),

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"encoding/base64"
 	"slices"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -38,12 +39,21 @@ func topicID(name string) bool {
 	return err == nil && len(b) == 16
 }
 
-// NamesOrigin reports whether a share group's dead letter names the message's original topic itself: partition and
-// offset belong to that topic only.
-func NamesOrigin(m *entity.Message) bool {
-	return slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
+// PointsToOrigin reports whether the message has the partition and the offset of its record, and they belong to the
+// message's original topic: the share group's dead letter names this topic, and no operator has set another one.
+func PointsToOrigin(m *entity.Message) bool {
+	return m.Origin.Partition != nil && m.Origin.Offset != nil && slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
 		return h.Key == shareGroup.topic && string(h.Value) == m.OriginalTopic
 	})
+}
+
+// clockSkew is how much later than its dead letter a record's timestamp may be, because clocks differ.
+const clockSkew = time.Minute
+
+// IsLaterRecord reports whether a record with the timestamp written is another record than the one to which a dead
+// letter of the time dead points: the topic was deleted and created again. A zero dead is not known.
+func IsLaterRecord(written, dead time.Time) bool {
+	return !dead.IsZero() && written.After(dead.Add(clockSkew))
 }
 
 // ReturnOf returns the attempt that the dlq- headers of a record name; nil when there is none.

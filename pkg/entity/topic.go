@@ -25,6 +25,10 @@ func ValidTopic(name string) bool {
 	return true
 }
 
+// IsInternalTopic reports whether the name is one that Kafka and its tools give their own topics: it begins with "_".
+// Kafka may also mark topics with other names as internal.
+func IsInternalTopic(name string) bool { return strings.HasPrefix(name, "_") }
+
 func topicByte(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '.' || b == '_' || b == '-'
 }

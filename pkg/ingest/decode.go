@@ -79,8 +79,8 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 // share returns the ShareRecord of a dead letter that the configuration of its share group explains, nil for other
 // messages and for a dead letter over a limit of ingest.
 func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
-	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored || m.Origin.Partition == nil || m.Origin.Offset == nil ||
-		!deadletter.NamesOrigin(m) || !i.shareGroups.Names(m.Failure.ConsumerGroup, m.Source.Topic) {
+	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored ||
+		!deadletter.PointsToOrigin(m) || !i.shareGroups.Names(m.Failure.ConsumerGroup, m.Source.Topic) {
 		return nil
 	}
 	return &entity.ShareRecord{State: entity.CompletionWaiting, Digest: entity.DeadLetterDigest(m.Record.Key, m.Record.Value)}

@@ -13,9 +13,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// clockSkew is how much later than its dead letter a record's timestamp may be, because clocks differ.
-const clockSkew = time.Minute
-
 // source is the position of a record that is not in the message itself.
 type source struct {
 	broker.TopicPartition
@@ -49,11 +46,10 @@ func lacksMore(out *entity.Outgoing) bool {
 	return !r.KeepsHeaders() && (e == nil || !e.SetHeaders) || r.Key == nil && r.Limit != "" && (e == nil || !e.SetKey)
 }
 
-// pointsTo returns the position of a pointer's record; false when it is unknown. If the original topic is not the topic
-// that the pointer names, an operator has set it, and the stored partition and offset do not belong to it.
+// pointsTo returns the position of a pointer's record; false when it is unknown.
 func pointsTo(m *entity.Message) (source, bool) {
 	at := source{pointer: true, inspect: true}
-	if !deadletter.NamesOrigin(m) || m.Origin.Partition == nil || m.Origin.Offset == nil {
+	if !deadletter.PointsToOrigin(m) {
 		return at, false
 	}
 	at.Topic, at.Partition, at.offset = m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset
@@ -117,10 +113,9 @@ func recordOf(found broker.Record) entity.Record {
 	return entity.Record{Key: found.Key, Value: found.Value, Headers: found.Headers, Size: int64(len(found.Value))}
 }
 
-// pointedTo returns the record that a pointer names. A record that is newer than the pointer, which was written at the
-// time dead, is a different record: the log was replaced.
+// pointedTo returns the record that a pointer names, which was written at the time dead.
 func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
-	if !dead.IsZero() && found.Time.After(dead.Add(clockSkew)) {
+	if deadletter.IsLaterRecord(found.Time, dead) {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)
 	}
 	return recordOf(found), nil

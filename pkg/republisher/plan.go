@@ -2,7 +2,6 @@ package republisher
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
@@ -90,7 +89,7 @@ func (r *Republisher) topicRefusal(topic string) error {
 		return refuse(entity.UnknownTopic, "%q cannot be the name of a topic", topic)
 	case r.deadLetters.Match(topic):
 		return refuse(entity.LoopRefused, "topic %q is a dead-letter topic", topic)
-	case strings.HasPrefix(topic, "_") && !r.allowed.names(topic):
+	case entity.IsInternalTopic(topic) && !r.allowed.names(topic):
 		return refuse(entity.Unauthorized, "topic %q is internal, and republish_allow does not name it", topic)
 	case !r.allowed.topic(topic):
 		return refuse(entity.Unauthorized, "topic %q is not in republish_allow", topic)

@@ -3,7 +3,6 @@ package republisher
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -30,7 +29,7 @@ func (r *Republisher) pointerRefusal(m *entity.Message) error {
 		return refuse(entity.BadRecord, "the dead letter only points to its record, and the record is gone: %s", share.Reason)
 	case !r.pointers.Match(m.Source.Topic):
 		return refusePointer("neither a share group's configuration nor kafka.pointer_topics names dead-letter topic %s", m.Source.Topic)
-	case strings.HasPrefix(topic, "_"):
+	case entity.IsInternalTopic(topic):
 		return refusePointer("topic %s is internal", topic)
 	case !r.allowed.topic(topic):
 		return refusePointer("topic %s is not in republish_allow", topic)
