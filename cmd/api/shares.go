@@ -24,8 +24,7 @@ func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
 	groups := wire.Each(s.watcher.Snapshot().Groups(), func(g sharegroup.Group) entity.ShareGroup {
 		return entity.ShareGroup{
 			Name: g.Name, DeadLetterTopic: g.DeadLetterTopic, CopiesRecords: g.CopiesRecords,
-			Topics: g.Topics(), TopicsKnown: g.Offsets != nil,
-			Problems: wire.Each(g.Problems, func(p sharegroup.Problem) entity.ShareProblem { return entity.ShareProblem(p) }),
+			Topics: g.Topics, TopicsKnown: g.Offsets != nil, Problems: g.Problems,
 		}
 	})
 	select {
@@ -179,7 +178,7 @@ func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup
 	}
 	for _, g := range s.Groups() {
 		if n := backlog[g.DeadLetterTopic]; n.records > 0 {
-			for _, topic := range g.Topics() {
+			for _, topic := range g.Topics {
 				wait(topic, n.oldest, true)
 			}
 		}

@@ -58,7 +58,7 @@ type ShareGroup struct {
 // ShareProblem is a reason why the broker would lose dead letters of a share group. The broker reports such a loss only
 // in its own log.
 type ShareProblem struct {
-	Code    string
-	Text    string
+	Code    string // code for metrics and clients
+	Text    string // what is wrong, for people
 	Command string // command that solves the problem; "" when there is none
 }

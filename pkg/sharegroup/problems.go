@@ -34,15 +34,7 @@ const (
 	headerBytes = 2048
 )
 
-// Problem is a reason why the broker would lose dead letters of a group. The broker reports such a loss only in its own
-// log.
-type Problem struct {
-	Code    string // code for metrics and clients; see the constants
-	Text    string // what is wrong, for people
-	Command string // command that solves the problem; "" when there is none
-}
-
-// The codes of problems.
+// The values of entity.ShareProblem.Code.
 const (
 	FeatureOff   = "feature_off"
 	BadName      = "bad_name"
@@ -92,11 +84,11 @@ func (s settings) retention(topic string) time.Duration {
 }
 
 // problems returns what would lose dead letters of a group. Before the settings were read there are none.
-func (s settings) problems(g *Group) []Problem {
+func (s settings) problems(g *Group) []entity.ShareProblem {
 	topic := g.DeadLetterTopic
-	var found []Problem
+	var found []entity.ShareProblem
 	add := func(code, command, format string, args ...any) {
-		found = append(found, Problem{Code: code, Text: fmt.Sprintf(format, args...), Command: command})
+		found = append(found, entity.ShareProblem{Code: code, Text: fmt.Sprintf(format, args...), Command: command})
 	}
 	if s.level == 0 {
 		return nil
@@ -105,7 +97,7 @@ func (s settings) problems(g *Group) []Problem {
 		add(FeatureOff, "kafka-features.sh --bootstrap-server BROKER upgrade --feature share.version=2",
 			"feature share.version has level %d; the broker writes dead letters from level %d on", s.level, deadLetterLevel)
 	}
-	if _, own := slices.BinarySearch(g.Topics(), topic); own {
+	if _, own := slices.BinarySearch(g.Topics, topic); own {
 		add(OwnTopic, "", "the group consumes its own dead-letter topic %s: each dead letter that fails again makes another one, without end", topic)
 	}
 	if !entity.ValidTopic(topic) {
@@ -149,7 +141,7 @@ func (s settings) bytesNeeded(g *Group) int64 {
 		return pointerBytes
 	}
 	needs := int64(0)
-	for _, topic := range g.Topics() {
+	for _, topic := range g.Topics {
 		needs = max(needs, bytesOf(s.topics[topic]))
 	}
 	if needs > 0 {

@@ -19,14 +19,15 @@ type Group struct {
 	// Offsets are the partitions in which the group has state, and how far it has come there; nil while they could not
 	// be read.
 	Offsets map[broker.TopicPartition]broker.ShareOffset
+	// Topics are the topics of Offsets, in order.
+	Topics []string
 	// Problems are the reasons why the broker would lose dead letters of the group.
-	Problems []Problem
+	Problems []entity.ShareProblem
 }
 
-// Topics returns the topics in which the group has state, in order.
-func (g *Group) Topics() []string {
+func topicsOf(offsets map[broker.TopicPartition]broker.ShareOffset) []string {
 	var topics []string
-	for tp := range g.Offsets {
+	for tp := range offsets {
 		topics = append(topics, tp.Topic)
 	}
 	slices.Sort(topics)
@@ -77,10 +78,8 @@ func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
 		if g.Offsets == nil {
 			return entity.NotDeclared
 		}
-		for tp := range g.Offsets {
-			if tp.Topic == original {
-				return entity.Declared
-			}
+		if _, consumed := slices.BinarySearch(g.Topics, original); consumed {
+			return entity.Declared
 		}
 		found = entity.Contradicted
 	}

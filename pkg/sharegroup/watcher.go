@@ -140,7 +140,9 @@ func (w *Watcher) look(ctx context.Context) error {
 	}
 	failed = cmp.Or(w.readOffsets(ctx, s.groups), failed)
 	for i := range s.groups {
-		s.groups[i].Problems = w.settings.problems(&s.groups[i])
+		g := &s.groups[i]
+		g.Topics = topicsOf(g.Offsets)
+		g.Problems = w.settings.problems(g)
 	}
 	before := w.current.Swap(s)
 	if !slices.EqualFunc(before.groups, s.groups, func(a, b Group) bool { return a.ShareGroup == b.ShareGroup }) {
