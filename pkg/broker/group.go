@@ -67,15 +67,15 @@ func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
 	}
-	known, err := c.pool.Client().Metadata(ctx, &kafka.MetadataRequest{Topics: []string{}})
+	brokers, err := c.brokers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list brokers: %w", conn.NetworkError(err))
+		return nil, err
 	}
 	states := map[string]string{}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	for _, b := range known.Brokers {
+	for _, b := range brokers {
 		all.Go(func() {
 			part, err := conn.Ask(ctx, c.pool, int32(b.ID), conn.RequestTimeout, protocol.ListGroups())
 			mu.Lock()
@@ -101,17 +101,35 @@ func (c *Cluster) CheckDescribe(ctx context.Context, group string) error {
 	if err := c.pool.Closed(); err != nil {
 		return err
 	}
+	_, err := c.coordinator(ctx, group)
+	// A new cluster has no coordinator before its first consumer group.
+	if err != nil && !errors.Is(err, kafka.GroupCoordinatorNotAvailable) {
+		return fmt.Errorf("find the coordinator of group %s: %w", group, conn.NetworkError(err))
+	}
+	return nil
+}
+
+// brokers returns the brokers of the cluster that are running.
+func (c *Cluster) brokers(ctx context.Context) ([]kafka.Broker, error) {
+	known, err := c.pool.Client().Metadata(ctx, &kafka.MetadataRequest{Topics: []string{}})
+	if err != nil {
+		return nil, fmt.Errorf("list brokers: %w", conn.NetworkError(err))
+	}
+	return known.Brokers, nil
+}
+
+// coordinator returns the id of the broker that coordinates a group. The error is that of kafka-go.
+func (c *Cluster) coordinator(ctx context.Context, group string) (int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, conn.RequestTimeout)
 	defer cancel()
 	res, err := c.pool.Client().FindCoordinator(ctx, &kafka.FindCoordinatorRequest{Key: group, KeyType: kafka.CoordinatorKeyTypeConsumer})
 	if err == nil {
 		err = res.Error
 	}
-	// A new cluster has no coordinator before its first consumer group.
-	if err != nil && !errors.Is(err, kafka.GroupCoordinatorNotAvailable) {
-		return fmt.Errorf("find the coordinator of group %s: %w", group, conn.NetworkError(err))
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	return int32(res.Coordinator.NodeID), nil
 }
 
 func errorLogger(log func(string)) kafka.Logger {

@@ -56,16 +56,11 @@ func (c *Cluster) ShareOffsets(ctx context.Context, group string) (map[TopicPart
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, conn.RequestTimeout)
-	defer cancel()
-	found, err := c.pool.Client().FindCoordinator(bounded, &kafka.FindCoordinatorRequest{Key: group, KeyType: kafka.CoordinatorKeyTypeConsumer})
-	if err == nil {
-		err = found.Error
-	}
+	coordinator, err := c.coordinator(ctx, group)
 	if err != nil {
 		return nil, fmt.Errorf("find the coordinator of a group: %w", conn.NetworkError(err))
 	}
-	offsets, err := conn.Ask(ctx, c.pool, int32(found.Coordinator.NodeID), conn.RequestTimeout, protocol.ShareOffsets(group))
+	offsets, err := conn.Ask(ctx, c.pool, coordinator, conn.RequestTimeout, protocol.ShareOffsets(group))
 	if err != nil {
 		return nil, fmt.Errorf("read the offsets of a share group: %w", err)
 	}
@@ -89,12 +84,12 @@ func (c *Cluster) BrokerConfigs(ctx context.Context, settings ...string) ([]map[
 	}
 	bounded, cancel := context.WithTimeout(ctx, conn.RequestTimeout)
 	defer cancel()
-	known, err := c.pool.Client().Metadata(bounded, &kafka.MetadataRequest{Topics: []string{}})
+	brokers, err := c.brokers(bounded)
 	if err != nil {
-		return nil, fmt.Errorf("list brokers: %w", conn.NetworkError(err))
+		return nil, err
 	}
 	var all []map[string]string
-	for _, b := range known.Brokers {
+	for _, b := range brokers {
 		name := strconv.Itoa(b.ID)
 		configs, err := c.describe(ctx, int32(b.ID), int8(kafka.ResourceTypeBroker), []string{name}, settings...)
 		if err != nil {

@@ -65,7 +65,7 @@ func Metadata(names []string) Request[[]Topic] {
 			return exchangeTopicsWithoutIDs(rw, v, names)
 		}
 		version := min(newest, metadataNewest)
-		body, err := roundTrip(rw, metadataRequest(version, names))
+		body, err := exchange(rw, metadataRequest(version, names))
 		if err != nil {
 			return nil, err
 		}
@@ -90,12 +90,10 @@ func metadataRequest(version int16, names []string) []byte {
 		b = append(b, 0) // cluster operations
 	}
 	b = append(b, 0, 0) // topic operations, no tagged fields
-	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b
 }
 
 func readTopics(w *wire, version int16) ([]Topic, error) {
-	w.skipTags()
 	w.int32() // throttle time
 	for range w.count() {
 		w.int32() // broker id
@@ -169,7 +167,7 @@ func ListGroups() Request[map[string]string] {
 		if newest < listGroupsWithStates {
 			return nil, errNoStates
 		}
-		body, err := roundTrip(rw, listGroupsRequest())
+		body, err := exchange(rw, listGroupsRequest())
 		if err != nil {
 			return nil, err
 		}
@@ -180,13 +178,11 @@ func ListGroups() Request[map[string]string] {
 func listGroupsRequest() []byte {
 	b := requestHead(kafkaprotocol.ListGroups, listGroupsWithStates)
 	b = append(b, 1, 0) // no filter by states: all of them; no tagged fields
-	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b
 }
 
 func readGroups(w *wire) (map[string]string, error) {
-	w.skipTags() // tagged fields of the header
-	w.int32()    // throttle time
+	w.int32() // throttle time
 	if err := CodeError(w.int16()); err != nil {
 		return nil, err
 	}
@@ -197,8 +193,5 @@ func readGroups(w *wire) (map[string]string, error) {
 		states[group] = w.compactString()
 		w.skipTags()
 	}
-	if w.err != nil {
-		return nil, fmt.Errorf("read groups: %w", w.err)
-	}
-	return states, nil
+	return states, w.failed("read groups")
 }

@@ -1,8 +1,6 @@
 package protocol
 
 import (
-	"encoding/binary"
-	"fmt"
 	"io"
 
 	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
@@ -114,26 +112,6 @@ func readShareOffsets(w *wire, version int16) (map[TopicPartition]ShareOffset, e
 	return offsets, w.failed("read the offsets of a share group")
 }
 
-// exchange completes the size of a request of a flexible version, sends it, and returns the body of the answer after
-// its header.
-func exchange(rw io.ReadWriter, request []byte) (*wire, error) {
-	binary.BigEndian.PutUint32(request, uint32(len(request)-4))
-	body, err := roundTrip(rw, request)
-	if err != nil {
-		return nil, err
-	}
-	body.skipTags()
-	return body, nil
-}
-
-// failed returns the first error of reading, with what was read.
-func (w *wire) failed(doing string) error {
-	if w.err != nil {
-		return fmt.Errorf("%s: %w", doing, w.err)
-	}
-	return nil
-}
-
 const (
 	apiVersionsWithFeatures = 3
 	finalizedFeatures       = 2 // the number of the tagged field
@@ -148,9 +126,7 @@ func Features() Request[map[string]int16] {
 		}
 		b := requestHead(kafkaprotocol.ApiVersions, apiVersionsWithFeatures)
 		b = appendCompactString(appendCompactString(b, ClientID), "1")
-		b = append(b, 0)
-		binary.BigEndian.PutUint32(b, uint32(len(b)-4))
-		body, err := roundTrip(rw, b) // the header of this answer has no tagged fields in any version
+		body, err := roundTrip(rw, append(b, 0)) // the header of this answer has no tagged fields in any version
 		if err != nil {
 			return nil, err
 		}

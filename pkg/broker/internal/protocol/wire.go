@@ -123,6 +123,14 @@ func (w *wire) skipTags() {
 	}
 }
 
+// failed returns the first error of reading, with what was read.
+func (w *wire) failed(doing string) error {
+	if w.err != nil {
+		return fmt.Errorf("%s: %w", doing, w.err)
+	}
+	return nil
+}
+
 func appendCompactString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s)+1)), s...)
 }
@@ -146,7 +154,7 @@ func openResponse(r io.Reader) (*stream, error) {
 	return s, s.err
 }
 
-// requestHead starts a request of a flexible version; the caller writes its size into the first four bytes.
+// requestHead starts a request of a flexible version; roundTrip writes its size into the first four bytes.
 func requestHead(key kafkaprotocol.ApiKey, version int16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
@@ -157,8 +165,9 @@ func requestHead(key kafkaprotocol.ApiKey, version int16) []byte {
 	return append(b, 0) // no tagged fields in the header
 }
 
-// roundTrip sends a request and reads the whole body of its response.
+// roundTrip sends a request that requestHead started, and reads the whole body of its response.
 func roundTrip(rw io.ReadWriter, request []byte) (*wire, error) {
+	binary.BigEndian.PutUint32(request, uint32(len(request)-4))
 	if _, err := rw.Write(request); err != nil {
 		return nil, err
 	}
@@ -171,6 +180,16 @@ func roundTrip(rw io.ReadWriter, request []byte) (*wire, error) {
 		return nil, res.err
 	}
 	return &wire{b: body}, nil
+}
+
+// exchange is roundTrip for a response whose header has tagged fields. It skips these fields.
+func exchange(rw io.ReadWriter, request []byte) (*wire, error) {
+	body, err := roundTrip(rw, request)
+	if err != nil {
+		return nil, err
+	}
+	body.skipTags()
+	return body, nil
 }
 
 func (s *stream) fill(b []byte) {
