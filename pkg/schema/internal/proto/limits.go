@@ -83,17 +83,32 @@ type census struct {
 	typed        int // fields that keep the full name of their type
 }
 
-func (c *census) name(prefix int, name string) int {
-	size := prefix + 1 + len(name)
-	c.longest, c.sum = max(c.longest, size), c.sum+size
-	return size
-}
-
-func (c *census) err() error {
+func (c *census) file(f *descriptorpb.FileDescriptorProto) error {
+	if len(f.GetDependency()) > maxImports {
+		return errImports
+	}
+	prefix := len(f.GetPackage())
+	if err := c.messages(f.GetMessageType(), prefix, 0); err != nil {
+		return err
+	}
+	c.enums(f.GetEnumType(), prefix)
+	c.fields(f.GetExtension(), prefix)
+	for _, s := range f.GetService() {
+		at := c.name(prefix, s.GetName())
+		for _, m := range s.GetMethod() {
+			c.name(at, m.GetName())
+		}
+	}
 	if c.sum+c.typed*c.longest > maxNames {
 		return errNames
 	}
 	return nil
+}
+
+func (c *census) name(prefix int, name string) int {
+	size := prefix + 1 + len(name)
+	c.longest, c.sum = max(c.longest, size), c.sum+size
+	return size
 }
 
 func (c *census) messages(list []*descriptorpb.DescriptorProto, prefix, depth int) error {

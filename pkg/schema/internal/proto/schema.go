@@ -100,22 +100,7 @@ func open(path, text string) (found protocompile.SearchResult, err error) {
 		}
 		file = found.ParseResult.FileDescriptorProto()
 	}
-	if len(file.GetDependency()) > maxImports {
-		return protocompile.SearchResult{}, errImports
-	}
-	c := census{}
-	if err := c.messages(file.GetMessageType(), len(file.GetPackage()), 0); err != nil {
-		return protocompile.SearchResult{}, err
-	}
-	c.enums(file.GetEnumType(), len(file.GetPackage()))
-	c.fields(file.GetExtension(), len(file.GetPackage()))
-	for _, s := range file.GetService() {
-		at := c.name(len(file.GetPackage()), s.GetName())
-		for _, m := range s.GetMethod() {
-			c.name(at, m.GetName())
-		}
-	}
-	return found, c.err()
+	return found, new(census).file(file)
 }
 
 func register(registry *protoregistry.Files, file protoreflect.FileDescriptor) error {
