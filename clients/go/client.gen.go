@@ -4806,7 +4806,7 @@ type ClientInterface interface {
 	// The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
 	// names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
 	// `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
-	// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+	// only, each with the command that solves it; replace BROKER with the address of a broker. `messages_waiting` and
 	// `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
 	// yet, of every share group (see `completion` of a message).
 	//
@@ -6231,7 +6231,7 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 // The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
 // names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
 // `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
-// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+// only, each with the command that solves it; replace BROKER with the address of a broker. `messages_waiting` and
 // `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
 // yet, of every share group (see `completion` of a message).
 //
@@ -11234,7 +11234,7 @@ type ClientWithResponsesInterface interface {
 	// The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
 	// names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
 	// `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
-	// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+	// only, each with the command that solves it; replace BROKER with the address of a broker. `messages_waiting` and
 	// `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
 	// yet, of every share group (see `completion` of a message).
 	//
@@ -15163,7 +15163,7 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 // The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
 // names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
 // `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
-// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+// only, each with the command that solves it; replace BROKER with the address of a broker. `messages_waiting` and
 // `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
 // yet, of every share group (see `completion` of a message).
 //

@@ -51,7 +51,7 @@ type TokenConfig struct {
 	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
 }
 
-// GrantConfig is a role on topics. Topics are globs or regular expressions; "*" alone stands for all topics, and for
+// GrantConfig is a role on topics. Topics are globs or regular expressions; "*" alone means all topics, and
 // messages of unknown topic.
 type GrantConfig struct {
 	Role   Role     `mapstructure:"role" yaml:"role"`

@@ -16,7 +16,7 @@ func TestAttend(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		told  bool          // the program was asked to end
+		asked bool          // the program was asked to end
 		takes time.Duration // time that run still works; 0: run has already returned
 		err   error
 		code  int
@@ -26,18 +26,18 @@ func TestAttend(t *testing.T) {
 		{name: "Ended"},
 		{name: "Help", err: pflag.ErrHelp},
 		{name: "Failed", err: errors.New("a\nb"), code: 1, said: "p: a; b\n"},
-		{name: "ToldAndEnds", told: true, takes: 20 * time.Second, after: 20 * time.Second},
-		{name: "ToldAndFails", told: true, takes: time.Second, err: errors.New("x"), code: 1, said: "p: x\n", after: time.Second},
-		{name: "ToldAndHangs", told: true, takes: time.Hour, said: "p: asked to stop but still working after 24s: exiting now\n", after: 24 * time.Second},
+		{name: "AskedAndEnds", asked: true, takes: 20 * time.Second, after: 20 * time.Second},
+		{name: "AskedAndFails", asked: true, takes: time.Second, err: errors.New("x"), code: 1, said: "p: x\n", after: time.Second},
+		{name: "AskedAndHangs", asked: true, takes: time.Hour, said: "p: asked to stop but still working after 24s: exiting now\n", after: 24 * time.Second},
 		{name: "WorksForLong", takes: time.Hour, after: time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				ctx, tell := context.WithCancel(t.Context())
-				defer tell()
-				if c.told {
-					tell()
+				ctx, ask := context.WithCancel(t.Context())
+				defer ask()
+				if c.asked {
+					ask()
 				}
 				ended := make(chan error, 1)
 				if c.takes == 0 {

@@ -91,7 +91,7 @@ type Change struct {
 	TraceID    *string            `json:"trace_id"`
 	ActorKind  entity.ActorKind   `json:"actor_kind"`
 	Topics     []string           `json:"topics,omitempty"`
-	// Entries is the number of audit entries of the request that this change stands for.
+	// Entries is the number of audit entries of the request, which are shown as this one change.
 	Entries int             `json:"entries,omitempty"`
 	Redrive *CreatedRedrive `json:"redrive,omitempty"`
 }

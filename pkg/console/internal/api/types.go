@@ -141,7 +141,7 @@ type Change struct {
 	Reason     string    `json:"reason"`
 	RequestID  string    `json:"request_id"`
 	ActorKind  string    `json:"actor_kind"`
-	Entries    int       `json:"entries"` // number of audit entries of the request that this change stands for
+	Entries    int       `json:"entries"` // number of audit entries of the request, which are shown as this one change
 	Redrive    *struct {
 		Action   string `json:"action"`
 		Selected int64  `json:"selected"`

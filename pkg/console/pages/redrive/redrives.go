@@ -132,7 +132,7 @@ type page struct {
 type missing struct{ Errors, Overlaps string }
 
 // returnedError is an error group with the number of messages that came back with its error. Without a GroupID it
-// stands for all other errors.
+// counts all other errors.
 type returnedError struct {
 	GroupID  string `json:"group_id"`
 	Class    string `json:"class"`
