@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -113,4 +114,21 @@ func TestAPersonsSteps(t *testing.T) {
 	b.Fill("Reason", "by keys")
 	b.Press("End", "!", "Shift+Tab", "Tab", "Enter")
 	b.WaitPath("/said?reason=by+keys%21")
+}
+
+// As many tests as may have tabs at once each open two. They all come to an end.
+func TestSecondTabsDoNotWait(t *testing.T) {
+	t.Parallel()
+	base := pages(t)
+	var first sync.WaitGroup
+	first.Add(maxTests)
+	for i := range maxTests {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			Open(t, base).Visit("/form")
+			first.Done()
+			first.Wait()
+			Open(t, base).Visit("/form")
+		})
+	}
 }

@@ -15,14 +15,17 @@ import (
 
 const (
 	startPatience = time.Minute
-	maxTabs       = 2
+	maxTests      = 2 // tests that have tabs at the same time
 )
 
 // process is the Chromium of this test process.
 type process struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	free   chan struct{} // one element per further tab that may be opened
+	free   chan struct{} // one element per further test that may open tabs
+
+	mu      sync.Mutex
+	started map[string]bool // names of the tests that have tabs
 }
 
 // shared is package state because the tests of a process share nothing else.
@@ -77,8 +80,8 @@ func launch() (*process, error) {
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeBrowser := chromedp.NewContext(allocator)
-	p := &process{ctx: ctx, cancel: func() { closeBrowser(); end() }, free: make(chan struct{}, maxTabs)}
-	for range maxTabs {
+	p := &process{ctx: ctx, cancel: func() { closeBrowser(); end() }, free: make(chan struct{}, maxTests), started: map[string]bool{}}
+	for range maxTests {
 		p.free <- struct{}{}
 	}
 	return p, p.awaitStart(path, end)
@@ -96,19 +99,40 @@ func (p *process) awaitStart(path string, end context.CancelFunc) error {
 	return nil
 }
 
-// tab returns a context for a new tab without cookies, once a tab is free. The tab closes with the
-// test.
+// tab returns a context for a new tab without cookies. The first tab of a test waits until one of the maxTests places
+// is free, and the test keeps its place until it ends. Further tabs of the test do not wait: two tests that each held
+// one tab and waited for a second one would wait for ever. The tab closes with the test.
 func (p *process) tab(t testing.TB) context.Context {
 	t.Helper()
+	p.enter(t)
+	ctx, closeTab := chromedp.NewContext(p.ctx, chromedp.WithNewBrowserContext())
+	t.Cleanup(closeTab)
+	return ctx
+}
+
+// enter waits for a place, unless the test has one.
+func (p *process) enter(t testing.TB) {
+	t.Helper()
+	p.mu.Lock()
+	again := p.started[t.Name()]
+	p.mu.Unlock()
+	if again {
+		return
+	}
 	select {
 	case <-p.free:
 	case <-t.Context().Done():
 		t.Fatal("the test ended while it waited for a tab")
 	}
-	ctx, closeTab := chromedp.NewContext(p.ctx, chromedp.WithNewBrowserContext())
+	p.note(t.Name(), true)
 	t.Cleanup(func() {
-		closeTab()
+		p.note(t.Name(), false)
 		p.free <- struct{}{}
 	})
-	return ctx
+}
+
+func (p *process) note(test string, has bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started[test] = has
 }
