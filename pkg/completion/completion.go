@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -38,22 +39,34 @@ type Confirms func(dlqTopic, group string, at broker.TopicPartition) error
 
 const (
 	takeAtOnce = 500
-	lease      = time.Minute
-	idle       = 500 * time.Millisecond
+	takeBytes  = 8 << 20 // of the messages' headers
+	// lease is longer than a step takes, which reads for readingTime and saves for saveTimeout.
+	lease = time.Minute
+	idle  = 500 * time.Millisecond
 	// readTimeout limits the reading of one partition's records, so that a leader that does not answer costs little.
 	readTimeout = 10 * time.Second
+	// readingTime is when a step stops reading; what was not read yet is due at once.
+	readingTime = 20 * time.Second
 	// atOnce is how many partitions are read at the same time.
 	atOnce = 3
-	// saveBytes is how many bytes of records are saved at once.
-	saveBytes   = 4 << 20
-	saveTimeout = 30 * time.Second
+	// saveBytes is how many bytes of records are saved at once, and saveInterval how long they wait for others.
+	saveBytes    = 4 << 20
+	saveInterval = time.Second
+	saveTimeout  = 30 * time.Second
 	// sparse is how many offsets for each wanted record are read at most, to get many records with one request.
 	sparse = 20
 
 	// patience is how many tries may fail before a message is shown as refused: a new group's state appears later.
-	patience   = 3
+	patience = 3
+	// certain is how many tries must have failed, for more than an hour, before a record counts as gone because its
+	// topic does not exist or is too short: a cluster that starts may say so for a while.
+	certain    = 20
 	firstAgain = 2 * time.Second
 	lastAgain  = 5 * time.Minute
+	// rareAgain is the pause after rare tries, about half a day: dead letters of groups that the configuration never
+	// names must cost little.
+	rare      = 150
+	rareAgain = time.Hour
 
 	forgetInterval = time.Hour
 	forgetAtOnce   = 10_000
@@ -92,13 +105,13 @@ func New(
 func (w *Worker) Run(ctx context.Context) {
 	var forgotten time.Time
 	for out := new(outage.Log); ctx.Err() == nil; {
-		taken, err := w.step(ctx)
+		more, err := w.step(ctx)
 		if err == nil && time.Since(forgotten) >= forgetInterval {
 			forgotten = time.Now()
 			err = w.forget(ctx)
 		}
 		out.Report(ctx, w.log, err, "dead letters of share groups cannot be completed", "dead letters of share groups are completed again")
-		if taken < takeAtOnce || err != nil {
+		if !more || err != nil {
 			wait.Sleep(ctx, idle)
 		}
 	}
@@ -113,13 +126,16 @@ func (w *Worker) forget(ctx context.Context) error {
 	}
 }
 
-// step completes the messages that are due, and returns how many there were.
-func (w *Worker) step(ctx context.Context) (int, error) {
-	taken, err := w.store.TakePointers(ctx, takeAtOnce, lease)
+// step completes messages that are due, and reports whether more may be due.
+func (w *Worker) step(ctx context.Context) (more bool, err error) {
+	taken, err := w.store.TakePointers(ctx, takeAtOnce, takeBytes, lease)
 	if err != nil || len(taken) == 0 {
-		return 0, err
+		return false, err
 	}
 	b := &batch{w: w}
+	stop := b.saveRegularly(ctx)
+	reading, cancel := context.WithTimeout(ctx, readingTime)
+	defer cancel()
 	sources := map[broker.TopicPartition][]repository.Pointer{}
 	for _, p := range taken {
 		if err := w.refusal(&p.Message); err != nil {
@@ -129,29 +145,52 @@ func (w *Worker) step(ctx context.Context) (int, error) {
 		at, _ := sourceOf(&p.Message)
 		sources[at] = append(sources[at], p)
 	}
-	internal, err := w.internal(ctx, sources)
+	err = w.readAll(reading, b, sources)
+	stop()
+	b.flush(ctx)
+	return isFull(taken), cmp.Or(err, b.err)
+}
+
+// readAll reads the records of all partitions until reading ends. It begins with those where no try has failed yet.
+func (w *Worker) readAll(reading context.Context, b *batch, sources map[broker.TopicPartition][]repository.Pointer) error {
+	internal, err := w.internal(reading, sources)
 	if err != nil {
-		return 0, err
+		for _, pointers := range sources {
+			b.giveBack(reading, pointers)
+		}
+		return err
 	}
-	g, inner := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for at, pointers := range sources {
+	fewestTries := func(at broker.TopicPartition) int {
+		return slices.MinFunc(sources[at], func(a, b repository.Pointer) int { return cmp.Compare(a.Tries, b.Tries) }).Tries
+	}
+	order := slices.SortedFunc(maps.Keys(sources), func(a, b broker.TopicPartition) int { return cmp.Compare(fewestTries(a), fewestTries(b)) })
+	for _, at := range order {
+		pointers := sources[at]
 		if internal[at.Topic] {
 			for _, p := range pointers {
-				b.add(ctx, refused(p, fmt.Sprintf("topic %s is internal", at.Topic)))
+				b.add(reading, refused(p, fmt.Sprintf("topic %s is internal", at.Topic)))
 			}
 			continue
 		}
 		g.Go(func() error {
-			bounded, cancel := context.WithTimeout(inner, readTimeout)
-			defer cancel()
-			w.read(bounded, b, at, pointers)
+			w.readPartition(reading, b, at, pointers)
 			return nil
 		})
 	}
-	_ = g.Wait()
-	b.flush(ctx)
-	return len(taken), b.err
+	return g.Wait()
+}
+
+// isFull reports whether a limit of TakePointers ended the list.
+func isFull(taken []repository.Pointer) bool {
+	var bytes int
+	for i := range taken {
+		for _, h := range taken[i].Message.Record.Headers {
+			bytes += len(h.Key) + len(h.Value)
+		}
+	}
+	return len(taken) == takeAtOnce || bytes >= takeBytes
 }
 
 // sourceOf returns the position of the record to which a message points; see deadletter.PointsToOrigin.
@@ -192,58 +231,105 @@ func (w *Worker) internal(ctx context.Context, sources map[broker.TopicPartition
 	return internal, nil
 }
 
-// read reads the records of one partition. Neighbours are read with one request.
-func (w *Worker) read(ctx context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) {
-	offset := func(p repository.Pointer) int64 { _, o := sourceOf(&p.Message); return o }
-	slices.SortFunc(pointers, func(a, b repository.Pointer) int { return cmp.Compare(offset(a), offset(b)) })
-	first, last := offset(pointers[0]), offset(pointers[len(pointers)-1])
-	if len(pointers) > 1 && last-first < sparse*int64(len(pointers)) {
-		wanted := map[int64][]repository.Pointer{}
-		for _, p := range pointers {
-			wanted[offset(p)] = append(wanted[offset(p)], p)
-		}
-		// An error leaves the rest of the records to single reads.
-		_ = w.cluster.Scan(ctx, at, first, last+1, "", func(rec broker.Record) bool {
-			if rec.Control || rec.Defect != nil {
-				return false
-			}
-			if found := wanted[rec.Offset]; len(found) > 0 {
-				rec = rec.Clone()
-				for _, p := range found {
-					b.add(ctx, w.completed(p, rec))
-				}
-				delete(wanted, rec.Offset)
-			}
-			return len(wanted) == 0
-		})
-		pointers = slices.DeleteFunc(pointers, func(p repository.Pointer) bool { return wanted[offset(p)] == nil })
+// readPartition reads the records of one partition until reading ends. Messages that it does not come to are due at once.
+func (w *Worker) readPartition(reading context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) {
+	ctx, cancel := context.WithTimeout(reading, readTimeout)
+	defer cancel()
+	slices.SortFunc(pointers, func(a, b repository.Pointer) int { return cmp.Compare(offsetOf(a), offsetOf(b)) })
+	if areNeighbours(pointers) {
+		pointers = w.readTogether(ctx, b, at, pointers)
 	}
 	for i, p := range pointers {
-		rec, err := w.cluster.ReadAt(ctx, at, offset(p))
-		if err == nil {
+		rec, err := w.cluster.ReadAt(ctx, at, offsetOf(p))
+		switch {
+		case err == nil:
 			b.add(ctx, w.completed(p, rec))
-			continue
-		}
-		done := failed(p, at, err)
-		b.add(ctx, done)
-		if done.State == entity.CompletionWaiting { // the partition cannot be read now
-			for _, other := range pointers[i+1:] {
+		case reading.Err() != nil:
+			b.giveBack(ctx, pointers[i:])
+			return
+		case isOfPartition(err):
+			for _, other := range pointers[i:] {
 				b.add(ctx, failed(other, at, err))
 			}
 			return
+		default:
+			b.add(ctx, failed(p, at, err))
 		}
 	}
 }
 
-// completed returns the completion of a message with a record. A record that is newer than its dead letter is a
-// different record: the topic was created again.
+func offsetOf(p repository.Pointer) int64 {
+	_, offset := sourceOf(&p.Message)
+	return offset
+}
+
+// areNeighbours reports whether one request for all records costs less than one for each.
+func areNeighbours(sorted []repository.Pointer) bool {
+	n := len(sorted)
+	return n > 1 && offsetOf(sorted[n-1])-offsetOf(sorted[0]) < sparse*int64(n)
+}
+
+// isOfPartition reports whether an error concerns all records of a partition.
+func isOfPartition(err error) bool {
+	return !errors.Is(err, broker.ErrGone) && !errors.Is(err, broker.ErrOutOfRange) &&
+		!errors.Is(err, broker.ErrTooLarge) && !errors.Is(err, broker.ErrCorrupt)
+}
+
+// readTogether reads neighbours with one request, and returns those that are still to be read.
+func (w *Worker) readTogether(ctx context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) []repository.Pointer {
+	pointers = w.readLast(ctx, b, at, pointers)
+	if len(pointers) < 2 {
+		return pointers
+	}
+	wanted := map[int64][]repository.Pointer{}
+	for _, p := range pointers {
+		wanted[offsetOf(p)] = append(wanted[offsetOf(p)], p)
+	}
+	// An error leaves the rest of the records to single reads.
+	_ = w.cluster.Scan(ctx, at, offsetOf(pointers[0]), offsetOf(pointers[len(pointers)-1])+1, "", func(rec broker.Record) bool {
+		if rec.Control || rec.Defect != nil {
+			return false
+		}
+		if found := wanted[rec.Offset]; len(found) > 0 {
+			rec = rec.Clone()
+			for _, p := range found {
+				b.add(ctx, w.completed(p, rec))
+			}
+			delete(wanted, rec.Offset)
+		}
+		return len(wanted) == 0
+	})
+	return slices.DeleteFunc(pointers, func(p repository.Pointer) bool { return wanted[offsetOf(p)] == nil })
+}
+
+// readLast reads the last record that the log has, and returns the records before it. Scan waits for offsets after the
+// end of the log; a dead letter that names such an offset must not hold up the others.
+func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartition, sorted []repository.Pointer) []repository.Pointer {
+	for n := len(sorted) - 1; n >= 0; n-- {
+		p := sorted[n]
+		rec, err := w.cluster.ReadAt(ctx, at, offsetOf(p))
+		switch {
+		case err == nil:
+			b.add(ctx, w.completed(p, rec))
+			return sorted[:n]
+		case !errors.Is(err, broker.ErrOutOfRange):
+			return sorted
+		}
+		b.add(ctx, failed(p, at, err))
+	}
+	return nil
+}
+
+// completed returns the completion of a message with a record. A record that is newer than its dead letter may be a
+// different record; a copy of its key and value proves that it is the right one.
 func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.Completion {
 	m := p.Message
-	if deadletter.IsLaterRecord(rec.Time, m.Source.Timestamp) {
-		return gone(p, "the original topic has a later record at this offset: it was deleted and created again")
-	}
-	if !bytes.Equal(m.Share.Digest, noRecord) && !bytes.Equal(m.Share.Digest, entity.DeadLetterDigest(rec.Key, rec.Value)) {
+	switch copied := !bytes.Equal(m.Share.Digest, noRecord); {
+	case copied && !bytes.Equal(m.Share.Digest, entity.DeadLetterDigest(rec.Key, rec.Value)):
 		return refused(p, "the dead letter has another key or value than the record that it names")
+	case !copied && deadletter.IsLaterRecord(rec.Time, m.Source.Timestamp):
+		return refused(p, "the record at this offset is later than its dead letter: the original topic was deleted and created again, "+
+			"or the producer's clock is more than a minute ahead")
 	}
 	if size := int64(len(rec.Key) + len(rec.Value)); size > w.limit {
 		return refused(p, fmt.Sprintf("the record has %d bytes, more than the %d of ingest.max_record_bytes; it stays in its topic", size, w.limit))
@@ -266,9 +352,9 @@ func failed(p repository.Pointer, at broker.TopicPartition, err error) repositor
 		return gone(p, fmt.Sprintf("topic %s has no record at offset %d of partition %d: retention, compaction or an operator removed it, "+
 			"or the broker wrote a dead letter of a transaction's end", at.Topic, offset, at.Partition))
 	case errors.Is(err, broker.ErrOutOfRange):
-		return gone(p, fmt.Sprintf("topic %s ends before offset %d of partition %d: it was deleted and created again", at.Topic, offset, at.Partition))
-	case errors.Is(err, broker.ErrUnknownTopic) && p.Tries >= patience:
-		return gone(p, fmt.Sprintf("topic %s, partition %d, does not exist", at.Topic, at.Partition))
+		return goneInTime(p, fmt.Sprintf("topic %s ends before offset %d of partition %d: it was deleted and created again", at.Topic, offset, at.Partition))
+	case errors.Is(err, broker.ErrUnknownTopic):
+		return goneInTime(p, fmt.Sprintf("topic %s, partition %d, does not exist", at.Topic, at.Partition))
 	case errors.Is(err, broker.ErrUnauthorized):
 		return again(p, fmt.Errorf("topic %s may not be read: give the user of dlq-manager READ there", at.Topic))
 	case errors.Is(err, broker.ErrTooLarge), errors.Is(err, broker.ErrCorrupt):
@@ -285,6 +371,14 @@ func gone(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.SourceGone, Reason: reason}
 }
 
+// goneInTime returns the result for a record that is gone if the reason still holds after certain tries.
+func goneInTime(p repository.Pointer, reason string) repository.Completion {
+	if p.Tries < certain {
+		return again(p, errors.New(reason))
+	}
+	return gone(p, reason)
+}
+
 func refused(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: reason}
 }
@@ -298,7 +392,12 @@ func again(p repository.Pointer, err error) repository.Completion {
 	return c
 }
 
-func pause(tries int) time.Duration { return min(firstAgain<<min(tries, 20), lastAgain) }
+func pause(tries int) time.Duration {
+	if tries >= rare {
+		return rareAgain
+	}
+	return min(firstAgain<<min(tries, 20), lastAgain)
+}
 
 // batch collects completions, and saves them before they take much memory.
 type batch struct {
@@ -316,6 +415,33 @@ func (b *batch) add(ctx context.Context, c repository.Completion) {
 	if b.bytes += int64(len(c.Record.Key) + len(c.Record.Value)); b.bytes >= saveBytes {
 		b.save(ctx)
 	}
+}
+
+// giveBack makes messages due at once, because their records were not read.
+func (b *batch) giveBack(ctx context.Context, pointers []repository.Pointer) {
+	for _, p := range pointers {
+		share := p.Message.Share
+		b.add(ctx, repository.Completion{Message: p.Message, State: share.State, Reason: share.Reason, Again: time.Millisecond, Untried: true})
+	}
+}
+
+// saveRegularly saves every saveInterval, until the returned function is called.
+func (b *batch) saveRegularly(ctx context.Context) (stop func()) {
+	ended := make(chan struct{})
+	var saving sync.WaitGroup
+	saving.Go(func() {
+		ticker := time.NewTicker(saveInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				b.flush(ctx)
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() { close(ended); saving.Wait() }
 }
 
 func (b *batch) flush(ctx context.Context) {
@@ -336,7 +462,7 @@ func (b *batch) save(ctx context.Context) {
 		b.err = cmp.Or(b.err, err)
 	} else {
 		for _, c := range b.done {
-			if c.State != entity.CompletionWaiting {
+			if c.State != entity.CompletionWaiting && !c.Untried {
 				b.w.results.WithLabelValues(string(c.State)).Inc()
 			}
 		}

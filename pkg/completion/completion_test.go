@@ -1,12 +1,15 @@
 package completion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,14 +29,23 @@ var dead = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 type fakes struct {
 	errs     map[string]error // errors, by topic
 	internal string
-	scans    int
-	reads    int
+	away     error                                                            // error of Topics
+	end      int64                                                            // end of each log; 0: none
+	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // nil: no partition hangs
+
+	mu    sync.Mutex
+	scans int
+	reads int
 
 	pointers []repository.Pointer
 	saved    []repository.Completion
+	save     func() // called before completions are saved, if it is set
 }
 
 func (f *fakes) Topics(_ context.Context, names ...string) ([]broker.Topic, error) {
+	if f.away != nil {
+		return nil, f.away
+	}
 	var all []broker.Topic
 	for _, name := range names {
 		all = append(all, broker.Topic{Name: name, Internal: name == f.internal})
@@ -48,19 +60,34 @@ func (f *fakes) record(at broker.TopicPartition, offset int64) broker.Record {
 	}
 }
 
-func (f *fakes) ReadAt(_ context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
+func (f *fakes) ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
+	f.mu.Lock()
 	f.reads++
+	f.mu.Unlock()
+	if f.hang != nil {
+		if err := f.hang(ctx, tp); err != nil {
+			return broker.Record{}, err
+		}
+	}
 	switch {
 	case f.errs[tp.Topic] != nil:
 		return broker.Record{}, f.errs[tp.Topic]
+	case f.end > 0 && offset >= f.end:
+		return broker.Record{}, broker.ErrOutOfRange
 	case offset%2 != 0:
 		return broker.Record{}, broker.ErrGone
 	}
 	return f.record(tp, offset), nil
 }
 
-func (f *fakes) Scan(_ context.Context, tp broker.TopicPartition, from, to int64, _ string, fn func(broker.Record) bool) error {
+func (f *fakes) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, _ string, fn func(broker.Record) bool) error {
+	f.mu.Lock()
 	f.scans++
+	f.mu.Unlock()
+	if f.end > 0 && to > f.end { // it waits for the log to grow
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if f.errs[tp.Topic] != nil {
 		return f.errs[tp.Topic]
 	}
@@ -72,13 +99,18 @@ func (f *fakes) Scan(_ context.Context, tp broker.TopicPartition, from, to int64
 	return nil
 }
 
-func (f *fakes) TakePointers(context.Context, int, time.Duration) ([]repository.Pointer, error) {
+func (f *fakes) TakePointers(context.Context, int, int64, time.Duration) ([]repository.Pointer, error) {
 	taken := f.pointers
 	f.pointers = nil
 	return taken, nil
 }
 
 func (f *fakes) SaveCompletions(_ context.Context, done []repository.Completion, _ func(*entity.Message) bool) ([]repository.Arrival, error) {
+	if f.save != nil {
+		f.save()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.saved = append(f.saved, done...)
 	return nil, nil
 }
@@ -113,7 +145,7 @@ func newWorker(f *fakes) *Worker {
 func (f *fakes) step(t *testing.T, w *Worker, pointers ...repository.Pointer) map[int64]repository.Completion {
 	t.Helper()
 	f.pointers, f.saved = slices.Clone(pointers), nil
-	check.Equal(t, check.Must(w.step(t.Context()))(t), len(pointers), "pointers of a step")
+	check.NoError(t, check.Err(w.step(t.Context())))
 	saved := map[int64]repository.Completion{}
 	for _, c := range f.saved {
 		saved[*c.Message.Origin.Offset] = c
@@ -136,6 +168,8 @@ func TestResults(t *testing.T) {
 	mapped, early := pointer("orders", 2), pointer("orders", 2)
 	mapped.Message.OriginalTopic = "elsewhere"
 	early.Message.Source.Timestamp = dead.Add(-time.Hour)
+	earlyCopy := copied(entity.DeadLetterDigest([]byte("k2"), []byte("value")))
+	earlyCopy.Message.Source.Timestamp = dead.Add(-time.Hour)
 	for _, tt := range []struct {
 		name   string
 		p      repository.Pointer
@@ -148,10 +182,15 @@ func TestResults(t *testing.T) {
 		{"copied", copied(entity.DeadLetterDigest([]byte("k2"), []byte("value"))), nil, entity.Completed, "", 0},
 		{"forged value", copied(entity.DeadLetterDigest([]byte("k2"), []byte("other"))), nil, entity.CompletionRefused, "another key or value", 0},
 		{"removed", pointer("orders", 3), nil, entity.SourceGone, "no record at offset 3", 0},
-		{"created again, shorter", pointer("orders", 2), broker.ErrOutOfRange, entity.SourceGone, "ends before offset 2", 0},
-		{"created again, later record", early, nil, entity.SourceGone, "deleted and created again", 0},
-		{"no topic yet", pointer("orders", 2), broker.ErrUnknownTopic, entity.CompletionWaiting, "cannot be read now", 2 * time.Second},
-		{"no topic", tried(pointer("orders", 2), 3), broker.ErrUnknownTopic, entity.SourceGone, "does not exist", 0},
+		{"log too short yet", pointer("orders", 2), broker.ErrOutOfRange, entity.CompletionWaiting, "ends before offset 2", 2 * time.Second},
+		{"log too short", tried(pointer("orders", 2), 19), broker.ErrOutOfRange, entity.CompletionRefused, "ends before offset 2", 5 * time.Minute},
+		{"log too short for an hour", tried(pointer("orders", 2), 20), broker.ErrOutOfRange, entity.SourceGone, "ends before offset 2", 0},
+		{"later record", early, nil, entity.CompletionRefused, "clock is more than a minute ahead", 0},
+		{"later record, copied", earlyCopy, nil, entity.Completed, "", 0},
+		{"no topic yet", pointer("orders", 2), broker.ErrUnknownTopic, entity.CompletionWaiting, "does not exist", 2 * time.Second},
+		{"no topic", tried(pointer("orders", 2), 3), broker.ErrUnknownTopic, entity.CompletionRefused, "does not exist", 16 * time.Second},
+		{"no topic for an hour", tried(pointer("orders", 2), 20), broker.ErrUnknownTopic, entity.SourceGone, "does not exist", 0},
+		{"unconfirmed for half a day", tried(pointer("unconfirmed", 2), 150), nil, entity.CompletionRefused, "no state", time.Hour},
 		{"no permission", tried(pointer("orders", 2), 5), broker.ErrUnauthorized, entity.CompletionRefused, "READ", 64 * time.Second},
 		{"no permission for long", tried(pointer("orders", 2), 50), broker.ErrUnauthorized, entity.CompletionRefused, "READ", 5 * time.Minute},
 		{"no leader", tried(pointer("orders", 2), 5), broker.ErrNoLeader, entity.CompletionWaiting, "cannot be read now", 64 * time.Second},
@@ -179,7 +218,7 @@ func TestNeighboursAreReadTogether(t *testing.T) {
 	f := &fakes{}
 	w := newWorker(f)
 	got := f.step(t, w, pointer("orders", 8), pointer("orders", 2), pointer("orders", 5), pointer("orders", 4))
-	check.True(t, f.scans == 1 && f.reads == 1, "%d scans and %d reads, want one of each", f.scans, f.reads)
+	check.True(t, f.scans == 1 && f.reads == 2, "%d scans and %d reads, want one scan, and reads of the last and of the missing record", f.scans, f.reads)
 	check.Equal(t, got[5].State, entity.SourceGone, "state of offset 5")
 	for _, offset := range []int64{2, 4, 8} {
 		check.Equal(t, got[offset].Record, entity.Record{
@@ -201,6 +240,67 @@ func TestOnePartitionStopsNoOther(t *testing.T) {
 	check.Equal(t, f.reads, 2, "reads")
 	check.Equal(t, got[2].State, entity.Completed, "state of the other topic")
 	check.Equal(t, got[200_003].State, entity.CompletionWaiting, "state of the topic that is away")
+}
+
+// TestRecordsAfterTheEnd: dead letters that name offsets after the end of the log do not hold up the others.
+func TestRecordsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	f := &fakes{end: 6}
+	got := f.step(t, newWorker(f), pointer("orders", 2), pointer("orders", 4), pointer("orders", 8), pointer("orders", 10))
+	check.Equal(t, f.scans, 0, "scans of one record")
+	for offset, want := range map[int64]entity.Completion{
+		2: entity.Completed, 4: entity.Completed, 8: entity.CompletionWaiting, 10: entity.CompletionWaiting,
+	} {
+		check.Equal(t, got[offset].State, want, "state")
+	}
+}
+
+// TestPartitionsThatHang: new records are read first and saved while other partitions hang, a step ends before its lease does, and
+// messages that it did not come to are due at once, untried.
+func TestPartitionsThatHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const hanging = 12
+		var firstSave time.Duration
+		begin := time.Now()
+		f := &fakes{hang: func(ctx context.Context, at broker.TopicPartition) error {
+			if at.Topic == "hangs" {
+				<-ctx.Done()
+				return broker.ErrUnavailable
+			}
+			return nil
+		}}
+		f.save = func() { firstSave = cmp.Or(firstSave, time.Since(begin)) }
+		var pointers []repository.Pointer
+		for i := range int64(hanging) {
+			p := pointer("hangs", i)
+			partition := int32(i)
+			p.Message.Origin.Partition, p.Tries = &partition, 1
+			pointers = append(pointers, p)
+		}
+		got := f.step(t, newWorker(f), append(pointers, pointer("orders", 100))...)
+		check.True(t, time.Since(begin) < lease-saveTimeout, "the step took %s", time.Since(begin))
+		check.True(t, firstSave <= saveInterval, "saved for the first time after %s", firstSave)
+		tried, untried := 0, 0
+		for offset, c := range got {
+			switch {
+			case c.Untried && c.Again == time.Millisecond:
+				untried++
+			case offset < hanging && !c.Untried && c.Again == 2*firstAgain:
+				tried++
+			}
+		}
+		check.True(t, tried >= atOnce && untried > 0, "%d messages tried and %d given back, want some of each", tried, untried)
+	})
+}
+
+// TestKafkaIsAway: messages are due at once, untried, when Kafka cannot even be asked for their topics.
+func TestKafkaIsAway(t *testing.T) {
+	t.Parallel()
+	f := &fakes{pointers: []repository.Pointer{pointer("orders", 2)}, away: broker.ErrUnavailable}
+	_, err := newWorker(f).step(t.Context())
+	check.Is(t, err, broker.ErrUnavailable, "step")
+	check.True(t, len(f.saved) == 1 && f.saved[0].Untried && f.saved[0].State == entity.CompletionWaiting, "saved %+v", f.saved)
 }
 
 // TestReturn: the headers of a completed record name the attempt that sent it.

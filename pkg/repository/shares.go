@@ -11,8 +11,9 @@ import (
 // message with a Share to the queue.
 type Shares interface {
 	// TakePointers returns at most limit messages whose record is due to be read, the messages that wait longest first.
-	// The messages belong to the caller for the time of lease; then they are due again.
-	TakePointers(ctx context.Context, limit int, lease time.Duration) ([]Pointer, error)
+	// It ends with the message whose headers reach maxBytes. The messages belong to the caller for the time of lease;
+	// then they are due again.
+	TakePointers(ctx context.Context, limit int, maxBytes int64, lease time.Duration) ([]Pointer, error)
 
 	// SaveCompletions stores what was read. A completed message gets the key, the value, the headers and the timestamp
 	// of its record; its own headers follow. It becomes the child of the attempt that sent the record, as Ingest.Store
@@ -29,7 +30,7 @@ type Shares interface {
 
 // Pointer is a message whose record is in its original topic.
 type Pointer struct {
-	Message entity.Message // has the Digest, but no value; Origin and Failure.ConsumerGroup name the record
+	Message entity.Message // has the Digest, but neither key nor value; Origin and Failure.ConsumerGroup name the record
 	Tries   int            // tries that ended before the present try
 }
 
@@ -39,6 +40,7 @@ type Completion struct {
 	State   entity.Completion
 	Reason  string        // why the record is not stored; set for every State but Completed
 	Again   time.Duration // time until the next try; 0: there is none
+	Untried bool          // the record was not read, and this does not count as a try; not for Completed
 	// Record and Timestamp are those of the record that was read; they are set only for Completed.
 	Record    entity.Record
 	Timestamp time.Time

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +40,7 @@ func wantDuplicates(t *testing.T, db *sqlx.DB, want ...string) {
 	t.Helper()
 	check.Equal(t, postgrestest.All[string](t, db, `
 		SELECT format('%s+%s', m.original_offset, s.duplicates) FROM dlq.dlq_messages m LEFT JOIN dlq.share_records s ON s.message_id = m.id
-		ORDER BY m.original_offset, m.dlq_offset`), want, "messages with their duplicates")
+		ORDER BY m.original_offset, m.dlq_topic_id, m.dlq_offset`), want, "messages with their duplicates")
 }
 
 // TestRepeatsOfShareGroups: a dead letter that repeats another dead letter is counted exactly once, at the message of
@@ -70,8 +72,42 @@ func TestRepeatsOfShareGroups(t *testing.T) {
 	other.Messages[0].Failure.ConsumerGroup = "other"
 	f.storeBatch(t, other)
 	wantDuplicates(t, db, "5+2", "5+0", "6+2", "6+0", "7+0", "7+0")
+
+	refs := check.Must(f.store.OpenTopics(t.Context(), []repository.Topic{{Name: "forged.dlq.v1", Incarnation: "y"}}))(t)
+	elsewhere := &feed{store: f.store, ref: refs[0]}
+	check.Must(f.store.OpenPosition(t.Context(), []repository.Position{{Partition: elsewhere.partition()}}))(t)
+	elsewhere.storeBatch(t, elsewhere.deadLetters(nil, 5))
+	wantDuplicates(t, db, "5+2", "5+0", "5+0", "6+2", "6+0", "7+0", "7+0")
 	check.Equal(t, check.Must(f.store.Get(t.Context(), first.Messages[0].ID, -1))(t).Share,
 		&entity.ShareRecord{State: entity.CompletionWaiting, Duplicates: 2}, "Share of a loaded message")
+}
+
+// TestRepeatOfAMessageThatEnds: a message becomes final, or is deleted, after a repeat of it was recognised and before
+// the repeat is counted. Then the repeat is a message of its own.
+func TestRepeatOfAMessageThatEnds(t *testing.T) {
+	for name, end := range map[string]string{
+		"final":   `UPDATE dlq.dlq_messages SET status = 'DEAD'`,
+		"deleted": `DELETE FROM dlq.dlq_messages`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := freshDB(t)
+			f := newFeed(t, New(db))
+			f.storeBatch(t, f.deadLetters(nil, 5))
+			tx := check.Must(db.BeginTxx(t.Context(), nil))(t)
+			defer func() { _ = tx.Rollback() }()
+			check.Must(tx.ExecContext(t.Context(), end))(t)
+
+			repeat := f.deadLetters(nil, 5, 6)
+			ended := make(chan error, 1)
+			go func() { ended <- check.Err(f.store.Store(t.Context(), repeat)) }()
+			eventually(t, db, "the batch waits for the message", strings.Replace(waitingQuery, "$1", "'%open AS MATERIALIZED%'", 1))
+			check.NoError(t, tx.Commit())
+			check.NoError(t, <-ended)
+			check.Equal(t, postgrestest.All[string](t, db, `
+				SELECT format('%s+%s', m.original_offset, s.duplicates) FROM dlq.dlq_messages m JOIN dlq.share_records s ON s.message_id = m.id
+				WHERE m.status = 'PENDING' ORDER BY 1`), []string{"5+0", "6+0"}, "open messages with their duplicates")
+		})
+	}
 }
 
 // TestRepeatBesideARefusedRecord: a repeat in a batch that PostgreSQL refuses in part is still counted once.
@@ -91,7 +127,7 @@ func TestRepeatBesideARefusedRecord(t *testing.T) {
 func (f *feed) take(t *testing.T) map[int64]repository.Pointer {
 	t.Helper()
 	pointers := map[int64]repository.Pointer{}
-	for _, p := range check.Must(f.store.TakePointers(t.Context(), 100, time.Minute))(t) {
+	for _, p := range check.Must(f.store.TakePointers(t.Context(), 100, 1<<20, time.Minute))(t) {
 		pointers[*p.Message.Origin.Offset] = p
 	}
 	return pointers
@@ -102,6 +138,54 @@ func completed(p repository.Pointer, value string) repository.Completion {
 		Message: p.Message, State: entity.Completed, Timestamp: time.UnixMilli(1_700_000_000_000).UTC(),
 		Record: entity.Record{Key: []byte("k"), Value: []byte(value), Headers: []entity.Header{{Key: "trace", Value: []byte("t")}}, Size: int64(len(value))},
 	}
+}
+
+// TestTakePointersLimitsBytes: the list ends when the headers of its messages reach the limit, and the rest is still due.
+func TestTakePointersLimitsBytes(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	b := f.deadLetters(nil, 1, 2, 3)
+	for i := range b.Messages {
+		m := &b.Messages[i]
+		m.Record.Key = bytes.Repeat([]byte("k"), 4000)
+		m.Record.Headers = append(m.Record.Headers, entity.Header{Key: "large", Value: bytes.Repeat([]byte("h"), 1000)})
+	}
+	f.storeBatch(t, b)
+	for _, want := range []int{2, 1, 0} {
+		taken := check.Must(f.store.TakePointers(t.Context(), 100, 1500, time.Minute))(t)
+		check.Len(t, taken, want, "pointers")
+		for _, p := range taken {
+			check.True(t, len(p.Message.Record.Headers) == 2 && p.Message.Record.Key == nil, "pointer has %d headers and a key of %d bytes",
+				len(p.Message.Record.Headers), len(p.Message.Record.Key))
+		}
+	}
+}
+
+// TestPointerIsGivenBack: a message that was not tried is due at once, with its former number of tries.
+func TestPointerIsGivenBack(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	f.storeBatch(t, f.deadLetters(nil, 1))
+	for range 3 {
+		due := f.take(t)
+		check.True(t, len(due) == 1 && due[1].Tries == 0, "pointers %+v, want one that was never tried", due)
+		back := repository.Completion{Message: due[1].Message, State: entity.CompletionWaiting, Again: time.Microsecond, Untried: true}
+		check.NoError(t, check.Err(f.store.SaveCompletions(t.Context(), []repository.Completion{back}, nil)))
+	}
+}
+
+// TestRestoredPointerIsDue: a message whose record was not read before the message was archived is due after it was
+// restored.
+func TestRestoredPointerIsDue(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	b := f.deadLetters(nil, 1)
+	f.storeBatch(t, b)
+	exec(t, db, `UPDATE dlq.dlq_messages SET status = 'DEAD', updated_at = now() - interval '40 days', created_at = now() - interval '40 days'`)
+	exec(t, db, `CALL dlq.archive_old_dlq_messages(30, 1000)`)
+	check.Len(t, f.take(t), 0, "pointers of archived messages")
+	check.Must(f.store.Restore(t.Context(), b.Messages[0].ID, entity.AuditInfo{Actor: "alice"}))(t)
+	check.Len(t, f.take(t), 1, "pointers")
 }
 
 // TestCompletion: a completed message has the record's own bytes and time, is indexed again, and is not due any more. A
@@ -178,6 +262,37 @@ func TestCompletionIsAReturn(t *testing.T) {
 		check.Equal(t, parent.Outcome, entity.Returned, "outcome of the parent")
 	}
 	check.Equal(t, count(t, db, "returns"), 2, "rows of dlq.returns")
+}
+
+// TestCompletionKeepsTheStatus: a message that changed after it was taken keeps its status, and its own attempts count.
+func TestCompletionKeepsTheStatus(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	parents, _ := f.put(t, 0, records(0, 3)...)
+	f.send(t, uuid.Nil, parents...)
+	b := f.deadLetters(nil, 1, 2, 3)
+	f.storeBatch(t, b)
+	exec(t, db, `UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE original_offset = 1`)
+	due := f.take(t)
+	exec(t, db, `UPDATE dlq.dlq_messages SET status = 'PENDING' WHERE original_offset = 1`)
+	exec(t, db, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', retry_count = 1 WHERE original_offset = 2`)
+	exec(t, db, `UPDATE dlq.dlq_messages SET retry_count = max_retries - 1 WHERE original_offset = 3`)
+	var done []repository.Completion
+	for i := range 3 {
+		c := completed(due[int64(i+1)], "v")
+		attempt := postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts WHERE message_id = $1`, parents[i].ID)
+		c.Message.Return = &entity.Return{Parent: parents[i].ID, Attempt: attempt}
+		done = append(done, c)
+	}
+	returns := check.Must(f.store.SaveCompletions(t.Context(), done, func(*entity.Message) bool { return true }))(t)
+	for i, want := range []struct {
+		status entity.Status
+		count  int
+	}{{entity.Pending, 1}, {entity.Resolved, 1}, {entity.Dead, b.Messages[2].MaxRetries}} {
+		m := check.Must(f.store.Get(t.Context(), b.Messages[i].ID, -1))(t)
+		check.True(t, m.Status == want.status && m.RetryCount == want.count, "message %d is %s with count %d, want %+v", i, m.Status, m.RetryCount, want)
+		check.True(t, returns[i].Status == want.status && returns[i].RetryCount == want.count, "return %d = %+v, want %+v", i, returns[i], want)
+	}
 }
 
 // TestForgetPointers: the rows of deleted messages are deleted; the rows of other messages stay.

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/google/uuid"
@@ -32,11 +33,7 @@ func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival
 	})
 }
 
-// arrivalsAmong returns the returns among the messages with these ids.
-func (in *incoming) arrivalsAmong(ids []uuid.UUID) []repository.Arrival {
-	return in.arrivalsOf(func(m *entity.Message) bool { return slices.Contains(ids, m.ID) })
-}
-
+// arrivalsOf returns the returns among the messages for which counted is true.
 func (in *incoming) arrivalsOf(counted func(*entity.Message) bool) []repository.Arrival {
 	var out []repository.Arrival
 	for _, c := range in.back {
@@ -72,6 +69,16 @@ type repeats struct {
 	all []repeat
 	// within counts, by the first message, the repeats in the batch of a message that is stored with them.
 	within map[uuid.UUID]int
+}
+
+// messages returns the ids of the stored messages that have repeats, each once.
+func (r repeats) messages() []uuid.UUID {
+	ids := make([]uuid.UUID, len(r.all))
+	for i := range r.all {
+		ids[i] = r.all[i].message
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(ids)
 }
 
 // repeat is a dead letter of a record that message already represents.

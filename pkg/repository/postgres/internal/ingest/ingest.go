@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,8 @@ func New(db *conn.DB, archive *messages.Archive, mode PayloadMode, limit int) *I
 // it. Batches with returns, which are rare, have a statement of their own. unnest is in the list of columns: several
 // calls in FROM would materialise their rows.
 const (
+	isAtStart = `p.next_offset = s.from_offset`
+
 	moveSteps = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
@@ -43,7 +46,7 @@ const (
 		ORDER BY 1, 2 FOR NO KEY UPDATE OF p
 	), moved AS (
 		UPDATE dlq.ingest_positions p SET next_offset = s.to_offset FROM held h JOIN step s USING (incarnation_id, partition)
-		WHERE p.incarnation_id = h.incarnation_id AND p.partition = h.partition AND p.next_offset = s.from_offset
+		WHERE p.incarnation_id = h.incarnation_id AND p.partition = h.partition AND ` + isAtStart + `
 		RETURNING p.incarnation_id, p.partition, p.next_offset
 	), waiting AS (
 		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
@@ -218,14 +221,30 @@ const storeTries = 10
 // Store implements repository.Ingest. When PostgreSQL refuses the batch, Store first leaves out the payloads that
 // cannot be cast to jsonb. A message that is still refused goes into quarantine.
 func (s *Ingester) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
-	batch, repeats, err := withoutRepeats(ctx, s.db, batch)
-	if err != nil {
-		return repository.Stored{}, conn.Translate("store messages", err)
-	}
-	known := s.prepare(batch)
-	known.repeats = repeats
-	stored, err := s.storeOrBisect(ctx, batch, known)
+	stored, err := s.storeWithoutRepeats(ctx, batch)
 	return stored, conn.Translate("store messages", err)
+}
+
+// storeWithoutRepeats stores the messages of a batch that repeat no stored message. When nothing was stored, it looks for
+// repeats again: a message that had some may have become final meanwhile; see openSteps.
+func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
+	var before []repeat
+	for {
+		kept, found, err := withoutRepeats(ctx, s.db, batch)
+		if err != nil {
+			return repository.Stored{}, err
+		}
+		if len(before) > 0 && slices.Equal(before, found.all) {
+			return repository.Stored{}, nil // the positions are not where the batch begins
+		}
+		known := s.prepare(kept)
+		known.repeats = found
+		stored, err := s.storeOrBisect(ctx, kept, known)
+		if err != nil || len(stored.Ranges) > 0 || len(found.all) == 0 {
+			return stored, err
+		}
+		before = found.all
+	}
 }
 
 func (s *Ingester) storeOrBisect(ctx context.Context, batch repository.Batch, known *prepared) (repository.Stored, error) {
@@ -313,14 +332,14 @@ func (s *Ingester) store(ctx context.Context, in incoming) ([]repository.Partiti
 	if len(in.back) > 0 {
 		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
 	}
-	query, args = withShares(query, args, in)
+	steps, query, args := withShares(in, query, args)
 	if s.projection.mode != PayloadInline {
 		query = strings.Replace(query, valueForPayload, "NULL::bytea AS value, ", 1)
 	}
 	if in.large() {
 		query = strings.ReplaceAll(query, "unnest($34::bytea[])", "$34::bytea")
 	}
-	if err := s.db.Select(ctx, &found, in.steps+query+storedPartitions, args...); err != nil {
+	if err := s.db.Select(ctx, &found, steps+query+storedPartitions, args...); err != nil {
 		return nil, err
 	}
 	stored := make([]repository.Partition, len(found))

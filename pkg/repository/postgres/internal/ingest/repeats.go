@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -11,8 +12,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// sharePosition identifies dead letters that are repeats of one another.
+// sharePosition identifies dead letters that are repeats of one another. They are in one dead-letter topic: a program that
+// may write to another topic must not hide the genuine dead letter of a record.
 type sharePosition struct {
+	dlqTopic     int32
 	group, topic string
 	partition    int32
 	offset       int64
@@ -23,15 +26,18 @@ func sharePositionOf(m *entity.Message) (sharePosition, bool) {
 	if m.Share == nil || m.Origin.Partition == nil || m.Origin.Offset == nil {
 		return sharePosition{}, false
 	}
-	return sharePosition{m.Failure.ConsumerGroup, m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset, string(m.Share.Digest)}, true
+	return sharePosition{m.Source.TopicID, m.Failure.ConsumerGroup, m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset, string(m.Share.Digest)}, true
 }
 
-// repeatedQuery finds the messages that are not final and have the positions.
+// isOpen is the condition that the message m is not final: only then it has repeats.
+const isOpen = `m.status IN ('PENDING', 'RETRYING')`
+
+// repeatedQuery finds the messages that are not final and have the positions, from any dead-letter topic.
 const repeatedQuery = `
-	SELECT s.message_id, s.share_group, s.topic, s.partition, s.position, s.digest
+	SELECT s.message_id, m.dlq_topic_id, s.share_group, s.topic, s.partition, s.position, s.digest
 	FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[]) AS x (share_group, topic, partition, position)
 	JOIN dlq.share_records s USING (topic, partition, position, share_group)
-	JOIN dlq.dlq_messages m ON m.id = s.message_id AND m.status IN ('PENDING', 'RETRYING')`
+	JOIN dlq.dlq_messages m ON m.id = s.message_id AND ` + isOpen
 
 // withoutRepeats returns the batch without the repeats among its messages. Two repeats in one batch are recognised when
 // they are in one partition, which they are unless the dead-letter topic got more partitions between them.
@@ -86,6 +92,7 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 	}
 	var found []struct {
 		ID        uuid.UUID `db:"message_id"`
+		DLQTopic  int32     `db:"dlq_topic_id"`
 		Group     string    `db:"share_group"`
 		Topic     string    `db:"topic"`
 		Partition int32     `db:"partition"`
@@ -97,7 +104,7 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 	}
 	stored := make(map[sharePosition]uuid.UUID, len(found))
 	for _, f := range found {
-		stored[sharePosition{f.Group, f.Topic, f.Partition, f.Position, string(f.Digest)}] = f.ID
+		stored[sharePosition{f.DLQTopic, f.Group, f.Topic, f.Partition, f.Position, string(f.Digest)}] = f.ID
 	}
 	return stored, nil
 }
@@ -121,8 +128,18 @@ const shareSteps = `, shared AS (
 		) d WHERE s.message_id = d.id
 	)`
 
-// withShares adds shareSteps to a statement for a batch with dead letters of share groups.
-func withShares(query string, args []any, in incoming) (string, []any) {
+// openSteps go before moveSteps when messages of a batch are repeats: no position moves unless all messages that they
+// repeat are still open. The lock keeps them open until the repeats are counted.
+const openSteps = `
+	WITH open AS MATERIALIZED (
+		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY (@1::uuid[]) AND ` + isOpen + ` ORDER BY m.id FOR SHARE
+	), `
+
+const areOpen = isAtStart + ` AND (SELECT count(*) FROM open) = cardinality(@1::uuid[])`
+
+// withShares returns the steps and the rest of the statement that stores a batch, and its arguments. It adds shareSteps
+// and openSteps for dead letters of share groups.
+func withShares(in incoming, query string, args []any) (steps, whole string, all []any) {
 	n := 0
 	for i := range in.Messages {
 		if in.Messages[i].Share != nil {
@@ -130,10 +147,17 @@ func withShares(query string, args []any, in incoming) (string, []any) {
 		}
 	}
 	if n == 0 && len(in.repeats.all) == 0 {
-		return query, args
+		return in.steps, query, args
 	}
 	query += placed(shareSteps, clockParameter, len(args)+1)
-	return query, append(append(args, shareArgs(in, n)...), repeatArgs(in.repeats.all)...)
+	args = append(append(args, shareArgs(in, n)...), repeatArgs(in.repeats.all)...)
+	steps = in.steps
+	if ids := in.repeats.messages(); len(ids) > 0 {
+		args = append(args, codec.UUIDArray(ids))
+		steps = strings.Replace(steps, "\n\tWITH ", placed(openSteps, clockParameter, len(args)), 1)
+		steps = strings.Replace(steps, isAtStart, placed(areOpen, clockParameter, len(args)), 1)
+	}
+	return steps, query, args
 }
 
 func shareArgs(in incoming, n int) []any {

@@ -25,15 +25,20 @@ func NewShares(db *conn.DB, mode PayloadMode, limit int) *Shares {
 	return &Shares{db, returns{db}, projection{mode, limit}}
 }
 
-// takePointersQuery leases the rows that are due. A row whose message is no longer live is not due again.
+// takePointersQuery leases the rows that are due, until their messages have $4 bytes of headers. A row whose message is
+// no longer live is not due until the message is restored.
 const takePointersQuery = `
 	WITH due AS MATERIALIZED (
-		SELECT s.message_id, n.moment FROM dlq.share_records s, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
+		SELECT s.message_id, s.due_at, n.moment FROM dlq.share_records s, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
 		WHERE s.due_at <= n.moment ORDER BY s.due_at LIMIT $2 FOR UPDATE OF s SKIP LOCKED
+	), sized AS MATERIALIZED (
+		SELECT d.message_id, d.moment, sum(octet_length(r.headers)) OVER (
+			ORDER BY d.due_at, d.message_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+		FROM due d LEFT JOIN dlq.records r ON r.message_id = d.message_id
 	), taken AS (
 		UPDATE dlq.share_records s SET tries = s.tries + 1,
 			due_at = CASE WHEN EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = s.message_id) THEN d.moment + $3::bigint * interval '1 microsecond' END
-		FROM due d WHERE s.message_id = d.message_id RETURNING s.message_id, s.tries - 1 AS tries, s.digest
+		FROM sized d WHERE s.message_id = d.message_id AND coalesce(d.before, 0) < $4 RETURNING s.message_id, s.tries - 1 AS tries, s.digest
 	)
 	SELECT x.tries, x.digest, `
 
@@ -45,11 +50,11 @@ type pointerRow struct {
 
 // TakePointers implements repository.Shares. It also takes messages that were completed by a process that died before
 // the search index was to read them again.
-func (s *Shares) TakePointers(ctx context.Context, limit int, lease time.Duration) ([]repository.Pointer, error) {
+func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, lease time.Duration) ([]repository.Pointer, error) {
 	var found []pointerRow
-	query := takePointersQuery + codec.StateColumns + `, ` + codec.ByteColumns("0::bigint", "-1") + `
+	query := takePointersQuery + codec.StateColumns + `, ` + codec.ByteColumnsWith(codec.KeyUpTo("0"), "0::bigint", codec.HeadersUpTo("-1")) + `
 		FROM taken x JOIN dlq.messages m ON m.id = x.message_id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
-	if err := s.db.Select(ctx, &found, query, s.db.Clock(), limit, lease.Microseconds()); err != nil {
+	if err := s.db.Select(ctx, &found, query, s.db.Clock(), limit, lease.Microseconds(), maxBytes); err != nil {
 		return nil, conn.Translate("take pointers", err)
 	}
 	pointers := make([]repository.Pointer, 0, len(found))
@@ -72,28 +77,30 @@ func (s *Shares) TakePointers(ctx context.Context, limit int, lease time.Duratio
 
 // completeQuery stores records with their messages. indexAgain follows; until then, the rows are due.
 //
-// A message that became final, or is claimed, keeps its status: only a message that waits for its record is not sent.
+// A child continues the retry count of its parent; attempts on the child before, which sent an edit, count too. A
+// message that became final, or is claimed, keeps its status and its count.
 var completeQuery = `
 	WITH x AS MATERIALIZED (
 		SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS note, unnest($3::timestamptz[]) AS original_timestamp,
 			unnest($4::int8[]) AS record_hash, unnest($5::uuid[]) AS parent_id, unnest($6::uuid[]) AS root_id,
-			unnest($7::int4[]) AS retry_count, unnest($8::text[]) AS status
+			unnest($7::int4[]) AS parent_count
 	), held AS MATERIALIZED (
 		SELECT m.id, m.max_retries, m.parent_id, m.retry_count, m.status FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
 		ORDER BY m.id FOR NO KEY UPDATE
 	), taken AS (
 		UPDATE dlq.share_records s SET state = 'completed', reason = NULL,
-			due_at = coalesce($9::timestamptz, clock_timestamp()) + $10::bigint * interval '1 microsecond'
+			due_at = coalesce($8::timestamptz, clock_timestamp()) + $9::bigint * interval '1 microsecond'
 		FROM held h WHERE s.message_id = h.id AND s.state <> 'completed' RETURNING s.message_id AS id
 	), bytes AS (
 		UPDATE dlq.records r SET key = b.key, headers = b.headers, value = b.value
-		FROM (SELECT unnest($1::uuid[]) AS id, unnest($11::bytea[]) AS key, unnest($12::bytea[]) AS headers, unnest($13::bytea[]) AS value) b
+		FROM (SELECT unnest($1::uuid[]) AS id, unnest($10::bytea[]) AS key, unnest($11::bytea[]) AS headers, unnest($12::bytea[]) AS value) b
 		JOIN taken USING (id) WHERE r.message_id = b.id
 	), record AS MATERIALIZED (
-		SELECT x.id, x.note, x.original_timestamp, x.record_hash, h.max_retries, x.parent_id, x.root_id,
-			CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' THEN x.retry_count ELSE h.retry_count END AS retry_count,
-			CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' THEN x.status ELSE h.status END AS status
-		FROM x JOIN held h USING (id) JOIN taken USING (id)
+		SELECT x.id, x.note, x.original_timestamp, x.record_hash, h.max_retries, x.parent_id, x.root_id, n.retry_count,
+			CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' AND n.retry_count >= h.max_retries THEN 'DEAD' ELSE h.status END AS status
+		FROM x JOIN held h USING (id) JOIN taken USING (id) CROSS JOIN LATERAL (
+			SELECT CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' THEN h.retry_count + x.parent_count ELSE h.retry_count END AS retry_count
+		) n
 	), stored AS (
 		UPDATE dlq.dlq_messages m SET original_timestamp = coalesce(r.original_timestamp, m.original_timestamp),
 			record_hash = r.record_hash, payload_note = r.note, parent_id = coalesce(r.parent_id, m.parent_id),
@@ -102,8 +109,15 @@ var completeQuery = `
 	), queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT array_agg(id), count(*) FROM record WHERE note = '` + notePending + `' HAVING count(*) > 0
-	)` + placed(returnSteps, 9, 14) + `
-	SELECT id FROM taken`
+	)` + placed(returnSteps, 8, 13) + `
+	SELECT id, retry_count, status FROM record`
+
+// completedRow is a message of which completeQuery stored the record.
+type completedRow struct {
+	ID         uuid.UUID     `db:"id"`
+	RetryCount int           `db:"retry_count"`
+	Status     entity.Status `db:"status"`
+}
 
 // indexAgainQuery has the search index read completed messages again. It sees the documents that were stored before
 // the messages were completed, because the indexer waits for completeQuery; see storeDocumentsQuery.
@@ -125,9 +139,9 @@ func (s *Shares) indexAgain(ctx context.Context, completed []uuid.UUID) error {
 }
 
 const saveStatesQuery = `
-	UPDATE dlq.share_records s SET state = x.state, reason = x.reason,
+	UPDATE dlq.share_records s SET state = x.state, reason = x.reason, tries = s.tries - x.untried,
 		due_at = CASE WHEN x.again > 0 THEN coalesce($5::timestamptz, clock_timestamp()) + x.again * interval '1 microsecond' END
-	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int8[]) AS x (id, state, reason, again)
+	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int8[], $6::int4[]) AS x (id, state, reason, again, untried)
 	WHERE s.message_id = x.id AND s.state <> 'completed'`
 
 // SaveCompletions implements repository.Shares.
@@ -161,13 +175,19 @@ func (s *Shares) saveStates(ctx context.Context, all []repository.Completion) er
 	n := len(all)
 	ids, states := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 8)
 	reasons, again := codec.NewArray(codec.OIDText, n, 64), codec.NewArray(codec.OIDInt8, n, 8)
+	untried := codec.NewArray(codec.OIDInt4, n, 4)
 	for _, c := range all {
 		ids.UUID(c.Message.ID)
 		states.Text(string(c.State))
 		reasons.OptionalText(codec.Clean(c.Reason))
 		again.Int64(c.Again.Microseconds())
+		if c.Untried {
+			untried.Int32(1)
+		} else {
+			untried.Int32(0)
+		}
 	}
-	return s.db.Exec(ctx, saveStatesQuery, ids.Arg(), states.Arg(), reasons.Arg(), again.Arg(), s.db.Clock())
+	return s.db.Exec(ctx, saveStatesQuery, ids.Arg(), states.Arg(), reasons.Arg(), again.Arg(), s.db.Clock(), untried.Arg())
 }
 
 // completionLease is how long after completeQuery another process may have the search index read the messages again.
@@ -189,15 +209,24 @@ func (s *Shares) complete(
 	if in.Messages, in.back, err = s.returns.withParents(ctx, batch, nil); err != nil {
 		return nil, err
 	}
-	var taken []uuid.UUID
+	var stored []completedRow
 	args := append(s.completionArgs(in.Messages, read), returnArgs(in)...)
-	if err := s.db.Select(ctx, &taken, completeQuery, args...); err != nil {
+	if err := s.db.Select(ctx, &stored, completeQuery, args...); err != nil {
 		return nil, err
 	}
-	if err := s.indexAgain(ctx, taken); err != nil {
+	ids := make([]uuid.UUID, len(stored))
+	rows := make(map[uuid.UUID]completedRow, len(stored))
+	for i, row := range stored {
+		ids[i], rows[row.ID] = row.ID, row
+	}
+	if err := s.indexAgain(ctx, ids); err != nil {
 		return nil, err
 	}
-	return in.arrivalsAmong(taken), nil
+	return in.arrivalsOf(func(m *entity.Message) bool {
+		row, found := rows[m.ID]
+		m.RetryCount, m.Status = row.RetryCount, row.Status
+		return found
+	}), nil
 }
 
 func (s *Shares) completionArgs(messages []entity.Message, read []repository.Completion) []any {
@@ -209,7 +238,7 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 	ids, notes := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 8)
 	times, hashes := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt8, n, 8)
 	parents, roots := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
-	counts, statuses := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDText, n, 8)
+	counts := codec.NewArray(codec.OIDInt4, n, 4)
 	keys, headers, values := codec.NewArray(codec.OIDBytea, n, 64), codec.NewArray(codec.OIDBytea, n, 256), codec.NewArray(codec.OIDBytea, n, size)
 	for i, c := range read {
 		m := &messages[i]
@@ -217,16 +246,20 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 		notes.OptionalText(s.note(c))
 		times.Time(c.Timestamp)
 		optionalHash(hashes, entity.RecordHash(c.Record.Key, c.Record.Value))
-		parents.OptionalUUID(m.Parent)
-		roots.OptionalUUID(m.Root)
+		if c.Message.Parent == uuid.Nil {
+			parents.OptionalUUID(m.Parent)
+			roots.OptionalUUID(m.Root)
+		} else { // the headers of the dead letter named the parent, and it stays
+			parents.Null()
+			roots.Null()
+		}
 		counts.Int32(int32(m.RetryCount))
-		statuses.Text(string(m.Status))
 		keys.Bytes(c.Record.Key)
 		headers.Headers(append(c.Record.Headers[:len(c.Record.Headers):len(c.Record.Headers)], m.Record.Headers...))
 		values.Bytes(c.Record.Value)
 	}
 	return []any{
-		ids.Arg(), notes.Arg(), times.Arg(), hashes.Arg(), parents.Arg(), roots.Arg(), counts.Arg(), statuses.Arg(),
+		ids.Arg(), notes.Arg(), times.Arg(), hashes.Arg(), parents.Arg(), roots.Arg(), counts.Arg(),
 		s.db.Clock(), completionLease.Microseconds(), keys.Arg(), headers.Arg(), values.Arg(),
 	}
 }

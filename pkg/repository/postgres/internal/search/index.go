@@ -222,7 +222,7 @@ func pendingMessages(what string, found []pendingRow) ([]entity.Message, error) 
 // not stored: the message is read again.
 const storeDocumentsQuery = `
 	WITH completed AS MATERIALIZED (
-		SELECT message_id, state FROM dlq.share_records WHERE message_id = ANY ($10::uuid[]) FOR SHARE
+		SELECT message_id, state FROM dlq.share_records WHERE message_id = ANY ($10::uuid[]) ORDER BY message_id FOR SHARE
 	), document AS MATERIALIZED (
 		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
 		FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms) JOIN (` + timesOfDocuments + `) k ON k.id = x.id
