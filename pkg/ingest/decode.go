@@ -76,11 +76,10 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 	return m
 }
 
-// share returns the ShareRecord of a dead letter that the configuration of its share group explains, nil for other
-// messages and for a dead letter over a limit of ingest.
+// share returns the ShareRecord of a share group's dead letter, nil for other messages and for a dead letter over a limit
+// of ingest. Completion checks later whether the group's configuration names the dead-letter topic: it may not be known yet.
 func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
-	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored ||
-		!deadletter.PointsToOrigin(m) || !i.shareGroups.Names(m.Failure.ConsumerGroup, m.Source.Topic) {
+	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored || !deadletter.PointsToOrigin(m) {
 		return nil
 	}
 	return &entity.ShareRecord{State: entity.CompletionWaiting, Digest: entity.DeadLetterDigest(m.Record.Key, m.Record.Value)}

@@ -29,8 +29,6 @@ func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) {
 type ShareGroups interface {
 	// IsDeadLetterTopic reports whether a group's configuration names the topic.
 	IsDeadLetterTopic(topic string) bool
-	// Names reports whether the configuration of this group names the topic.
-	Names(group, topic string) bool
 	// Answered is closed when the groups have been read once, or may not be read.
 	Answered() <-chan struct{}
 }
@@ -93,7 +91,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 // shareGroupsTimeout limits the wait for the first list of share groups.
 const shareGroupsTimeout = 10 * time.Second
 
-// waitForShareGroups waits until the groups are known, because a dead letter that is stored before is not completed.
+// waitForShareGroups waits until the groups are known, so that their topics are among the first that are read.
 func (i *Ingester) waitForShareGroups(ctx context.Context) {
 	if i.shareGroups == nil {
 		return

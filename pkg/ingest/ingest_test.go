@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -57,4 +58,35 @@ func TestHealthTellsUsesApart(t *testing.T) {
 	w.i.health.Set(topicsHealth, nil)
 	check.True(t, w.i.CheckKafka() != nil, "CheckKafka = nil, want the group's error although topics can be listed")
 	check.Equal(t, w.i.CheckDatabase(), nil, "CheckDatabase")
+}
+
+// noGroups are share groups that are not known yet.
+type noGroups struct{}
+
+func (noGroups) IsDeadLetterTopic(string) bool { return false }
+func (noGroups) Answered() <-chan struct{}     { return nil }
+
+// TestShareRecords: the dead letter of a share group is completed later, also when it arrives before the group is known.
+func TestShareRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	WithShareGroups(noGroups{})(w.i)
+	names := func(topic, partition string) entity.Record {
+		var headers []entity.Header
+		for _, h := range [][2]string{{"topic", topic}, {"partition", partition}, {"offset", "7"}, {"group", "g"}, {"message", "rejected"}} {
+			headers = append(headers, entity.Header{Key: "__dlq.errors." + h[0], Value: []byte(h[1])})
+		}
+		return entity.Record{Headers: headers}
+	}
+	for what, tt := range map[string]struct {
+		record entity.Record
+		want   bool
+	}{
+		"a share group's":    {names("orders", "1"), true},
+		"without a position": {names("orders", "none"), false},
+		"another dialect's":  {entity.Record{Headers: []entity.Header{{Key: "original_topic", Value: []byte("orders")}}}, false},
+	} {
+		m := w.i.decoded(w.i.decoder.Load(), entity.Source{Topic: "orders.dlq.v1"}, tt.record)
+		check.Equal(t, m.Share != nil, tt.want, "the dead letter is to be completed: "+what)
+	}
 }

@@ -46,6 +46,9 @@ const (
 	OwnTopic     = "own_topic"
 )
 
+// topicSettings are the settings of a topic that a Watcher reads.
+var topicSettings = []string{topicEnabled, cleanupPolicy, maxMessageBytes, retentionMs}
+
 // settings are the configurations of brokers and topics at one moment.
 type settings struct {
 	level   int16               // level of the feature; 0: the cluster has no share groups
@@ -73,6 +76,14 @@ func (s settings) guardedPrefixes() []string {
 		}
 	}
 	return prefixes
+}
+
+// refuses reports whether a topic is known to allow no dead letters of share groups, and has no broker's prefix: a group's
+// configuration alone does not make a dead-letter topic of it.
+func (s settings) refuses(topic string) bool {
+	config, known := s.topics[topic]
+	return known && config[topicEnabled] != "true" &&
+		!slices.ContainsFunc(s.guardedPrefixes(), func(prefix string) bool { return strings.HasPrefix(topic, prefix) })
 }
 
 func (s settings) retention(topic string) time.Duration {

@@ -3,6 +3,7 @@ package sharegroup
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type fakeCluster struct {
 	topics  map[string]map[string]string
 	err     error // error of every request
 	noState error // error of requests for offsets
+	hangs   string
 }
 
 func newFake() *fakeCluster {
@@ -58,8 +60,13 @@ func (f *fakeCluster) ShareGroups(context.Context) ([]broker.ShareGroup, error) 
 	return f.groups, f.err
 }
 
-func (f *fakeCluster) ShareOffsets(_ context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error) {
+func (f *fakeCluster) ShareOffsets(ctx context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error) {
 	f.mu.Lock()
+	if f.hangs == group {
+		f.mu.Unlock()
+		<-ctx.Done()
+		return nil, broker.ErrUnavailable
+	}
 	defer f.mu.Unlock()
 	return f.offsets[group], errors.Join(f.err, f.noState)
 }
@@ -211,8 +218,52 @@ func TestOtherInstallations(t *testing.T) {
 	f.groups = append(f.groups, broker.ShareGroup{Name: "h", DeadLetterTopic: "theirs"})
 	w := NewWatcher(f, check.Must(entity.ParseTopicPatterns("topics", "dlq.*"))(t), zap.NewNop())
 	check.NoError(t, w.look(t.Context()))
-	check.True(t, !w.IsDeadLetterTopic("theirs") && w.IsReserved("theirs") && w.IsShareGroup("g") && !w.IsShareGroup("h") && w.Names("g", "dlq.orders"),
+	check.True(t, !w.IsDeadLetterTopic("theirs") && w.IsReserved("theirs") && w.IsShareGroup("g") && !w.IsShareGroup("h"),
 		"topic theirs is read, or not reserved")
+}
+
+// TestConfigurationAloneMakesNoDeadLetterTopic: a group's configuration may name any topic. A topic that refuses dead letters
+// and does not have the broker's prefix is not read and not guarded, until its own configuration allows dead letters.
+func TestConfigurationAloneMakesNoDeadLetterTopic(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.topics["dlq.prefixed"] = map[string]string{}
+	for _, topic := range []string{"dlq.prefixed", "later", "orders"} {
+		f.groups = append(f.groups, broker.ShareGroup{Name: "h-" + topic, DeadLetterTopic: topic})
+	}
+	w := NewWatcher(f, check.Must(entity.ParseTopicPatterns("topics", "*"))(t), zap.NewNop())
+	check.NoError(t, w.look(t.Context()))
+	s := w.Snapshot()
+	check.True(t, !s.IsDeadLetterTopic("orders") && !s.IsReserved("orders"), "topic orders is a dead-letter topic")
+	check.True(t, len(s.Group("h-orders").Problems) > 0, "the group has no problems")
+	check.True(t, s.IsDeadLetterTopic("dlq.prefixed") && s.IsDeadLetterTopic("later"), "a topic with the prefix, or one that does not exist yet, is none")
+
+	f.topics = maps.Clone(f.topics)
+	f.topics["orders"] = map[string]string{topicEnabled: "true"}
+	check.NoError(t, w.look(t.Context())) // long before all settings are read again
+	check.True(t, w.IsDeadLetterTopic("orders") && !s.IsDeadLetterTopic("orders"), "the topic's own configuration is not seen, or changes an old snapshot")
+}
+
+// TestCoordinatorThatHangs: a new group is known before the offsets of a group whose coordinator does not answer.
+func TestCoordinatorThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		w := NewWatcher(f, check.Must(entity.ParseTopicPatterns("topics", "*"))(t), zap.NewNop())
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go w.Run(ctx)
+		synctest.Wait()
+		f.change(func() {
+			f.hangs = "g"
+			f.groups = append(f.groups, broker.ShareGroup{Name: "new", DeadLetterTopic: "dlq.new"})
+		})
+		check.True(t, w.IsDeadLetterTopic("dlq.new"), "the new group is not known")
+		check.Len(t, w.Snapshot().Group("g").Offsets, 1, "offsets of the group that hangs")
+		f.change(func() {}) // half of the time limit
+		f.change(func() {})
+		check.True(t, w.Snapshot().Group("new").Offsets != nil, "the offsets of the new group are not known")
+	})
 }
 
 // TestWatcher: what was known stays while the cluster does not answer, and new groups are found afterwards.

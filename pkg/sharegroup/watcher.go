@@ -75,12 +75,6 @@ func (w *Watcher) IsDeadLetterTopic(topic string) bool { return w.Snapshot().IsD
 // IsReserved is Snapshot.IsReserved as of now.
 func (w *Watcher) IsReserved(topic string) bool { return w.Snapshot().IsReserved(topic) }
 
-// Names reports whether the configuration of a group names the topic as its dead-letter topic.
-func (w *Watcher) Names(group, topic string) bool {
-	g := w.Snapshot().Group(group)
-	return g != nil && g.DeadLetterTopic == topic
-}
-
 // IsShareGroup reports whether the group has a dead-letter topic as share groups have them.
 func (w *Watcher) IsShareGroup(group string) bool { return w.Snapshot().Group(group) != nil }
 
@@ -115,7 +109,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// look reads the groups and their offsets, and now and then the settings of topics and brokers.
+// look reads the groups and their offsets, and now and then the settings of topics and brokers. What is known is shown
+// before the offsets are read, because a coordinator may not answer.
 func (w *Watcher) look(ctx context.Context) error {
 	groups, err := w.cluster.ShareGroups(ctx)
 	if err != nil {
@@ -127,68 +122,111 @@ func (w *Watcher) look(ctx context.Context) error {
 			w.read, w.settingsAt = groups, time.Now()
 		}
 	}
-	s := &Snapshot{named: map[string][]int{}, enabled: w.settings.enabled(), prefixes: w.settings.guardedPrefixes(), settings: w.settings}
-	for _, g := range groups {
-		if !w.topics.Match(g.DeadLetterTopic) { // the topic of another installation, or a name that no topic can have
-			s.enabled[g.DeadLetterTopic] = true
-			if entity.ValidTopic(g.DeadLetterTopic) {
-				continue
-			}
+	failed = cmp.Or(w.readRefusing(ctx, groups), failed)
+	before := w.Snapshot()
+	s := w.snapshotOf(groups, func(g broker.ShareGroup) map[broker.TopicPartition]broker.ShareOffset {
+		if known := before.Group(g.Name); known != nil && known.ShareGroup == g {
+			return known.Offsets
 		}
-		s.named[g.DeadLetterTopic] = append(s.named[g.DeadLetterTopic], len(s.groups))
-		s.groups = append(s.groups, Group{ShareGroup: g})
-	}
-	failed = cmp.Or(w.readOffsets(ctx, s.groups), failed)
-	for i := range s.groups {
-		g := &s.groups[i]
-		g.Topics = topicsOf(g.Offsets)
-		g.Problems = w.settings.problems(g)
-	}
-	before := w.current.Swap(s)
+		return nil
+	})
+	w.current.Store(s)
 	if !slices.EqualFunc(before.groups, s.groups, func(a, b Group) bool { return a.ShareGroup == b.ShareGroup }) {
 		names := slices.Sorted(maps.Keys(s.named))
 		w.log.Info("share groups with dead-letter topics", zap.Int("groups", len(s.groups)), zap.Strings("topics", names[:min(len(names), 20)]))
 	}
-	return failed
+	offsets, err := w.readOffsets(ctx, s.groups)
+	w.current.Store(w.snapshotOf(groups, func(g broker.ShareGroup) map[broker.TopicPartition]broker.ShareOffset { return offsets[g.Name] }))
+	return cmp.Or(err, failed)
 }
 
-// offsetsAtOnce limits the requests for the offsets of groups that run at the same time.
-const offsetsAtOnce = 8
+// snapshotOf returns a snapshot of groups with the offsets that offsetsOf returns.
+func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.ShareGroup) map[broker.TopicPartition]broker.ShareOffset) *Snapshot {
+	s := &Snapshot{named: map[string][]int{}, enabled: w.settings.enabled(), prefixes: w.settings.guardedPrefixes(), settings: w.settings}
+	for _, g := range groups {
+		if !w.topics.Match(g.DeadLetterTopic) { // the topic of another installation, or a name that no topic can have
+			s.enabled[g.DeadLetterTopic] = !w.settings.refuses(g.DeadLetterTopic)
+			if entity.ValidTopic(g.DeadLetterTopic) {
+				continue
+			}
+		}
+		if !w.settings.refuses(g.DeadLetterTopic) {
+			s.named[g.DeadLetterTopic] = append(s.named[g.DeadLetterTopic], len(s.groups))
+		}
+		offsets := offsetsOf(g)
+		found := Group{ShareGroup: g, Offsets: offsets, Topics: topicsOf(offsets)}
+		found.Problems = w.settings.problems(&found)
+		s.groups = append(s.groups, found)
+	}
+	return s
+}
 
-// readOffsets sets the offsets of the groups. A failure does not stop the other groups.
-func (w *Watcher) readOffsets(ctx context.Context, groups []Group) error {
+const (
+	// offsetsAtOnce limits the requests for the offsets of groups that run at the same time.
+	offsetsAtOnce = 8
+	// offsetsTimeout limits the reading of all offsets: the next look finds new groups.
+	offsetsTimeout = 10 * time.Second
+)
+
+// readOffsets returns the offsets of the groups by name. A failure does not stop the other groups.
+func (w *Watcher) readOffsets(ctx context.Context, groups []Group) (map[string]map[broker.TopicPartition]broker.ShareOffset, error) {
+	ctx, cancel := context.WithTimeout(ctx, offsetsTimeout)
+	defer cancel()
 	var mu sync.Mutex
 	var failed error
+	all := make(map[string]map[broker.TopicPartition]broker.ShareOffset, len(groups))
 	var g errgroup.Group
 	g.SetLimit(offsetsAtOnce)
 	for i := range groups {
 		g.Go(func() error {
-			offsets, err := w.offsetsOf(ctx, groups[i].ShareGroup)
-			groups[i].Offsets = offsets
+			offsets, err := w.offsetsOf(ctx, &groups[i])
 			mu.Lock()
 			defer mu.Unlock()
+			all[groups[i].Name] = offsets
 			failed = cmp.Or(failed, err)
 			return nil
 		})
 	}
 	_ = g.Wait()
-	return failed
+	return all, failed
 }
 
-// offsetsOf returns the offsets of a group; the offsets of the last look while the cluster does not answer.
-func (w *Watcher) offsetsOf(ctx context.Context, g broker.ShareGroup) (map[broker.TopicPartition]broker.ShareOffset, error) {
+// offsetsOf returns the offsets of a group; those that are known while the cluster does not answer.
+func (w *Watcher) offsetsOf(ctx context.Context, g *Group) (map[broker.TopicPartition]broker.ShareOffset, error) {
 	offsets, err := w.cluster.ShareOffsets(ctx, g.Name)
-	before := w.Snapshot().Group(g.Name)
 	switch {
 	case err == nil && offsets == nil:
 		return map[broker.TopicPartition]broker.ShareOffset{}, nil
 	case err == nil:
 		return offsets, nil
-	case errors.Is(err, broker.ErrUnauthorized) || before == nil || before.ShareGroup != g:
+	case errors.Is(err, broker.ErrUnauthorized):
 		return nil, err
 	default:
-		return before.Offsets, err
+		return g.Offsets, err
 	}
+}
+
+// readRefusing reads the settings of those dead-letter topics of groups that refuse dead letters of share groups, so that
+// a change of them is seen soon.
+func (w *Watcher) readRefusing(ctx context.Context, groups []broker.ShareGroup) error {
+	var refusing []string
+	for _, g := range groups {
+		if w.settings.refuses(g.DeadLetterTopic) {
+			refusing = append(refusing, g.DeadLetterTopic)
+		}
+	}
+	if len(refusing) == 0 {
+		return nil
+	}
+	slices.Sort(refusing)
+	configs, err := w.cluster.TopicConfigs(ctx, slices.Compact(refusing), topicSettings...)
+	if err != nil {
+		return err
+	}
+	topics := maps.Clone(w.settings.topics) // snapshots have the old one
+	maps.Copy(topics, configs)
+	w.settings.topics = topics
+	return nil
 }
 
 // readSettings reads the settings that decide whether the broker can write dead letters.
@@ -215,7 +253,7 @@ func (w *Watcher) readSettings(ctx context.Context) error {
 			names = append(names, t.Name)
 		}
 	}
-	if read.topics, err = w.cluster.TopicConfigs(ctx, names, topicEnabled, cleanupPolicy, maxMessageBytes, retentionMs); err != nil {
+	if read.topics, err = w.cluster.TopicConfigs(ctx, names, topicSettings...); err != nil {
 		return err
 	}
 	w.settings = read
