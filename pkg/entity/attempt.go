@@ -28,7 +28,7 @@ const (
 
 	// Undeclared and PointerRefused are about one message, which stays unchanged. Undeclared: only the headers of the
 	// record name its original topic, and no declaration confirms it. PointerRefused: the record names another record
-	// that has its value, and that record must not be read.
+	// that has its value, and that record must not be read, or is not stored yet.
 	Undeclared     ErrorClass = "UNDECLARED"
 	PointerRefused ErrorClass = "POINTER_REFUSED"
 

@@ -50,7 +50,7 @@ type Message struct {
 	// the parent's outcome.
 	UnconfirmedReturn bool
 
-	// Share is what is known of a dead letter that a share group's configuration explains; nil for every other message.
+	// Share is what is known of the record to which a share group's dead letter points; nil for every other message.
 	Share *ShareRecord
 
 	// Unsettled: the message is RETRYING, and it cannot be found out whether the attempt's record is in the target log.

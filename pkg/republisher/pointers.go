@@ -24,7 +24,8 @@ func (r *Republisher) pointerRefusal(m *entity.Message) error {
 	topic := m.OriginalTopic
 	switch share := m.Share; {
 	case share != nil && share.State == entity.CompletionWaiting:
-		return &unavailableError{fmt.Errorf("the record is being read from topic %s, and is sent when it is stored", topic)}
+		return refuse(entity.PointerRefused, "the dead letter only points to its record, which is not stored yet: it is read from topic %s as soon as "+
+			"that is possible", topic)
 	case share != nil && share.State == entity.SourceGone:
 		return refuse(entity.BadRecord, "the dead letter only points to its record, and the record is gone: %s", share.Reason)
 	case !r.pointers.Match(m.Source.Topic):

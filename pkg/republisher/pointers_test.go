@@ -87,7 +87,8 @@ func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
 	check.Equal(t, r.Plan(t.Context(), []entity.Outgoing{out}, false)[0].Err, nil, "Plan of an edit")
 }
 
-// While its record waits to be read, a pointer is sent later; when the record is gone, each answer says why.
+// A pointer is not sent while its record waits to be read, or when the record is gone. Each answer says why, and
+// concerns this message alone.
 func TestPointersOfShareGroups(t *testing.T) {
 	t.Parallel()
 	l := newLogs()
@@ -99,8 +100,11 @@ func TestPointersOfShareGroups(t *testing.T) {
 		_, err := r.Fetch(t.Context(), m)
 		return err
 	}
-	check.True(t, errors.Is(fetch(entity.CompletionWaiting), entity.ErrUnavailable), "Fetch of a record that waits, want it unavailable")
-	check.True(t, errors.Is(r.Plan(t.Context(), plain(m), false)[0].Err, entity.ErrUnavailable), "Plan of a record that waits, want it unavailable")
+	for what, err := range map[string]error{"Fetch": fetch(entity.CompletionWaiting), "Plan": r.Plan(t.Context(), plain(m), false)[0].Err} {
+		wantPointer(t, what, err, "not stored yet")
+		var refused *entity.RefusedError
+		check.True(t, errors.As(err, &refused) && refused.Class.OfMessage(), "%s: %v is not an error of the message alone", what, err)
+	}
 	wantPointer(t, "Fetch", fetch(entity.SourceGone), "retention removed it")
 	wantPointer(t, "Plan", r.Plan(t.Context(), plain(m), true)[0].Err, "retention removed it")
 	check.NoError(t, fetch(entity.CompletionRefused)) // callers who may see the topic read it themselves
