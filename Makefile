@@ -69,11 +69,12 @@ needs:
 LEFT_OUT = left_out=$$(integration/needs.sh 2>/dev/null)
 SKIP = $${left_out:+-skip "$$left_out"}
 
-# Two modules at a time: most tests of the console wait for the browser.
+# Two modules at a time: most tests of the console wait for the browser. The tests of whole programs take longest, so
+# they begin first.
 .PHONY: test
 test: needs assets browser ## Run every test against real servers, which are started once and stopped at the end.
 	@$(LEFT_OUT); export left_out; $(STACK) -fast -- bash -euo pipefail -c 'printf "%s\n" $(MODULES) | xargs -P 2 -I{} \
-		bash -euc "cd {} && go test -shuffle=on $(TEST_FLAGS) \$${left_out:+-skip \"\$$left_out\"} ./..."'
+		bash -euc "cd {} && go test -shuffle=on $(TEST_FLAGS) \$${left_out:+-skip \"\$$left_out\"} \$$(ls -d ./integration 2>/dev/null) ./..."'
 
 .PHONY: test-browser
 test-browser: assets browser ## Run only the browser tests; screenshots are in bin/screenshots.
