@@ -49,6 +49,14 @@ func (s *Stack) StartPostgres(ctx context.Context) error {
 	return s.withServer(&s.postgres, func(srv *server) error { return srv.start(ctx) })
 }
 
+// KillStandby and StartStandby do the same with the standby.
+func (s *Stack) KillStandby() error { return s.withServer(&s.standby, (*server).kill) }
+
+// StartStandby starts a killed standby, which then receives what it missed.
+func (s *Stack) StartStandby(ctx context.Context) error {
+	return s.withServer(&s.standby, func(srv *server) error { return srv.start(ctx) })
+}
+
 // withServer calls work with a server of this stack. Stopping a stopped server does nothing;
 // starting a running one is an error.
 func (s *Stack) withServer(which **server, work func(*server) error) error {

@@ -112,3 +112,27 @@ func keepsRecords(t *testing.T, s *Stack, topic string, end func() error) {
 		t.Errorf("consumed %q, want %q", got, "kept")
 	}
 }
+
+// TestStandby: a standby shows what the primary committed, also after it was away, and cannot be written.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{Postgres: true, Standby: true})
+	primary, standby := openDatabase(t, s.DatabaseURL()), openDatabase(t, s.StandbyURL())
+	execute(t, primary, "create table n (n int)")
+	shows := func(want string) {
+		await(t, "the standby shows "+want, func() bool {
+			var got string
+			err := standby.QueryRowContext(t.Context(), "select sum(n) from n").Scan(&got)
+			return err == nil && got == want
+		})
+	}
+	execute(t, primary, "insert into n values (1)")
+	shows("1")
+	check.NoError(t, s.KillStandby())
+	execute(t, primary, "insert into n values (2)")
+	check.NoError(t, s.StartStandby(patient(t)))
+	shows("3")
+	if _, err := standby.ExecContext(t.Context(), "insert into n values (3)"); err == nil {
+		t.Error("the standby can be written")
+	}
+}

@@ -23,6 +23,7 @@ var postgresDefaults = settings{
 	"max_connections":         "200",
 	"shared_buffers":          "256MB",
 	"max_wal_size":            "4GB",
+	"wal_keep_size":           "1GB", // a standby that was stopped finds what it missed
 	"timezone":                "UTC",
 	"log_timezone":            "UTC",
 }
@@ -44,15 +45,21 @@ type postgresCluster struct {
 	settings settings
 }
 
-// launchPostgres returns a running server and the superuser's URL.
-func launchPostgres(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, url, note string, err error) {
+// postgresServers are a running server and its standby, with the superuser's URLs.
+type postgresServers struct {
+	primary, standby *server // standby is nil without Options.Standby
+	url, standbyURL  string
+}
+
+// launchPostgres starts the server, and its standby if the options ask for one.
+func launchPostgres(ctx context.Context, opts Options, env environment, folder *dataFolder) (s postgresServers, note string, err error) {
 	as, err := pickUser()
 	if err != nil {
-		return nil, "", "", err
+		return s, "", err
 	}
 	bin, note, err := postgresBinaries(ctx, env, as)
 	if err != nil {
-		return nil, "", "", err
+		return s, "", err
 	}
 	c := postgresCluster{
 		bin: bin, as: as, password: rand.Text(),
@@ -60,13 +67,45 @@ func launchPostgres(ctx context.Context, opts Options, env environment, folder *
 		settings: postgresSettings(opts),
 	}
 	if err := c.init(ctx); err != nil {
-		return nil, "", "", fmt.Errorf("make cluster: %w", err)
+		return s, "", fmt.Errorf("make cluster: %w", err)
 	}
+	standby := c
+	if opts.Standby {
+		standby.home, standby.logFile = folder.join("standby"), folder.join("standby.log")
+		if err := run(ctx, exec.Command("cp", "-a", c.home, standby.home), c.logFile); err != nil {
+			return s, "", fmt.Errorf("copy cluster: %w", err)
+		}
+	}
+	if s.primary, s.url, err = c.start(ctx); err != nil || !opts.Standby {
+		return s, note, err
+	}
+	if err := standby.follow(s.url); err != nil {
+		return s, "", fmt.Errorf("configure standby: %w", err)
+	}
+	s.standby, s.standbyURL, err = standby.start(ctx)
+	return s, note, err
+}
+
+// start returns the cluster's server, which answers, and the superuser's URL.
+func (c postgresCluster) start(ctx context.Context) (srv *server, url string, err error) {
 	srv, err = startOnFreePorts(ctx, 1, func(ports []int) (*server, error) {
 		url = c.url(ports[0])
 		return c.server(ports[0], url), nil
 	})
-	return srv, url, note, err
+	return srv, url, err
+}
+
+// follow makes a copy of a cluster that never ran a standby of the server at primary.
+func (c postgresCluster) follow(primary string) error {
+	signal := filepath.Join(c.data(), "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		return err
+	}
+	if err := c.as.own(signal); err != nil {
+		return err
+	}
+	c.settings = settings{"primary_conninfo": primary}
+	return c.configure()
 }
 
 func postgresSettings(opts Options) settings {

@@ -20,6 +20,9 @@ type Options struct {
 	Postgres bool
 	Kafka    bool
 
+	// Standby also starts a streaming standby of PostgreSQL. It needs Own.
+	Standby bool
+
 	// Fast starts and commits quickly, without safety against power loss and at a lower peak speed:
 	// right for tests, wrong for measurements. A killed server process still loses no acknowledged
 	// commit.
@@ -61,10 +64,12 @@ type Stack struct {
 
 	mu       sync.Mutex
 	postgres *server
+	standby  *server
 	kafka    *server
 	stopped  bool
 
 	databaseURL string
+	standbyURL  string
 	brokers     []string
 	behind      string
 	notes       []string
@@ -154,13 +159,13 @@ func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) err
 }
 
 func (s *Stack) startPostgres(ctx context.Context) error {
-	srv, url, note, err := launchPostgres(ctx, s.opts, s.env, s.folder)
+	servers, note, err := launchPostgres(ctx, s.opts, s.env, s.folder)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.postgres, s.databaseURL, s.standby, s.standbyURL = servers.primary, servers.url, servers.standby, servers.standbyURL
 	if err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.postgres, s.databaseURL = srv, url
 	s.note(note)
 	return nil
 }
@@ -192,6 +197,9 @@ func (s *Stack) report() {
 // DatabaseURL returns the superuser's URL of the database "postgres", or "" without PostgreSQL. The
 // caller uses it to create databases and roles.
 func (s *Stack) DatabaseURL() string { return s.databaseURL }
+
+// StandbyURL returns the superuser's URL of the standby's database "postgres", or "" without a standby.
+func (s *Stack) StandbyURL() string { return s.standbyURL }
 
 // Brokers returns the bootstrap addresses of Kafka, or nil without Kafka.
 func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) }
@@ -225,7 +233,7 @@ func (s *Stack) Stop() error {
 	}
 	s.stopped = true
 	// The data is deleted with the servers, so no server needs to save its data.
-	errs := []error{s.kafka.kill(), s.postgres.kill(), s.folder.remove()}
+	errs := []error{s.kafka.kill(), s.standby.kill(), s.postgres.kill(), s.folder.remove()}
 	s.report()
 	return errors.Join(errs...)
 }
