@@ -33,7 +33,8 @@ import (
 // Store implements the repository in PostgreSQL. It is safe for concurrent use; locks of the database, not of the
 // process, serialise callers.
 type Store struct {
-	db *conn.DB
+	db     *conn.DB
+	scopes *search.Scopes
 
 	*ingest.Ingester
 	*ingest.Positions
@@ -108,6 +109,7 @@ func New(db *sqlx.DB, with ...Option) *Store {
 	groups := insight.NewGroups(d)
 	return &Store{
 		db:            d,
+		scopes:        scopes,
 		Ingester:      ingester,
 		Positions:     ingest.NewPositions(d),
 		Quarantine:    ingest.NewQuarantine(d, ingester),

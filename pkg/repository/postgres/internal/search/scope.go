@@ -14,11 +14,14 @@ import (
 // Scopes reads which existing topics the topic names and patterns of a filter match.
 type Scopes struct {
 	db      *conn.DB
-	version atomic.Pointer[int64] // version that documents must have; nil: that of the search index
+	version *atomic.Pointer[int64] // version that documents must have; nil: that of the search index
 }
 
 // NewScopes returns the Scopes of a database.
-func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db} }
+func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db, version: new(atomic.Pointer[int64])} }
+
+// On returns Scopes that read from another database. SetIndexVersion sets the version of both.
+func (s *Scopes) On(db *conn.DB) *Scopes { return &Scopes{db: db, version: s.version} }
 
 // Scope has the topics that a filter matches. They are read before the query of the filter, because the planner must
 // know them. A topic that appears in between adds no message to the result.

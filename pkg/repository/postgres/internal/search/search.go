@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -165,13 +166,13 @@ func Bounded(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *
 }
 
 func boundedOnce(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *sqlx.Tx) error, settings []string) error {
-	tx, err := db.Pool.BeginTxx(ctx, nil)
+	tx, err := db.Pool.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true}) // a replica refuses other transactions
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // the transaction has written nothing
 	all := append([]string{fmt.Sprintf(
-		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d`,
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL statement_timeout = %d`,
 		max(1, limit.Milliseconds()))}, settings...)
 	_, err = tx.ExecContext(ctx, strings.Join(all, "; "))
 	if err == nil {
