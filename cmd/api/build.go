@@ -110,7 +110,7 @@ func (p *parts) buildServer(store repository.Core) error {
 		return err
 	}
 	warnUndeclaredAuto(cfg, base.Log)
-	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
+	p.service = redrive.New(cfg.Redrive, redriveStores(store), p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
