@@ -121,7 +121,7 @@ func (p *parts) buildServer(store repository.Core) error {
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
 	}
-	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log, options...)
+	p.server = rest.New(cfg.Server, restStores(store), p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
