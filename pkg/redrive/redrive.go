@@ -21,15 +21,9 @@ type Stores struct {
 	Attempts   attempt.Store
 	Redrives   bulk.Store
 	Due        auto.Store
-	Selections bulk.Selections // nil: only whole topics can be retried
-	Outcomes   outcomes.Store  // nil: outcomes are not followed
-	Redirects  Redirects       // nil: no topic is redirected
-}
-
-// Redirects has the redirects of topics.
-type Redirects interface {
-	// RedirectTargets returns what attempt.Redirects returns.
-	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
+	Selections bulk.Selections   // nil: only whole topics can be retried
+	Outcomes   outcomes.Store    // nil: outcomes are not followed
+	Redirects  attempt.Redirects // nil: no topic is redirected
 }
 
 // Publisher writes the records of messages to their original topics, or to the topics that their edits name.
@@ -86,9 +80,7 @@ func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Reg
 		c(&o)
 	}
 	o.attempt.Tracer = traces.Tracer(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
-	if stores.Redirects != nil {
-		o.attempt.Redirects = stores.Redirects.RedirectTargets
-	}
+	o.attempt.Redirects = stores.Redirects
 	parts := attempt.New(attempt.Config{
 		ClaimExpiry: cfg.ClaimExpiry, SettleInterval: cfg.SettleInterval, StuckAfter: cfg.StuckAfter,
 		Backoff: cfg.Auto.RetryBackoff(),

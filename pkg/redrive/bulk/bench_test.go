@@ -71,7 +71,7 @@ func (b *bench) build(store any, tracer trace.Tracer) {
 		ClaimExpiry: claimExpiry, SettleInterval: 5 * time.Second, StuckAfter: 10 * time.Minute,
 		Backoff: wait.Backoff{Base: 2 * time.Second, Max: 256 * time.Second, Jitter: 0.1},
 	}, s.Attempts, b.Kafka, b.registry, b.Logger, attempt.Options{
-		Judge: b.Origins, Redirects: b.Store.RedirectTargets, Random: func() float64 { return 0.5 }, Tracer: tracer,
+		Judge: b.Origins, Redirects: b.Store, Random: func() float64 { return 0.5 }, Tracer: tracer,
 	})
 	b.Retrier = b.parts.Retrier
 	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger, tracer)
