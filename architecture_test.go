@@ -148,6 +148,9 @@ type goPackage struct {
 	ImportPath string
 	Standard   bool
 	Imports    []string
+	Dir        string
+	GoFiles    []string
+	Export     string // file with the types of the package
 }
 
 func (p goPackage) name() string { return strings.TrimPrefix(p.ImportPath, module) }
@@ -240,7 +243,7 @@ func TestTheLayersAreDocumented(t *testing.T) {
 // list asks the go command for packages, with the build settings of the programs.
 func list(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports"}, args...)...)
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,Dir,GoFiles,Export"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -110,7 +110,7 @@ func (p *parts) buildServer(store repository.Core) error {
 		return err
 	}
 	warnUndeclaredAuto(cfg, base.Log)
-	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
+	p.service = redrive.New(cfg.Redrive, redriveStores(store), p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
@@ -121,7 +121,7 @@ func (p *parts) buildServer(store repository.Core) error {
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
 	}
-	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log, options...)
+	p.server = rest.New(cfg.Server, restStores(store), p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()

@@ -136,7 +136,7 @@ func series(t *testing.T) map[string][]string {
 	t.Cleanup(parts.close)
 
 	ingester := prometheus.NewRegistry()
-	ingest.New(base.Config.Ingest, "g", deadletter.Patterns{}, parts.cluster, nil, base.Store(parts.db), ingester, base.Log)
+	ingest.New(base.Config.Ingest, "g", deadletter.Patterns{}, parts.cluster, nil, ingest.Stores{}, ingester, base.Log)
 	completion.New(nil, nil, nil, nil, 0, ingester, base.Log)
 
 	known := map[string][]string{}

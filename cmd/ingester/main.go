@@ -88,7 +88,8 @@ func serve(ctx context.Context, base program.Base) error {
 		return err
 	}
 	store := base.Store(db)
-	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, store, base.Registry, base.Log,
+	stores := ingest.Stores{Records: store, Quarantine: store, ErrorGroups: store, ConsumerGroups: store, Mappings: store}
+	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, stores, base.Registry, base.Log,
 		ingest.WithFingerprints(fingerprints), ingest.WithOrigins(origins.Or(groups.Declaration)), ingest.WithShareGroups(groups),
 		ingest.WithTracing(base.Tracing.Provider()), ingest.WithTopicLabels(telemetry.NewTopicLabels()))
 	completer := completion.New(store, cluster, groups.CheckPointer, ingester.Declared, cfg.Ingest.MaxRecordBytes, base.Registry, base.Log)

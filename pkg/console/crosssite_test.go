@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/console"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -27,7 +28,10 @@ func program(t *testing.T) (site http.Handler, token string) {
 		Grants: []auth.GrantConfig{{Role: auth.Admin, Topics: []string{"*"}}},
 	}}}, zap.NewNop())
 	check.NoError(t, err)
-	server := rest.New(rest.DefaultConfig(), fake.New(time.Now), struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop(),
+	store := fake.New(time.Now)
+	parts := stores.Fill[rest.Stores](store)
+	parts.Database = new(stores.Fill[rest.Database](store))
+	server := rest.New(rest.DefaultConfig(), parts, struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop(),
 		rest.WithAuth(authenticator, auth.ModeToken))
 	return withPages(t, server, console.WithAuthentication()), text.Reveal()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
@@ -22,7 +23,7 @@ func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
 	store.Insert(m)
 	cfg := rest.DefaultConfig()
 	cfg.Hosts = []string{"example.com"} // the host name that httptest.NewRequest sends
-	site := withPages(t, rest.New(cfg, store, struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop()))
+	site := withPages(t, rest.New(cfg, stores.Fill[rest.Stores](store), struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop()))
 	for _, path := range []string{"/", "/messages", "/archive", "/topics", "/topics/mapping", "/quarantine", "/groups", "/redrives", "/audit"} {
 		w := ask(t, site, http.MethodGet, path, "")
 		page := w.Body.String()

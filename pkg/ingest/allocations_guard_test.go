@@ -26,7 +26,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(tb)
 	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(tb)
 	of := func(options ...Option) *Ingester {
-		return New(DefaultConfig(), "group", patterns, nil, decoder, nil, prometheus.NewRegistry(), zap.NewNop(), options...)
+		return New(DefaultConfig(), "group", patterns, nil, decoder, Stores{}, prometheus.NewRegistry(), zap.NewNop(), options...)
 	}
 	const n = 1000
 	records := springLike(n)

@@ -17,6 +17,11 @@ const (
 	saveTimeout       = 5 * time.Second // limits how long ingest waits; messages do not depend on the consumer groups
 )
 
+// ConsumerGroupStore is the part of a store that keeps which consumer groups read which topics.
+type ConsumerGroupStore interface {
+	SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error
+}
+
 // consumerGroups caches the consumer groups and topics that this process has stored. It is safe for concurrent use.
 type consumerGroups struct {
 	mu    sync.Mutex
@@ -64,7 +69,7 @@ func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Mes
 	bounded, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	_, err := once(bounded, i, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, i.store.SaveConsumerGroups(ctx, fresh)
+		return struct{}{}, i.stores.ConsumerGroups.SaveConsumerGroups(ctx, fresh)
 	})
 	switch {
 	case err == nil:

@@ -24,6 +24,11 @@ type Fingerprinter interface {
 	Fingerprint(class, message, stack string) entity.Fingerprint
 }
 
+// ErrorGroupStore is the part of a store that creates error groups.
+type ErrorGroupStore interface {
+	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) (refused []repository.TopicFailure, err error)
+}
+
 const (
 	maxFingerprints = 10_000    // limits the cache; beyond it, some fingerprints are stored again
 	admitAgain      = time.Hour // after this time they are stored again, because empty error groups may have been deleted
@@ -112,7 +117,7 @@ func (i *Ingester) admitErrorGroups(ctx context.Context, messages []entity.Messa
 	}
 	var rejected error
 	refused, err := untilStored(ctx, i, func(ctx context.Context) ([]repository.TopicFailure, error) {
-		refused, err := i.store.AdmitFingerprints(ctx, fresh)
+		refused, err := i.stores.ErrorGroups.AdmitFingerprints(ctx, fresh)
 		if rejected = nil; errors.Is(err, entity.ErrRefused) {
 			rejected, err = err, nil
 		}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -174,7 +175,7 @@ func benchIngester(b *testing.B, options ...Option) *Ingester {
 	b.Helper()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(b)
 	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(b)
-	return New(DefaultConfig(), "group", patterns, newFakeCluster(), decoder, faultyStore{&fakeStore{}},
+	return New(DefaultConfig(), "group", patterns, newFakeCluster(), decoder, stores.Fill[Stores](faultyStore{&fakeStore{}}),
 		prometheus.NewRegistry(), zap.NewNop(), options...)
 }
 

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -448,7 +449,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	}
 	core, logged := observer.New(zap.DebugLevel)
 	w.logged = logged
-	w.i = New(cfg, "group", patterns, w.cluster, decoder, faultyStore{w.store}, prometheus.NewRegistry(), zap.New(core))
+	w.i = New(cfg, "group", patterns, w.cluster, decoder, stores.Fill[Stores](faultyStore{w.store}), prometheus.NewRegistry(), zap.New(core))
 	return w
 }
 

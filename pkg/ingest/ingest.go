@@ -56,10 +56,10 @@ func WithTopicLabels(labels TopicLabels) Option {
 // New returns an ingester that reads the topics that patterns match, as a member of consumerGroup. It decodes records
 // with decoder and the operators' rules in the store. The configuration must be valid.
 func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
-	store Store, registry prometheus.Registerer, log *zap.Logger, options ...Option,
+	stores Stores, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Ingester {
 	i := &Ingester{
-		cfg: cfg, consumerGroup: consumerGroup, topics: patterns, cluster: cluster, store: store,
+		cfg: cfg, consumerGroup: consumerGroup, topics: patterns, cluster: cluster, stores: stores,
 		metrics: newMetrics(registry), log: log, heavy: semaphore.NewWeighted(1),
 	}
 	i.decoder.Store(decoder)

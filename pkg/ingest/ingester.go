@@ -14,7 +14,6 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -32,16 +31,13 @@ type Cluster interface {
 	Mark(ctx context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error)
 }
 
-// Store is the part of a repository that ingest uses.
-type Store interface {
-	repository.Ingest
-	repository.Quarantine
-	// SaveConsumerGroups behaves as in repository.Outcomes.
-	SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error
-	// AdmitFingerprints behaves as in repository.Groups.
-	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
-	// Mapping behaves as in repository.Mappings.
-	Mapping(ctx context.Context) (entity.Mapping, error)
+// Stores are the parts of a store that ingest uses. Their methods behave as in package repository.
+type Stores struct {
+	Records        repository.Ingest
+	Quarantine     QuarantineStore
+	ErrorGroups    ErrorGroupStore
+	ConsumerGroups ConsumerGroupStore
+	Mappings       MappingStore
 }
 
 // Ingester is one member of the consumer group of ingesters. Run does the work.
@@ -50,7 +46,7 @@ type Ingester struct {
 	consumerGroup string
 	topics        deadletter.Patterns
 	cluster       Cluster
-	store         Store
+	stores        Stores
 	metrics       *metrics
 	log           *zap.Logger
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
@@ -84,7 +85,7 @@ func (p *plant) ingester(options ...Option) *Ingester {
 	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(p.t)
 	cfg := DefaultConfig()
 	cfg.DiscoveryInterval, cfg.SessionTimeout = 250*time.Millisecond, 6*time.Second
-	return New(cfg, p.prefix, patterns, p.cluster, decoder, postgres.New(p.db), prometheus.NewRegistry(), zap.NewNop(), options...)
+	return New(cfg, p.prefix, patterns, p.cluster, decoder, stores.Fill[Stores](postgres.New(p.db)), prometheus.NewRegistry(), zap.NewNop(), options...)
 }
 
 // run starts a new ingester.

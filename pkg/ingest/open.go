@@ -77,7 +77,7 @@ func (r *reader) topicRefs(ctx context.Context, topics []repository.Topic) (map[
 	}
 	var rejected error
 	refs, err := untilStored(ctx, r.i, func(ctx context.Context) ([]repository.TopicRef, error) {
-		refs, err := r.i.store.OpenTopics(ctx, topics)
+		refs, err := r.i.stores.Records.OpenTopics(ctx, topics)
 		if rejected = nil; errors.Is(err, entity.ErrRefused) {
 			rejected, err = err, nil
 		}
@@ -119,7 +119,7 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 		asked[n] = repository.Position{Partition: p.key(), Next: starts[p.TopicPartition]}
 	}
 	positions, err := untilStored(ctx, r.i, func(ctx context.Context) ([]repository.Position, error) {
-		return r.i.store.OpenPosition(ctx, asked)
+		return r.i.stores.Records.OpenPosition(ctx, asked)
 	})
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int6
 	if p.topicID != "" || p.next > end {
 		return nil
 	}
-	mark, err := untilStored(ctx, r.i, func(ctx context.Context) (*repository.Mark, error) { return r.i.store.Mark(ctx, p.key()) })
+	mark, err := untilStored(ctx, r.i, func(ctx context.Context) (*repository.Mark, error) { return r.i.stores.Records.Mark(ctx, p.key()) })
 	if err != nil || mark == nil || mark.Offset < start || mark.Offset >= end {
 		return err
 	}
@@ -192,7 +192,7 @@ func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	offset := c.records[len(c.records)-1].Offset
 	latest, crc, found, err := i.cluster.Mark(ctx, c.p.TopicPartition, offset)
 	if err == nil && found {
-		err = i.store.SaveMark(ctx, c.p.key(), repository.Mark{Offset: offset, Time: latest, CRC: crc})
+		err = i.stores.Records.SaveMark(ctx, c.p.key(), repository.Mark{Offset: offset, Time: latest, CRC: crc})
 	}
 	if err != nil {
 		i.log.Debug("the mark of the last record was not stored", append(zapPartition(c.p), zap.Error(err))...)

@@ -16,6 +16,14 @@ import (
 // quarantineInterval is how often the ingester checks for due quarantined records.
 const quarantineInterval = 2 * time.Second
 
+// QuarantineStore is the part of a store with the records that it refused.
+type QuarantineStore interface {
+	QuarantineCounts(ctx context.Context) ([]repository.QuarantineCount, error)
+	WakeQuarantined(ctx context.Context) error
+	TakeQuarantined(ctx context.Context) (*entity.Quarantined, error)
+	Release(ctx context.Context, batch repository.Batch) (repository.Stored, error)
+}
+
 // quarantine counts the records that the store refused.
 type quarantine struct {
 	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read: too many records in quarantine
@@ -33,7 +41,7 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 	for {
 		err := i.countQuarantined(ctx)
 		if err == nil && !woken {
-			err = i.store.WakeQuarantined(ctx)
+			err = i.stores.Quarantine.WakeQuarantined(ctx)
 			woken = err == nil
 		}
 		for tried := true; tried && err == nil && ctx.Err() == nil; {
@@ -56,7 +64,7 @@ func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	}
 	defer i.heavy.Release(1)
 	return once(ctx, i, func(ctx context.Context) (bool, error) {
-		q, err := i.store.TakeQuarantined(ctx)
+		q, err := i.stores.Quarantine.TakeQuarantined(ctx)
 		if err != nil || q == nil {
 			return false, err
 		}
@@ -71,7 +79,7 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 		return err
 	}
 	i.saveConsumerGroups(ctx, batch.Messages)
-	stored, err := i.store.Release(ctx, batch)
+	stored, err := i.stores.Quarantine.Release(ctx, batch)
 	switch {
 	case errors.Is(err, entity.ErrRefused):
 		// The error is not logged, because it may quote the record.
@@ -100,7 +108,7 @@ func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicE
 
 // countQuarantined counts the records in quarantine, and determines the topics that have too many.
 func (i *Ingester) countQuarantined(ctx context.Context) error {
-	counts, err := i.store.QuarantineCounts(ctx)
+	counts, err := i.stores.Quarantine.QuarantineCounts(ctx)
 	if err != nil {
 		return err
 	}

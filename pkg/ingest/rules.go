@@ -14,6 +14,11 @@ import (
 // rulesTimeout limits the wait of discovery; the rules are read again at the next interval.
 const rulesTimeout = 2 * time.Second
 
+// MappingStore is the part of a store with the operators' mapping of topics.
+type MappingStore interface {
+	Mapping(ctx context.Context) (entity.Mapping, error)
+}
+
 // rules is the last known mapping of the operators.
 type rules struct {
 	asking atomic.Bool // a call is running; it may never return, because a driver may hang while its server is silent
@@ -35,7 +40,7 @@ func (i *Ingester) refreshRules(ctx context.Context) {
 	go func() {
 		defer close(done)
 		defer i.rules.asking.Store(false)
-		m, err := i.store.Mapping(bounded)
+		m, err := i.stores.Mappings.Mapping(bounded)
 		if err != nil {
 			i.rulesFailed(ctx, err)
 			return

@@ -109,7 +109,7 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 		rest := b
 		stored, err := untilStored(ctx, i, func(ctx context.Context) (repository.Stored, error) {
 			t.begin()
-			stored, err := i.store.Store(ctx, rest)
+			stored, err := i.stores.Records.Store(ctx, rest)
 			t.end(stored, err)
 			return stored, err
 		})
@@ -147,7 +147,7 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 		}
 	}
 	positions, err := untilStored(ctx, i, func(ctx context.Context) ([]repository.Position, error) {
-		return i.store.OpenPosition(ctx, open)
+		return i.stores.Records.OpenPosition(ctx, open)
 	})
 	if err != nil {
 		return nil, left, err

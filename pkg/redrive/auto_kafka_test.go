@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 )
@@ -35,7 +36,7 @@ func TestRealServersAuto(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var both sync.WaitGroup
 	for range 2 { // number of processes
-		service := redrive.New(cfg, s.store, s.publisher, prometheus.NewRegistry(), zap.NewNop())
+		service := redrive.New(cfg, stores.Fill[redrive.Stores](s.store), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		both.Go(func() { service.RunAuto(ctx) })
 	}
 	look := time.NewTicker(50 * time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 )
@@ -35,7 +36,7 @@ func scenario(do func(b *bench), more ...Option) func(t *testing.T) {
 			b := &bench{Bench: redrivetest.NewBench(t)}
 			cfg := DefaultConfig()
 			cfg.Auto.Topics = []string{"*"}
-			b.Service = New(cfg, b.Store, b.Kafka, prometheus.NewRegistry(), b.Logger, append(more, WithOrigins(b.Origins))...)
+			b.Service = New(cfg, stores.Fill[Stores](b.Store), b.Kafka, prometheus.NewRegistry(), b.Logger, append(more, WithOrigins(b.Origins))...)
 			do(b)
 		})
 	}

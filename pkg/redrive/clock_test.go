@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -117,7 +118,7 @@ func TestReplicaWithAWrongClock(t *testing.T) {
 func replicaWithClock(t *testing.T, added time.Duration) {
 	db := postgrestest.Open(t)
 	store := newOutside(t, postgres.New(db))
-	right := redrive.New(redrive.DefaultConfig(), postgres.New(db), accepting{}, prometheus.NewRegistry(), zap.NewNop())
+	right := redrive.New(redrive.DefaultConfig(), stores.Fill[redrive.Stores](postgres.New(db)), accepting{}, prometheus.NewRegistry(), zap.NewNop())
 	first, second := addByHand(t, db), addByHand(t, db)
 
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +126,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 		if off := time.Since(rightTime(t, store, db)); off.Abs() < time.Hour || (off > 0) != (added > 0) {
 			t.Fatalf("the clock in the bubble is off by %s, want years: the test proves nothing", off)
 		}
-		wrong := redrive.New(redrive.DefaultConfig(), store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
+		wrong := redrive.New(redrive.DefaultConfig(), stores.Fill[redrive.Stores](store), accepting{}, prometheus.NewRegistry(), zap.NewNop())
 		check.Must(wrong.Retry(t.Context(), entity.RetryOrder{ID: first, Cause: entity.By("alice")}))(t)
 		store.lost = true
 		_, err := wrong.Retry(t.Context(), entity.RetryOrder{ID: second, Cause: entity.By("alice")})
@@ -144,7 +145,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	check.Must(db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() WHERE id = $1`, second))(t)
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(added)
-		wrong := redrive.New(redrive.DefaultConfig(), store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
+		wrong := redrive.New(redrive.DefaultConfig(), stores.Fill[redrive.Stores](store), accepting{}, prometheus.NewRegistry(), zap.NewNop())
 		check.Equal(t, wrong.Settle(t.Context()), nil, "Settle")
 	})
 	wantRow(t, db, second, "RESOLVED", "true")

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
@@ -44,7 +45,7 @@ func TestRealServersEdits(t *testing.T) {
 		before := check.Must(s.store.Get(t.Context(), id, -1))(t)
 		cfg := redrive.DefaultConfig()
 		cfg.ClaimExpiry = 300 * time.Millisecond
-		dying := redrive.New(cfg, forgetful{s.store}, s.publisher, prometheus.NewRegistry(), zap.NewNop())
+		dying := redrive.New(cfg, stores.Fill[redrive.Stores](forgetful{s.store}), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		order := entity.RetryOrder{ID: id, Cause: entity.By("tester"), Edit: &entity.Edit{
 			Topic: s.topic, SetValue: true, Value: []byte("\xfe fixed"), SetHeaders: true, Headers: []entity.Header{{Key: "h", Value: []byte{0xff}}},
 		}}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -53,7 +54,7 @@ func newSystem(t testing.TB, changes ...func(*republisher.Config)) *system {
 	}
 	publisher := check.Must(republisher.New(sending, patterns, cluster, cluster.NewProducer(broker.ProducerConfig{})))(t)
 	s := &system{TB: t, publisher: publisher, store: postgres.New(postgrestest.Open(t)), cluster: cluster}
-	s.Service = redrive.New(redrive.DefaultConfig(), s.store, publisher, prometheus.NewRegistry(), zap.NewNop())
+	s.Service = redrive.New(redrive.DefaultConfig(), stores.Fill[redrive.Stores](s.store), publisher, prometheus.NewRegistry(), zap.NewNop())
 	s.createTopic()
 	return s
 }
@@ -140,7 +141,7 @@ func TestRealServers(t *testing.T) {
 		check.Eventually(s, "a record", func() bool { return len(s.log(0)) > 0 })
 		drain()
 		<-over
-		other := redrive.New(redrive.DefaultConfig(), s.store, s.publisher, prometheus.NewRegistry(), zap.NewNop())
+		other := redrive.New(redrive.DefaultConfig(), stores.Fill[redrive.Stores](s.store), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		got, err := s.finish(other, r.ID)
 		check.True(t, err == nil && got.Counts.Succeeded == n, "redrive = %+v, %v, want %d succeeded", got.Counts, err, n)
 		sent := 0
@@ -186,7 +187,7 @@ func TestRealServersOneMessage(t *testing.T) {
 		s.fill(1, 100)
 		cfg := redrive.DefaultConfig()
 		cfg.ClaimExpiry = 4 * time.Second // only a part of this time is for sending, also on a busy machine
-		dying := redrive.New(cfg, forgetful{s.store}, s.publisher, prometheus.NewRegistry(), zap.NewNop())
+		dying := redrive.New(cfg, stores.Fill[redrive.Stores](forgetful{s.store}), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		id := s.first()
 		check.Is(t, check.Err(dying.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})), entity.ErrUnavailable, "Retry")
 		check.Eventually(s, "a settled claim", func() bool {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -32,7 +33,7 @@ func lockedRows(t *testing.T, n int) (r *rows, ids []uuid.UUID, unlock func()) {
 	t.Helper()
 	db := postgrestest.Open(t)
 	r = &rows{T: t, db: db, store: postgres.New(db)}
-	r.Service = redrive.New(redrive.DefaultConfig(), r.store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
+	r.Service = redrive.New(redrive.DefaultConfig(), stores.Fill[redrive.Stores](r.store), accepting{}, prometheus.NewRegistry(), zap.NewNop())
 	for range n {
 		ids = append(ids, addByHand(t, db))
 	}

@@ -54,7 +54,8 @@ func (w *world) startProcess() *process {
 	cfg.Auto.Parallelism = 1 + p.rng.IntN(2)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.store = &modelStore{p: p, store: w.store}
-	p.Service = New(cfg, p.store, &modelBroker{p}, prometheus.NewRegistry(), zap.NewNop(),
+	parts := Stores{Attempts: p.store, Redrives: p.store, Due: p.store, Selections: p.store, Outcomes: p.store}
+	p.Service = New(cfg, parts, &modelBroker{p}, prometheus.NewRegistry(), zap.NewNop(),
 		func(o *options) { o.attempt.Random = p.random })
 	p.loops.Go(func() { p.RunRedrives(p.ctx) })
 	p.loops.Go(func() { p.RunSettler(p.ctx) })

@@ -8,8 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk"
-	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -19,12 +17,6 @@ type modelStore struct {
 	p     *process
 	store repository.Repository
 }
-
-var _ interface {
-	Store
-	bulk.Selections
-	outcomes.Store
-} = (*modelStore)(nil)
 
 // two holds the two results of a method.
 type two[A, B any] struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
@@ -55,7 +56,7 @@ func TestRealServersRedirect(t *testing.T) {
 	}
 	cfg := redrive.DefaultConfig()
 	cfg.OutcomeInterval, cfg.ConsumerGroups = 100*time.Millisecond, []outcomes.Rule{{Topic: s.topic, Group: group}}
-	following := redrive.New(cfg, s.store, s.publisher, prometheus.NewRegistry(), zap.NewNop())
+	following := redrive.New(cfg, stores.Fill[redrive.Stores](s.store), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 	go following.RunOutcomes(ctx, s.publisher.(redrive.Offsets))
 	check.Eventually(s, "a consumed message", func() bool {
 		m, err := s.store.Get(t.Context(), id, 0)

@@ -16,13 +16,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Store is the part of a repository that attempts and retries of whole topics need. A store that implements more
-// interfaces supports more: with bulk.Selections all redrives, with outcomes.Store the outcomes, and with
-// RedirectTargets the redirects.
-type Store interface {
-	attempt.Store
-	bulk.Store
-	auto.Store
+// Stores are the parts of a store that attempts and redrives use. A store in memory has only the first three.
+type Stores struct {
+	Attempts   attempt.Store
+	Redrives   bulk.Store
+	Due        auto.Store
+	Selections bulk.Selections   // nil: only whole topics can be retried
+	Outcomes   outcomes.Store    // nil: outcomes are not followed
+	Redirects  attempt.Redirects // nil: no topic is redirected
 }
 
 // Publisher writes the records of messages to their original topics, or to the topics that their edits name.
@@ -73,28 +74,24 @@ func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attem
 func WithSchemas(s Schemas) Option { return func(o *options) { o.schemas = s } }
 
 // New returns a Service whose metrics are in registry. cfg must be valid.
-func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
+func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
 	var o options
 	for _, c := range change {
 		c(&o)
 	}
 	o.attempt.Tracer = traces.Tracer(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
-	if redirected, ok := store.(interface {
-		RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
-	}); ok {
-		o.attempt.Redirects = redirected.RedirectTargets
-	}
+	o.attempt.Redirects = stores.Redirects
 	parts := attempt.New(attempt.Config{
 		ClaimExpiry: cfg.ClaimExpiry, SettleInterval: cfg.SettleInterval, StuckAfter: cfg.StuckAfter,
 		Backoff: cfg.Auto.RetryBackoff(),
-	}, store, publisher, registry, log, o.attempt)
+	}, stores.Attempts, publisher, registry, log, o.attempt)
 	s := &Service{
 		Retrier: parts.Retrier, settler: parts.Settler,
-		auto: auto.New(cfg.Auto, store, parts, registry, log, o.attempt.Tracer),
+		auto: auto.New(cfg.Auto, stores.Due, parts, registry, log, o.attempt.Tracer),
 	}
-	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas}, store, parts, registry, log, o.attempt.Tracer)
-	keeper, _ := store.(outcomes.Store)
-	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, keeper, log)
+	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas},
+		stores.Redrives, stores.Selections, parts, registry, log, o.attempt.Tracer)
+	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, stores.Outcomes, log)
 	return s
 }
 

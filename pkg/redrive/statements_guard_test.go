@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -31,7 +32,7 @@ func TestStatementsOfRetryAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := &polled{Store: postgres.New(db)}
-	s := New(DefaultConfig(), store, &redrivetest.Kafka{}, prometheus.NewRegistry(), zap.NewNop())
+	s := New(DefaultConfig(), stores.Fill[Stores](store), &redrivetest.Kafka{}, prometheus.NewRegistry(), zap.NewNop())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -32,7 +32,7 @@ func TestWithoutADatabase(t *testing.T) {
 			store.Insert(m)
 			ids = append(ids, m.ID)
 		}
-		s := New(DefaultConfig(), store, log, prometheus.NewRegistry(), zap.NewNop())
+		s := New(DefaultConfig(), Stores{Attempts: store, Redrives: store, Due: store}, log, prometheus.NewRegistry(), zap.NewNop())
 		ctx, stop := context.WithCancel(t.Context())
 		var loops sync.WaitGroup
 		loops.Go(func() { s.RunRedrives(ctx) })

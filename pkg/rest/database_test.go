@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
@@ -19,7 +20,7 @@ func withoutDatabase(messages ...entity.Message) *fixture {
 		store.Insert(m)
 	}
 	f := newFixture(messages...)
-	f.store = store
+	f.stores = stores.Fill[Stores](store)
 	return f
 }
 

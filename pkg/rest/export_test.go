@@ -145,7 +145,7 @@ func TestExport_ClientThatLeavesEndsTheQuery(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	store := &endless{Store: f.memory}
-	f.store = store
+	f.over(store)
 	url, stop, served := f.open().serve(t)
 	response, err := http.Get(url + "/api/v1/export?limit=1000000")
 	check.NoError(t, err)
@@ -166,7 +166,7 @@ func TestExport_ClientThatLeavesEndsTheQuery(t *testing.T) {
 func TestExport_FailureInTheMiddleBreaksTheConnection(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	f.store = &endless{Store: f.memory, failAt: 1000, err: errBroken}
+	f.over(&endless{Store: f.memory, failAt: 1000, err: errBroken})
 	url, stop, _ := f.open().serve(t)
 	defer stop()
 	response, err := http.Get(url + "/api/v1/export")

@@ -127,7 +127,7 @@ func (s *Server) allowedMethods(r *http.Request) []string {
 // as missing. An answer that was stored under an Idempotency-Key is sent without a check of the object, which may no
 // longer exist.
 func (s *Server) guardedBy(rt route) handler {
-	if rt.feature != everyStore && s.db == nil {
+	if rt.feature != everyStore && s.stores.Database == nil {
 		return func(_ http.ResponseWriter, r *http.Request) error {
 			if err := access.Require(access.Principal(r).Anywhere(rt.permission.role), rt.permission.role, access.AnyTopic); err != nil {
 				return err

@@ -41,47 +41,47 @@ type handlers struct {
 func (s *Server) handlers() handlers {
 	masking := wire.Masking{Masks: s.masks, Derived: s.derived}
 	show := wire.Messages{Dialects: s.dialects, Masking: masking}
-	rules := unmask.Rules{Masking: masking, Origins: s.origins, Trail: s.store, Schemas: s.schemas}
+	rules := unmask.Rules{Masking: masking, Origins: s.origins, Trail: s.stores.Trail, Schemas: s.schemas}
 	cursors, bodies, now := request.Cursors{Signer: s.signer}, s.cfg.bodies(), func() time.Time { return s.now() }
 	h := handlers{
-		lists: search.Lists{Store: s.store, Database: s.db, Show: show, Unmask: rules, Cursors: cursors, Now: now},
+		lists: search.Lists{Store: s.stores.Lists, Database: s.db.Searches, Show: show, Unmask: rules, Cursors: cursors, Now: now},
 		exports: search.Exports{
-			Database: s.db, Show: show, Unmask: rules, Now: now, Timeout: s.cfg.ExportTimeout, MessageTimeout: s.cfg.RequestTimeout,
+			Database: s.db.Exports, Show: show, Unmask: rules, Now: now, Timeout: s.cfg.ExportTimeout, MessageTimeout: s.cfg.RequestTimeout,
 		},
-		views: search.Views{Database: s.db, Masking: masking, Bodies: bodies},
-		live:  messages.Reader{Load: s.store.Get, Redirects: s.db, Topics: s.topics, Show: show, Unmask: rules},
+		views: search.Views{Database: s.db.Views, Masking: masking, Bodies: bodies},
+		live:  messages.Reader{Load: s.stores.Objects.Get, Redirects: s.db.Redirects, Topics: s.topics, Show: show, Unmask: rules},
 		livePayloads: messages.Payloads{
-			Load: s.store.Get, Store: s.store, Fetcher: s.fetcher, Dialects: s.dialects, Unmask: rules, Reserve: s.limits.reserve,
+			Load: s.stores.Objects.Get, Store: s.stores.Values, Fetcher: s.fetcher, Dialects: s.dialects, Unmask: rules, Reserve: s.limits.reserve,
 			Timeout: s.cfg.RequestTimeout,
 		},
-		liveHistories: messages.Histories{Load: s.store.Get, Store: s.store, Trail: s.db, Unmask: rules},
-		liveSchemas:   messages.SchemaTexts{Load: s.store.Get, Schemas: s.schemas},
+		liveHistories: messages.Histories{Load: s.stores.Objects.Get, Store: s.stores.Histories, Trail: s.db.Audit, Unmask: rules},
+		liveSchemas:   messages.SchemaTexts{Load: s.stores.Objects.Get, Schemas: s.schemas},
 		retries: messages.Retries{
-			Store: s.store, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Masking: masking, Bodies: bodies,
-			Redirects: s.db, Encoder: s.schemas,
+			Store: s.stores.Histories, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Masking: masking, Bodies: bodies,
+			Redirects: s.db.Redirects, Encoder: s.schemas,
 		},
 		changes: messages.Changes{
-			Store: s.store, Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies,
+			Store: s.stores.Changes, Database: s.db.Changes, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies,
 		},
 		redrives: redrives.Redrives{
-			Store: s.store, Database: s.db, Redriver: s.redriver, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now,
+			Store: s.stores.Redrives, Database: s.db.Redrives, Redriver: s.redriver, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now,
 		},
-		errorGroups: groups.ErrorGroups{Database: s.db, Topics: s.topics, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
-		activity:    groups.Activity{Database: s.db, Now: now},
-		topics:      groups.Topics{Database: s.db, Inspector: s.inspector, Derived: s.derived, Cursors: cursors},
-		shareGroups: groups.ShareGroups{Watcher: s.shares, Database: s.db, Derived: s.derived},
-		mappings:    admin.Mappings{Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies},
+		errorGroups: groups.ErrorGroups{Database: s.db.ErrorGroups, Topics: s.topics, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
+		activity:    groups.Activity{Database: s.db.Activity, Now: now},
+		topics:      groups.Topics{Database: s.db.Topics, Inspector: s.inspector, Derived: s.derived, Cursors: cursors},
+		shareGroups: groups.ShareGroups{Watcher: s.shares, Database: s.db.ShareGroups, Derived: s.derived},
+		mappings:    admin.Mappings{Database: s.db.Mappings, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies},
 		redirects: admin.Redirects{
-			Database: s.db, Redriver: s.redriver, Targets: s.targets, Cursors: cursors, Bodies: bodies,
+			Database: s.db.Redirects, Redriver: s.redriver, Targets: s.targets, Cursors: cursors, Bodies: bodies,
 		},
-		audit:      admin.Audit{Store: s.store, Database: s.db, Masking: masking, Cursors: cursors},
-		quarantine: admin.Quarantine{Database: s.db, Show: show, Cursors: cursors, Bodies: bodies},
+		audit:      admin.Audit{Store: s.stores.Objects, Database: s.db.Audit, Masking: masking, Cursors: cursors},
+		quarantine: admin.Quarantine{Database: s.db.Quarantine, Show: show, Cursors: cursors, Bodies: bodies},
 		session:    admin.Session{Mode: s.authentication.mode, Masks: s.masks},
 	}
 	h.archived, h.archivedPayloads, h.archivedHistories, h.archivedSchemas = h.live, h.livePayloads, h.liveHistories, h.liveSchemas
-	if s.db != nil {
-		h.archived.Load, h.archivedPayloads.Load, h.archivedHistories.Load = s.db.GetArchived, s.db.GetArchived, s.db.GetArchived
-		h.archivedSchemas.Load = s.db.GetArchived
+	if s.stores.Database != nil {
+		load := s.db.Objects.GetArchived
+		h.archived.Load, h.archivedPayloads.Load, h.archivedHistories.Load, h.archivedSchemas.Load = load, load, load, load
 	}
 	h.archived.Archived, h.archivedPayloads.Archived = true, true
 	return h

@@ -16,33 +16,35 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// Store is the part of the repository for single messages, for the messages of a topic, and for Idempotency-Keys.
-type Store interface {
-	search.Store
-	messages.HistoryStore
-	messages.ChangeStore
-	messages.Values
-	redrives.Store
-	request.Recorder
-	repository.Keys
+// Stores are the parts of a store that the resources use.
+type Stores struct {
+	Objects   policyStore
+	Lists     search.Store
+	Histories messages.HistoryStore
+	Changes   messages.ChangeStore
+	Values    messages.Values
+	Redrives  redrives.Store
+	Trail     request.Recorder
+	Keys      repository.Keys
+	Database  *Database // nil: the store is in memory, so routes that need a database answer 503
 }
 
-// Database has the methods for the routes that need PostgreSQL. The in-memory store does not have them.
-type Database interface {
-	search.Database
-	search.ExportDatabase
-	search.ViewDatabase
-	messages.ChangeDatabase
-	redrives.Database
-	groups.Database
-	groups.TopicDatabase
-	groups.ShareDatabase
-	admin.AuditDatabase
-	admin.QuarantineDatabase
-	repository.Activity
-	repository.Mappings
-	admin.RedirectDatabase
-	policyDatabase
+// Database has the parts of a store for the routes that need PostgreSQL.
+type Database struct {
+	Objects     policyDatabase
+	Searches    search.Database
+	Exports     search.ExportDatabase
+	Views       search.ViewDatabase
+	Changes     messages.ChangeDatabase
+	Redrives    redrives.Database
+	ErrorGroups groups.Database
+	Topics      groups.TopicDatabase
+	ShareGroups groups.ShareDatabase
+	Activity    repository.Activity
+	Mappings    repository.Mappings
+	Redirects   admin.RedirectDatabase
+	Audit       admin.AuditDatabase
+	Quarantine  admin.QuarantineDatabase
 }
 
 // Redriver sends messages back to their original topics, one by one and by redrives.

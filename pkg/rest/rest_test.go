@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -48,7 +49,7 @@ const testID = "test-1"
 // can be replaced before open.
 type fixture struct {
 	memory   *fake.Store
-	store    Store
+	stores   Stores
 	redriver Redriver
 	checks   []Check
 	cfg      Config
@@ -72,12 +73,12 @@ func newFixture(messages ...entity.Message) *fixture {
 	for _, m := range messages {
 		f.memory.Insert(m)
 	}
-	f.store, f.redriver = f.memory, acknowledging{f.memory}
-	return f
+	f.redriver = acknowledging{f.memory}
+	return f.over(f.memory)
 }
 
 func (f *fixture) starting() *fixture {
-	f.server = New(f.cfg, f.store, f.redriver, f.checks, prometheus.NewRegistry(), f.logger, f.options...)
+	f.server = New(f.cfg, f.stores, f.redriver, f.checks, prometheus.NewRegistry(), f.logger, f.options...)
 	f.server.now = func() time.Time { return noon.Add(4 * time.Second) }
 	return f
 }
@@ -95,8 +96,9 @@ func (f *fixture) with(options ...Option) *fixture {
 }
 
 // over replaces the store; call it before open.
-func (f *fixture) over(store Store) *fixture {
-	f.store = store
+func (f *fixture) over(store any) *fixture {
+	f.stores = stores.Fill[Stores](store)
+	f.stores.Database = new(stores.Fill[Database](store))
 	return f
 }
 

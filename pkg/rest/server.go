@@ -26,8 +26,8 @@ const (
 // Server answers requests. It is safe for concurrent use.
 type Server struct {
 	cfg       Config
-	store     Store    // nil: the server has no API, only probes
-	db        Database // nil: the store has no database
+	stores    Stores   // zero: the server has no API, only probes
+	db        Database // zero: the store has no database
 	redriver  Redriver // nil: the server has no API, only probes
 	dialects  Dialects
 	masks     Masks
@@ -118,14 +118,16 @@ func WithTracing(p trace.TracerProvider) Option {
 	return func(s *Server) { s.tracer.Tracer = traces.Tracer(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
 }
 
-// New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady only probes
+// New returns a server of the whole API; routes that need a database answer 503 without one. Until SetReady only probes
 // and metrics answer. Metrics are registered with registry and served from it, so one registry carries one server.
-func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
+func New(cfg Config, stores Stores, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
-	s.store, s.redriver = store, redriver
-	s.db, _ = store.(Database)
-	s.policy = policy{s.store, s.db}
-	s.idempotency = idempotency{keys: s.store, bodies: cfg.bodies(), timeout: cfg.RequestTimeout, logger: logger}
+	s.stores, s.redriver = stores, redriver
+	if stores.Database != nil {
+		s.db = *stores.Database
+	}
+	s.policy = policy{stores.Objects, s.db.Objects}
+	s.idempotency = idempotency{keys: stores.Keys, bodies: cfg.bodies(), timeout: cfg.RequestTimeout, logger: logger}
 	for _, option := range options {
 		option(s)
 	}

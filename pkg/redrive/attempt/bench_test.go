@@ -46,7 +46,7 @@ func (b *bench) build(store Store) {
 	parts := New(Config{
 		ClaimExpiry: 30 * time.Second, SettleInterval: 5 * time.Second, StuckAfter: 10 * time.Minute,
 		Backoff: wait.Backoff{Base: 2 * time.Second, Max: 256 * time.Second, Jitter: 0.1},
-	}, store, b.Kafka, prometheus.NewRegistry(), b.Logger, Options{Judge: b.Origins, Redirects: b.Store.RedirectTargets, Random: func() float64 { return 0.5 }})
+	}, store, b.Kafka, prometheus.NewRegistry(), b.Logger, Options{Judge: b.Origins, Redirects: b.Store, Random: func() float64 { return 0.5 }})
 	b.Retrier, b.Settler, b.Executor = parts.Retrier, parts.Settler, parts.Executor
 }
 

@@ -21,8 +21,12 @@ func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginSt
 	return func(*entity.Message) entity.OriginStanding { return declared }, nil
 }
 
-// Redirects returns the targets of the redirects of the given topics, by topic; a topic without a redirect is left out.
-type Redirects func(ctx context.Context, topics []string) (map[string]string, error)
+// Redirects is the part of a store with the redirects of topics.
+type Redirects interface {
+	// RedirectTargets returns the targets of the redirects of the given topics, by topic; a topic without a redirect is
+	// left out.
+	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
+}
 
 // SkippedNotPermitted is the reason for which a redrive skips a message whose original topic is not declared when the
 // redrive's creator has no role on the dead-letter topic.
@@ -93,7 +97,7 @@ func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets
 		}
 		delete(topics, "")
 		var err error
-		if targets, err = p.redirects(ctx, slices.Collect(maps.Keys(topics))); err != nil {
+		if targets, err = p.redirects.RedirectTargets(ctx, slices.Collect(maps.Keys(topics))); err != nil {
 			return fmt.Errorf("read redirects: %w", err)
 		}
 	}

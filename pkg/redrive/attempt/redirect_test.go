@@ -63,14 +63,20 @@ func TestRedirectedRetry(t *testing.T) {
 	}))
 }
 
+type redirectsFunc func(topics []string) map[string]string
+
+func (f redirectsFunc) RedirectTargets(_ context.Context, topics []string) (map[string]string, error) {
+	return f(topics), nil
+}
+
 // TestRedirectsAreReadOncePerBatch: a batch of many messages costs one read of redirects, with each topic named once.
 func TestRedirectsAreReadOncePerBatch(t *testing.T) {
 	scenario(func(b *bench) {
 		var reads [][]string
-		b.planner.redirects = func(_ context.Context, topics []string) (map[string]string, error) {
+		b.planner.redirects = redirectsFunc(func(topics []string) map[string]string {
 			reads = append(reads, topics)
-			return map[string]string{orders: moved}, nil
-		}
+			return map[string]string{orders: moved}
+		})
 		var batch []entity.Outgoing
 		for range 500 {
 			batch = append(batch, entity.Outgoing{Message: entity.Message{OriginalTopic: orders}})

@@ -53,7 +53,7 @@ func (b *bench) build(cfg Config, store interface {
 	b.parts = attempt.New(attempt.Config{
 		ClaimExpiry: 30 * time.Second, SettleInterval: 5 * time.Second, StuckAfter: 10 * time.Minute, Backoff: cfg.RetryBackoff(),
 	}, store, publisher, b.registry, b.Logger, attempt.Options{
-		Judge: b.Origins, Redirects: b.Store.RedirectTargets, Random: func() float64 { return b.random() },
+		Judge: b.Origins, Redirects: b.Store, Random: func() float64 { return b.random() },
 	})
 	b.Retrier = New(cfg, store, b.parts, b.registry, b.Logger, nil)
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
@@ -57,21 +58,23 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) build(store interface {
-	attempt.Store
-	Store
-}, tracer trace.Tracer,
-) {
+// build makes the parts of the bench anew; store is the bench's store, or one that changes some of its methods.
+func (b *bench) build(store any, tracer trace.Tracer) {
 	const claimExpiry = 30 * time.Second
+	s := stores.Fill[struct {
+		Attempts   attempt.Store
+		Redrives   Store
+		Selections Selections
+	}](store)
 	b.registry = prometheus.NewRegistry()
 	b.parts = attempt.New(attempt.Config{
 		ClaimExpiry: claimExpiry, SettleInterval: 5 * time.Second, StuckAfter: 10 * time.Minute,
 		Backoff: wait.Backoff{Base: 2 * time.Second, Max: 256 * time.Second, Jitter: 0.1},
-	}, store, b.Kafka, b.registry, b.Logger, attempt.Options{
-		Judge: b.Origins, Redirects: b.Store.RedirectTargets, Random: func() float64 { return 0.5 }, Tracer: tracer,
+	}, s.Attempts, b.Kafka, b.registry, b.Logger, attempt.Options{
+		Judge: b.Origins, Redirects: b.Store, Random: func() float64 { return 0.5 }, Tracer: tracer,
 	})
 	b.Retrier = b.parts.Retrier
-	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry}, store, b.parts, b.registry, b.Logger, tracer)
+	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger, tracer)
 }
 
 // another returns a second process on the same store and log.

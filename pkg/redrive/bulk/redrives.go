@@ -44,11 +44,12 @@ type Redrives struct {
 }
 
 // New returns Redrives, with which operators create and change redrives, and the Runner, which works on the active
-// redrives. cfg must be valid. tracer makes the spans of batches; when it is nil, there are no spans. The metrics are
-// in registry.
-func New(cfg Config, store Store, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer) (*Redrives, *Runner) {
-	d := &dependencies{cfg: cfg, store: store, parts: parts, log: log, tracer: tracer}
-	d.selected, _ = store.(Selections)
+// redrives. cfg must be valid. When selected is nil, only whole topics can be retried. tracer makes the spans of
+// batches; when it is nil, there are no spans. The metrics are in registry.
+func New(
+	cfg Config, store Store, selected Selections, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer,
+) (*Redrives, *Runner) {
+	d := &dependencies{cfg: cfg, store: store, selected: selected, parts: parts, log: log, tracer: tracer}
 	s := &Redrives{deps: d, moves: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "dlq_redrives_total", Help: "Redrives by action and by the state that this process set.",
 	}, []string{"action", "state"})}

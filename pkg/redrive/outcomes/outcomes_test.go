@@ -52,7 +52,7 @@ func scenario(do func(b *bench)) func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bench{Bench: redrivetest.NewBench(t), cfg: Config{Interval: 5 * time.Second}}
 			b.retrier = attempt.New(attempt.Config{ClaimExpiry: 30 * time.Second}, b.Store, b.Kafka,
-				prometheus.NewRegistry(), b.Logger, attempt.Options{Redirects: b.Store.RedirectTargets}).Retrier
+				prometheus.NewRegistry(), b.Logger, attempt.Options{Redirects: b.Store}).Retrier
 			do(b)
 		})
 	}
