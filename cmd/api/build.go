@@ -35,6 +35,8 @@ import (
 type parts struct {
 	base    program.Base
 	db      *sqlx.DB        // nil: the store is in memory
+	replica *sqlx.DB        // nil: the database has no replica
+	reads   *postgres.Reads // nil: the database has no replica
 	cluster *broker.Cluster // nil: no Kafka
 	labels  *telemetry.TopicLabels
 	topics  *topics             // nil: no Kafka
@@ -118,10 +120,13 @@ func (p *parts) buildServer(store repository.Core) error {
 		rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer), rest.WithTracing(base.Tracing.Provider()),
 	}
 	options = append(options, with.rest...)
+	if p.reads != nil {
+		options = append(options, rest.WithReplica(p.reads))
+	}
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
 	}
-	p.server = rest.New(cfg.Server, restStores(store), p.service, p.checks(), base.Registry, base.Log, options...)
+	p.server = rest.New(cfg.Server, restStores(store, p.reads), p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
@@ -179,7 +184,15 @@ func (p *parts) buildStore() (repository.Core, error) {
 		return nil, err
 	}
 	p.db = db
-	return p.base.Store(db), nil
+	store := p.base.Store(db)
+	if p.replica, err = p.base.OpenReplica(); err != nil {
+		p.close()
+		return nil, err
+	}
+	if p.replica != nil {
+		p.reads = store.NewReads(p.replica, p.base.Config.Database.ReadMaxLag, p.base.Registry, p.base.Log)
+	}
+	return store, nil
 }
 
 // reserved returns whether a topic is for dead letters of share groups; nil without Kafka.
@@ -319,6 +332,9 @@ func (p *parts) workers(ctx context.Context) {
 		all.Go(func() { p.filler.Run(ctx) })
 		all.Go(func() { p.teller.Run(ctx) })
 	}
+	if p.reads != nil {
+		all.Go(func() { p.reads.Run(ctx) })
+	}
 	if p.heart != nil {
 		all.Go(func() { p.heart.Run(ctx) })
 	}
@@ -331,5 +347,8 @@ func (p *parts) close() {
 	}
 	if p.db != nil {
 		_ = p.db.Close()
+	}
+	if p.replica != nil {
+		_ = p.replica.Close()
 	}
 }

@@ -122,7 +122,7 @@ func series(t *testing.T) map[string][]string {
 	t.Helper()
 	base := program.Base{Config: program.DefaultConfig(), Log: zap.NewNop(), Registry: telemetry.NewRegistry(telemetry.Deployment{})}
 	database := postgres.DefaultConfig()
-	database.Host, database.Name, database.User = "127.0.0.1", "nobody", "nobody"
+	database.Host, database.Name, database.User, database.ReadHost = "127.0.0.1", "nobody", "nobody", "127.0.0.2"
 	base.Config.Database = &database
 	base.Config.Kafka.Broker.Brokers = []string{"127.0.0.1:1"}
 	base.Config.Heartbeat.Topic = "heartbeat.dlq.v1"

@@ -13,7 +13,7 @@ import (
 func TestStoresWithADatabaseHaveEveryPart(t *testing.T) {
 	t.Parallel()
 	store := postgres.New(sqlx.NewDb(nil, "postgres"))
-	rest := restStores(store)
+	rest := restStores(store, nil)
 	for _, stores := range []any{redriveStores(store), rest, *rest.Database} {
 		for field, part := range reflect.ValueOf(stores).Fields() {
 			if part.IsZero() {

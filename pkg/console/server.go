@@ -59,7 +59,7 @@ func (s *server) page(h view.Handler) http.Handler {
 // open serves a handler that needs no session.
 func (s *server) open(h view.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.Clone(r.Context())
+		r = api.WithMarks(w, r.Clone(r.Context()))
 		r.Header.Set("X-Request-Id", w.Header().Get("X-Request-Id")) // calls of the API carry the same id
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		secure(w.Header())

@@ -13,6 +13,7 @@
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
 //   - search.go: searches, counts, exports and the archive
+//   - reading.go: reads that a replica of the database may answer
 //   - notifications.go: events and notifications
 //   - groups.go: error groups
 //   - cursor.go: a position in a list

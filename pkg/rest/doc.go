@@ -12,6 +12,7 @@
 //   - middleware.go: what happens to every request: log, metrics, panics
 //   - auth.go: the principal of a request, failed sign-ins, requests of other sites
 //   - policy.go: the permission of a request
+//   - replica.go: reads that a replica of the database may answer
 //   - keyed.go: Idempotency-Keys
 //   - account.go: how many answers and bytes the requests of a client may hold in memory
 //   - gate.go: handlers that take too long

@@ -34,6 +34,9 @@ type exchange struct {
 	span    trace.Span      // nil: the request is not traced
 	asked   http.Header     // headers of the request
 	broken  bool            // the connection is cut, because the answer is incomplete
+
+	// succeeding, if it is set, adds headers to an answer that is no error, before the answer begins.
+	succeeding func(http.Header)
 }
 
 type exchangeKey struct{}
@@ -47,6 +50,9 @@ func exchangeOf(r *http.Request) *exchange {
 func (x *exchange) WriteHeader(status int) {
 	if status >= http.StatusOK && x.status == 0 {
 		x.status = status
+		if x.succeeding != nil && status < http.StatusBadRequest {
+			x.succeeding(x.Header())
+		}
 		if !x.inner {
 			x.pace.begin()
 		}

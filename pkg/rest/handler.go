@@ -57,7 +57,10 @@ func (s *Server) adapt(rt route) http.Handler {
 		}
 		ctx, cancel := s.workContext(r, rt.kind)
 		defer cancel()
-		err := carryOut(rt, handle, w, r.WithContext(ctx))
+		ctx, err := s.withReplica(ctx, rt, r)
+		if err == nil {
+			err = carryOut(rt, handle, w, r.WithContext(ctx))
+		}
 		switch {
 		case err == nil:
 		case errors.Is(err, respond.ErrClientGone), (rt.kind == read || rt.kind == stream) && r.Context().Err() != nil:

@@ -54,7 +54,7 @@ func (s *Server) handlers() handlers {
 			Load: s.stores.Objects.Get, Store: s.stores.Values, Fetcher: s.fetcher, Dialects: s.dialects, Unmask: rules, Reserve: s.limits.reserve,
 			Timeout: s.cfg.RequestTimeout,
 		},
-		liveHistories: messages.Histories{Load: s.stores.Objects.Get, Store: s.stores.Histories, Trail: s.db.Audit, Unmask: rules},
+		liveHistories: messages.Histories{Load: s.stores.Objects.Get, Store: s.stores.Histories, Trail: s.db.Trail, Unmask: rules},
 		liveSchemas:   messages.SchemaTexts{Load: s.stores.Objects.Get, Schemas: s.schemas},
 		retries: messages.Retries{
 			Store: s.stores.Histories, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Masking: masking, Bodies: bodies,

@@ -44,6 +44,7 @@ type Database struct {
 	Mappings    repository.Mappings
 	Redirects   admin.RedirectDatabase
 	Audit       admin.AuditDatabase
+	Trail       messages.Trail // of single messages, which are not read from a replica
 	Quarantine  admin.QuarantineDatabase
 }
 

@@ -40,6 +40,7 @@ type Server struct {
 	origins   Origins
 	signer    *auth.Signer
 	schemas   Schemas // nil: nothing is decoded
+	replica   Replica // nil: the database has no replica
 
 	notFound, notAllowed http.Handler // pages for browsers; nil: browsers get JSON
 
@@ -88,6 +89,11 @@ func WithTopics(t Topics) Option { return func(s *Server) { s.topics = t } }
 // WithSchemas sets the source that decodes and encodes the keys and values that have a schema in a registry. Without
 // this option keys and values are shown and sent as bytes.
 func WithSchemas(schemas Schemas) Option { return func(s *Server) { s.schemas = schemas } }
+
+// WithReplica makes changes answer with the mark of the replica in DLQ-Read-After, and gives every read a
+// repository.Reading with the mark that its request brings. Stores may then read from the replica. Without this option
+// no read has a Reading.
+func WithReplica(r Replica) Option { return func(s *Server) { s.replica = r } }
 
 // WithTargets sets the check of the targets of redirects.
 func WithTargets(t Targets) Option { return func(s *Server) { s.targets = t } }

@@ -30,6 +30,15 @@ func (b Base) OpenDatabase() (*sqlx.DB, error) {
 	return db, nil
 }
 
+// OpenReplica opens the pool for the database's replica, without connecting and without metrics; nil when the
+// configuration names none.
+func (b Base) OpenReplica() (*sqlx.DB, error) {
+	if b.Config.Database.ReadHost == "" {
+		return nil, nil //nolint:nilnil // no replica is no error
+	}
+	return postgres.Open(b.Config.Database.Replica(), postgres.WithTracing(b.Tracing.Provider()))
+}
+
 // openPatiently opens a pool without a read timeout, for background statements that send nothing
 // while they work.
 func (b Base) openPatiently() (*sqlx.DB, error) {

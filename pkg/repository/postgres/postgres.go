@@ -11,6 +11,7 @@
 //   - search: filters, scopes of topics, pages, counts, exports, the search index
 //   - redrives: selections, redrives, batches, results
 //   - insight: error groups, topics, activity, audit trail, keys, notifications, mapping, redirects, runs of the archiver
+//   - replica: reads that a streaming replica may answer
 package postgres
 
 import (
@@ -18,7 +19,9 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/audit"
@@ -27,6 +30,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/redrives"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/replica"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
@@ -138,6 +142,18 @@ func New(db *sqlx.DB, with ...Option) *Store {
 		Runs:          insight.NewRuns(d),
 		Bookkeeping:   insight.NewBookkeeping(d),
 	}
+}
+
+// Reads are the reads of a Store that a replica of its database may answer; see replica.Reads.
+type Reads = replica.Reads
+
+// NewReads returns the Reads of the store and of a pool for its replica, which is used while its data is not older than
+// maxLag.
+func (s *Store) NewReads(pool *sqlx.DB, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *Reads {
+	primary := replica.Readers{
+		Searcher: s.Searcher, Indexer: s.Indexer, Messages: s.Messages, Groups: s.Groups, Topics: s.Topics, Activity: s.Activity, Audit: s.Audit,
+	}
+	return replica.New(primary, s.db, conn.New(pool, nil), s.scopes, maxLag, registry, log)
 }
 
 // Ping returns nil when the database answers a query.

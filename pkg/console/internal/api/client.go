@@ -100,6 +100,7 @@ func (c Client) call(r *http.Request, method, path string, body any, most int) (
 	}
 	a := &answer{header: http.Header{}, most: most}
 	c.Handler.ServeHTTP(a, req)
+	keepMark(r, a.header)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -149,6 +150,9 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 	}
 	if value := session.Authorization(r); value != "" {
 		req.Header.Set("Authorization", value)
+	}
+	if mark := markOf(r); mark != "" {
+		req.Header.Set(readAfter, mark)
 	}
 	if method == http.MethodPost || method == http.MethodPut {
 		if key := r.PostFormValue(keyField); key != "" {

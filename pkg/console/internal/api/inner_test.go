@@ -28,3 +28,39 @@ func TestInner_Traceparent(t *testing.T) {
 		}
 	}
 }
+
+// TestMarks: the mark of a change goes with the later requests of the same page and of the browser's next pages; another
+// value of the cookie is ignored.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	c := Client{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = append(sent, r.Header.Get(readAfter))
+		if r.Method == http.MethodPost {
+			w.Header().Set(readAfter, "16/B374D848")
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	page := func(cookie string) (*httptest.ResponseRecorder, *http.Request) {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+		if cookie != "" {
+			r.AddCookie(&http.Cookie{Name: readAfterCookie, Value: cookie})
+		}
+		return w, WithMarks(w, r)
+	}
+	w, r := page("1/A")
+	check.NoError(t, c.Get(r, "/api/v1/messages", nil, nil))
+	check.NoError(t, c.Send(r, http.MethodPost, "/api/v1/x", nil, nil))
+	check.NoError(t, c.Get(r, "/api/v1/messages", nil, nil))
+	check.Equal(t, sent, []string{"1/A", "1/A", "16/B374D848"}, "marks that were sent")
+	cookies := w.Result().Cookies()
+	check.Require(t, len(cookies) == 1, "cookies %v, want one", cookies)
+	check.Equal(t, cookies[0].Value, "16/B374D848", "cookie")
+
+	sent = nil
+	for _, forged := range []string{"x", "01/A", "1/a"} {
+		_, r := page(forged)
+		check.NoError(t, c.Get(r, "/api/v1/messages", nil, nil))
+	}
+	check.Equal(t, sent, []string{"", "", ""}, "marks of forged cookies")
+}

@@ -47,6 +47,8 @@ type Config struct {
 	MaxIdleConns    int           `mapstructure:"max_idle_conns"`
 	ConnMaxLifetime time.Duration `mapstructure:"conn_max_lifetime"`
 	AutoMigrate     bool          `mapstructure:"auto_migrate"`
+	ReadHost        string        `mapstructure:"read_host"` // host or host:port of a streaming replica; "" for none
+	ReadMaxLag      time.Duration `mapstructure:"read_max_lag"`
 }
 
 // DefaultConfig returns settings for a small pool without TLS. Host, Name and User have no default.
@@ -59,12 +61,24 @@ func DefaultConfig() Config {
 		MaxOpenConns:    25,
 		MaxIdleConns:    5,
 		ConnMaxLifetime: 5 * time.Minute,
+		ReadMaxLag:      10 * time.Second,
 	}
 }
 
 // Address returns host:port/name of the database, for logs and errors.
 func (c Config) Address() string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) + "/" + c.Name
+}
+
+// Replica returns the settings for the replica: those of the database at ReadHost.
+func (c Config) Replica() Config {
+	at := c.ReadHost
+	c.Host, c.ReadHost, c.AutoMigrate = at, "", false
+	if host, port, err := net.SplitHostPort(at); err == nil {
+		c.Host = host
+		c.Port, _ = strconv.Atoi(port) // Validate has checked it
+	}
+	return c
 }
 
 // sslModes are the TLS modes of libpq, from no TLS to a verified host name.
@@ -93,6 +107,12 @@ func (c Config) Validate() error {
 	complain(c.MaxOpenConns < 1, "max_open_conns must be at least 1, not %d", c.MaxOpenConns)
 	complain(c.MaxIdleConns < 0 || c.MaxIdleConns > c.MaxOpenConns,
 		"max_idle_conns must be 0 to max_open_conns (%d), not %d", c.MaxOpenConns, c.MaxIdleConns)
+	if c.ReadHost != "" {
+		replica := c.Replica()
+		complain(replica.Host == "" || replica.Port < 1 || replica.Port > 65535, "read_host must be a host or host:port, not %q", c.ReadHost)
+		complain(replica.Address() == c.Address(), "read_host must be another server than host")
+	}
+	complain(c.ReadMaxLag <= 0, "read_max_lag must be positive, not %s", c.ReadMaxLag)
 	complain(c.ConnMaxLifetime < 0, "conn_max_lifetime must not be negative (0: no limit), not %s", c.ConnMaxLifetime)
 	return errors.Join(errs...)
 }

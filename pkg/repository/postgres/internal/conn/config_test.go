@@ -41,7 +41,7 @@ database:
 		want := Config{
 			Host: "postgres.k1s0-system.svc.cluster.local", Port: 5433, Name: "k1s0_dlq", User: "app",
 			Password: "from-env", SSLMode: "require", ConnectTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
-			MaxOpenConns: 10, MaxIdleConns: 3, ConnMaxLifetime: 7 * time.Minute,
+			MaxOpenConns: 10, MaxIdleConns: 3, ConnMaxLifetime: 7 * time.Minute, ReadMaxLag: 10 * time.Second,
 		}
 		check.Same(t, *got.Database, want, "the configuration")
 	})
@@ -98,6 +98,9 @@ func TestConfigValidate(t *testing.T) {
 		"read_timeout must not be negative (":      func(c *Config) { c.ReadTimeout = -1 },
 		"max_open_conns must be at least 1":        func(c *Config) { c.MaxOpenConns, c.MaxIdleConns = 0, 0 },
 		"max_idle_conns must be 0":                 func(c *Config) { c.MaxIdleConns = 26 },
+		"read_host must be a host or host:port":    func(c *Config) { c.ReadHost = "replica:x" },
+		"read_host must be another server":         func(c *Config) { c.ReadHost = c.Host },
+		"read_max_lag must be positive":            func(c *Config) { c.ReadMaxLag = 0 },
 		"conn_max_lifetime must not be negative (": func(c *Config) { c.ConnMaxLifetime = -1 },
 	} {
 		postgrestest.Parallel(t, want, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package conn
+package replica
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
@@ -29,8 +30,8 @@ const (
 // LSN is a position in the write-ahead log of PostgreSQL.
 type LSN uint64
 
-// ParseLSN reads an LSN in the form of PostgreSQL, two hexadecimal numbers as in 16/B374D848.
-func ParseLSN(text string) (LSN, error) {
+// parseLSN reads an LSN in the form of PostgreSQL, two hexadecimal numbers as in 16/B374D848.
+func parseLSN(text string) (LSN, error) {
 	var high, low uint32
 	_, err := fmt.Sscanf(text, "%X/%X", &high, &low)
 	lsn := LSN(high)<<32 | LSN(low)
@@ -42,11 +43,11 @@ func ParseLSN(text string) (LSN, error) {
 
 func (l LSN) String() string { return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l)) }
 
-// Replica is a streaming replica of a database. It follows how far the replica has replayed the database's log, and
-// decides which reads it may answer. It is safe for concurrent use.
-type Replica struct {
-	DB      *DB
-	primary *DB
+// follower follows how far a streaming replica has replayed the log of its database, and decides which reads the replica
+// may answer. It is safe for concurrent use.
+type follower struct {
+	primary *conn.DB
+	replica *conn.DB
 	maxLag  time.Duration
 	log     *zap.Logger
 	now     func() time.Time
@@ -73,10 +74,10 @@ const (
 	hasFailed = "failed"  // the replica did not answer this read
 )
 
-// NewReplica returns the replica of a database. It answers no reads until Run has asked how far it is.
-func NewReplica(primary, replica *DB, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *Replica {
-	r := &Replica{
-		DB: replica, primary: primary, maxLag: maxLag, log: log, now: time.Now,
+// newFollower returns a follower. The replica answers no reads until Run has asked how far it is.
+func newFollower(primary, replica *conn.DB, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *follower {
+	f := &follower{
+		primary: primary, replica: replica, maxLag: maxLag, log: log, now: time.Now,
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_replica_lag_seconds",
 			Help: "How old the data of the database's replica is; +Inf while that is not known. Reads use the replica up to database.read_max_lag.",
@@ -87,59 +88,64 @@ func NewReplica(primary, replica *DB, maxLag time.Duration, registry prometheus.
 				"caller's last change (behind), was away or too far behind (late), or did not answer (failed).",
 		}, []string{"answer"}),
 	}
-	registry.MustRegister(r.lag, r.reads)
+	registry.MustRegister(f.lag, f.reads)
 	for _, answer := range []string{byReplica, isBehind, isLate, hasFailed} {
-		r.reads.WithLabelValues(answer)
+		f.reads.WithLabelValues(answer)
 	}
-	r.lag.Set(math.Inf(1))
-	return r
+	f.lag.Set(math.Inf(1))
+	return f
 }
 
-// Run follows the replica until ctx ends.
-func (r *Replica) Run(ctx context.Context) {
+// run follows the replica until ctx ends.
+func (f *follower) run(ctx context.Context) {
 	for out := new(outage.Log); ctx.Err() == nil; wait.Sleep(ctx, followInterval) {
-		err := r.look(ctx)
+		err := f.look(ctx)
 		age := math.Inf(1)
-		if lag, known := r.age(); known {
+		if lag, known := f.age(); known {
 			age = lag.Seconds()
 		}
-		r.lag.Set(age)
-		out.Report(ctx, r.log, err, "the replica of the database cannot be used; reads use the database", "the replica of the database is used again")
+		f.lag.Set(age)
+		out.Report(ctx, f.log, err, "the replica of the database cannot be used; reads use the database", "the replica of the database is used again")
 	}
 }
 
 var errNoReplica = errors.New("the server at database.read_host is no replica: it is not in recovery")
 
 // look asks the database and then its replica how far they are.
-func (r *Replica) look(ctx context.Context) error {
-	written, err := ask(ctx, r.primary, `SELECT pg_current_wal_lsn()::text`)
+func (f *follower) look(ctx context.Context) error {
+	written, err := ask(ctx, f.primary, `SELECT pg_current_wal_lsn()::text`)
 	if err != nil {
 		return fmt.Errorf("ask the database: %w", err)
 	}
-	r.mu.Lock()
-	if r.written = append(r.written, writtenAt{written, r.now()}); len(r.written) > maxWritten {
-		r.written = r.written[maxWritten/2:] // the replica is hours behind, and its age becomes unknown
+	f.mu.Lock()
+	if f.written = append(f.written, writtenAt{written, f.now()}); len(f.written) > maxWritten {
+		f.written = f.written[maxWritten/2:] // the replica is hours behind, and its age becomes unknown
 	}
-	r.mu.Unlock()
-	return r.askReplica(ctx)
+	f.mu.Unlock()
+	return f.askReplica(ctx)
 }
 
-func (r *Replica) askReplica(ctx context.Context) error {
-	replayed, err := ask(ctx, r.DB, `SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text END`)
+func (f *follower) askReplica(ctx context.Context) error {
+	replayed, err := ask(ctx, f.replica, `SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text END`)
 	if err != nil {
 		return fmt.Errorf("ask the replica: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.replayed = max(r.replayed, replayed)
-	// The newest entry that the replica has reached says how old it is; those before it say nothing more.
-	for len(r.written) > 1 && r.written[1].lsn <= r.replayed {
-		r.written = r.written[1:]
-	}
+	f.advance(replayed)
 	return nil
 }
 
-func ask(ctx context.Context, db *DB, query string) (LSN, error) {
+// advance notes how far the replica is. The newest entry of written that it has reached says how old it is; the entries
+// before are not needed any more.
+func (f *follower) advance(replayed LSN) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.replayed = max(f.replayed, replayed)
+	for len(f.written) > 1 && f.written[1].lsn <= f.replayed {
+		f.written = f.written[1:]
+	}
+}
+
+func ask(ctx context.Context, db *conn.DB, query string) (LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var text *string
@@ -149,78 +155,78 @@ func ask(ctx context.Context, db *DB, query string) (LSN, error) {
 	if text == nil {
 		return 0, errNoReplica
 	}
-	return ParseLSN(*text)
+	return parseLSN(*text)
 }
 
 // age returns how old the data of the replica may be. It is not known before the replica has reached a position of the
 // database that was seen.
-func (r *Replica) age() (time.Duration, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.written) == 0 || r.replayed < r.written[0].lsn {
+func (f *follower) age() (time.Duration, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.written) == 0 || f.replayed < f.written[0].lsn {
 		return 0, false
 	}
-	return r.now().Sub(r.written[0].at), true
+	return f.now().Sub(f.written[0].at), true
 }
 
-// Serves reports whether the replica may answer a read, and counts when it may not. A read whose caller brings the mark
+// serves reports whether the replica may answer a read, and counts when it may not. A read whose caller brings the mark
 // of a change is not answered before the replica has replayed this change.
-func (r *Replica) Serves(ctx context.Context, reading *repository.Reading) bool {
+func (f *follower) serves(ctx context.Context, reading *repository.Reading) bool {
 	if reading == nil || reading.UsesPrimary() {
 		return false
 	}
-	answer := r.answerTo(ctx, reading.After())
+	answer := f.answerTo(ctx, reading.After())
 	if answer == byReplica {
 		return true
 	}
-	r.reads.WithLabelValues(answer).Inc()
+	f.reads.WithLabelValues(answer).Inc()
 	reading.UsePrimary()
 	return false
 }
 
-func (r *Replica) answerTo(ctx context.Context, after string) string {
-	if age, known := r.age(); !known || age > r.maxLag {
+func (f *follower) answerTo(ctx context.Context, after string) string {
+	if age, known := f.age(); !known || age > f.maxLag {
 		return isLate
 	}
 	if after == "" {
 		return byReplica
 	}
-	mark, err := ParseLSN(after)
+	mark, err := parseLSN(after)
 	if err != nil {
 		return isBehind
 	}
-	if !r.hasReplayed(mark) {
-		if err := r.askReplica(ctx); err != nil || !r.hasReplayed(mark) {
+	if !f.hasReplayed(mark) {
+		if err := f.askReplica(ctx); err != nil || !f.hasReplayed(mark) {
 			return isBehind
 		}
 	}
 	return byReplica
 }
 
-func (r *Replica) hasReplayed(mark LSN) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.replayed >= mark
+func (f *follower) hasReplayed(mark LSN) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.replayed >= mark
 }
 
-// Answered notes how the replica answered a read that it serves. It reports whether the database must answer it instead:
+// answered notes how the replica answered a read that it serves. It reports whether the database must answer it instead:
 // when the replica is away, or ended the statement because of what it replays.
-func (r *Replica) Answered(ctx context.Context, reading *repository.Reading, err error) (again bool) {
+func (f *follower) answered(ctx context.Context, reading *repository.Reading, err error) (again bool) {
 	if err != nil && ctx.Err() == nil && (errors.Is(err, entity.ErrUnavailable) || errors.Is(err, entity.ErrContended)) {
-		r.reads.WithLabelValues(hasFailed).Inc()
+		f.reads.WithLabelValues(hasFailed).Inc()
 		reading.UsePrimary()
 		return true
 	}
-	r.reads.WithLabelValues(byReplica).Inc()
+	f.reads.WithLabelValues(byReplica).Inc()
 	return false
 }
 
-// WriteMark returns a mark for repository.WithReading: a read with this mark sees all changes that were made before the
+// writeMark returns a mark for repository.WithReading: a read with this mark sees all changes that were made before the
 // call.
-func (r *Replica) WriteMark(ctx context.Context) (string, error) {
-	lsn, err := ask(ctx, r.primary, `SELECT pg_current_wal_insert_lsn()::text`)
+func (f *follower) writeMark(ctx context.Context) (string, error) {
+	lsn, err := ask(ctx, f.primary, `SELECT pg_current_wal_insert_lsn()::text`)
 	if err != nil {
-		return "", Translate("read the position of the write-ahead log", err)
+		return "", conn.Translate("read the position of the write-ahead log", err)
 	}
 	return lsn.String(), nil
 }

@@ -1,0 +1,57 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+)
+
+const (
+	// readAfter is the header of the API with the mark of a change: a read with the mark shows this change, although a
+	// replica of the database may answer it.
+	readAfter = "DLQ-Read-After"
+
+	readAfterCookie = "__Host-dlq-read-after"
+	// readAfterLife is longer than a replica that is in use can be behind.
+	readAfterLife = time.Hour
+)
+
+// aMark is the form of a mark. A cookie with another value is ignored, because the API would refuse every request.
+var aMark = regexp.MustCompile(`^(0|[1-9A-F][0-9A-F]{0,7})/(0|[1-9A-F][0-9A-F]{0,7})$`)
+
+// marks are what the answer to a page's request keeps of the changes that the page made.
+type marks struct {
+	to   http.ResponseWriter
+	last string
+}
+
+type marksKey struct{}
+
+// WithMarks returns the request of a page whose answer goes to w. When the page changes something, a cookie makes the
+// browser's next pages show the change.
+func WithMarks(w http.ResponseWriter, r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), marksKey{}, &marks{to: w}))
+}
+
+// keepMark keeps the mark of an answer.
+func keepMark(r *http.Request, answer http.Header) {
+	mark := answer.Get(readAfter)
+	if m, _ := r.Context().Value(marksKey{}).(*marks); m != nil && mark != "" {
+		m.last = mark
+		session.SetCookie(m.to, readAfterCookie, mark, readAfterLife)
+	}
+}
+
+// markOf returns the mark of the last change of this request, else of the browser; "" for none.
+func markOf(r *http.Request) string {
+	if m, _ := r.Context().Value(marksKey{}).(*marks); m != nil && m.last != "" {
+		return m.last
+	}
+	if mark := session.CookieValue(r, readAfterCookie); aMark.MatchString(mark) {
+		return mark
+	}
+	return ""
+}

@@ -1,0 +1,8 @@
+// Package replica answers reads from a streaming replica of the database, as far as the replica is fresh enough, and from
+// the database itself otherwise.
+//
+// Read it in this order:
+//
+//   - reads.go: Reads, each of which chooses between the two
+//   - follower.go: how far the replica is, and what it may answer
+package replica

@@ -1,0 +1,43 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Replica gives marks, with which callers see their own changes although a replica answers them.
+type Replica interface {
+	// WriteMark returns a mark: a read with this mark sees all changes that were made before the call.
+	WriteMark(ctx context.Context) (string, error)
+	// CheckMark returns an error for a text that WriteMark does not return.
+	CheckMark(mark string) error
+}
+
+// readAfter is the header with a mark: of the answer to a change, and of the request for a read.
+const readAfter = "DLQ-Read-After"
+
+// withReplica returns the context of a request. A change answers with a mark of its own; a read sees the changes up to
+// the mark that the request brings.
+func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
+	switch {
+	case s.replica == nil || rt.kind == probe:
+		return ctx, nil
+	case rt.method != http.MethodGet:
+		exchangeOf(r).succeeding = func(header http.Header) {
+			if mark, err := s.replica.WriteMark(ctx); err == nil { // without a mark the next read may miss this change
+				header.Set(readAfter, mark)
+			}
+		}
+		return ctx, nil
+	}
+	mark := r.Header.Get(readAfter)
+	if mark != "" {
+		if err := s.replica.CheckMark(mark); err != nil {
+			return ctx, &entity.FieldError{Field: readAfter, Reason: err.Error()}
+		}
+	}
+	return repository.WithReading(ctx, mark), nil
+}

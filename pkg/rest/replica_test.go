@@ -1,0 +1,86 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+)
+
+// oneMark is a replica that gives always the same mark.
+type oneMark struct{ err error }
+
+func (m oneMark) WriteMark(context.Context) (string, error) { return "16/B374D848", m.err }
+
+func (oneMark) CheckMark(mark string) error {
+	if mark == "16/B374D848" {
+		return nil
+	}
+	return errors.New("is not a mark")
+}
+
+// marksSeen is a store that keeps the marks of its searches.
+type marksSeen struct {
+	*fake.Store
+	searches []string
+}
+
+func markIn(ctx context.Context) string {
+	if reading := repository.ReadingOf(ctx); reading != nil {
+		return "reading " + reading.After()
+	}
+	return "none"
+}
+
+func (s *marksSeen) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	s.searches = append(s.searches, markIn(ctx))
+	return s.Store.Search(ctx, q)
+}
+
+// TestReplicaMarks: a change that succeeds answers with a mark; a read brings the mark to the store.
+func TestReplicaMarks(t *testing.T) {
+	t.Parallel()
+	seen := &marksSeen{}
+	f := newFixture(message(idA))
+	seen.Store = f.memory
+	f.over(seen).with(WithReplica(oneMark{})).open()
+
+	changed := f.do("POST", oneA+"/dead", "")
+	wantStatus(t, changed, 200)
+	check.Equal(t, changed.Header().Get("DLQ-Read-After"), "16/B374D848", "mark of a change")
+	refused := f.do("POST", oneA+"/dead", "")
+	wantStatus(t, refused, 409)
+	check.Equal(t, refused.Header().Get("DLQ-Read-After"), "", "mark of a change that was refused")
+
+	list := f.do("GET", "/api/v1/messages", "")
+	wantStatus(t, list, 200)
+	check.Equal(t, list.Header().Get("DLQ-Read-After"), "", "mark of a read")
+	wantStatus(t, f.do("GET", "/api/v1/messages", "", "DLQ-Read-After", "16/B374D848"), 200)
+	check.Equal(t, seen.searches, []string{"reading ", "reading 16/B374D848"}, "reads")
+	wantStatus(t, f.do("GET", "/api/v1/messages", "", "DLQ-Read-After", "yesterday"), 400, `"DLQ-Read-After"`, "is not a mark")
+}
+
+// TestReplicaMarkFails: a change whose mark cannot be read is answered without one.
+func TestReplicaMarkFails(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).with(WithReplica(oneMark{err: entity.ErrUnavailable})).open()
+	changed := f.do("POST", oneA+"/dead", "")
+	wantStatus(t, changed, 200)
+	check.Equal(t, changed.Header().Get("DLQ-Read-After"), "", "mark")
+}
+
+// TestNoReplica: without a replica the header means nothing, and no read may use another database.
+func TestNoReplica(t *testing.T) {
+	t.Parallel()
+	seen := &marksSeen{}
+	f := newFixture(message(idA))
+	seen.Store = f.memory
+	f.over(seen).open()
+	wantStatus(t, f.do("GET", "/api/v1/messages", "", "DLQ-Read-After", "yesterday"), 200)
+	check.Equal(t, seen.searches, []string{"none"}, "reads")
+	check.Equal(t, f.do("POST", oneA+"/dead", "").Header().Get("DLQ-Read-After"), "", "mark of a change")
+}
