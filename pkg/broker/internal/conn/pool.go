@@ -179,30 +179,33 @@ func WasSent(err error) bool {
 // Send sends a request to a broker once, for at most timeout. After an error for which WasSent returns false, no byte
 // of the request was sent or will be sent. Connections whose session has ended send nothing, so the next one is tried.
 func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
+	caller := ctx
+	// A connection stops its work on a request only at a deadline, so one is always set.
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	for {
-		res, err := send(ctx, p, broker, timeout, req)
+		res, err := sendOnce(ctx, p, broker, req)
+		if err == nil {
+			return res, nil
+		}
 		if !errors.Is(err, errSessionEnded) || ctx.Err() != nil {
-			return res, err
+			return res, CallerError(caller, err)
 		}
 	}
 }
 
-func send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
+func sendOnce[T any](ctx context.Context, p *Pool, broker int32, req protocol.Request[T]) (T, error) {
 	var none T
 	if err := p.Closed(); err != nil {
 		return none, err
 	}
 	p.followUser()
-	caller := ctx
-	// A connection stops its work on a request only at a deadline, so one is always set.
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
 		return req.Exchange(rw, v)
 	}}
 	res, err := p.transport.RoundTrip(ctx, kafka.TCP(p.Brokers()...), request)
 	if err != nil {
-		err = CallerError(caller, NetworkError(err))
+		err = NetworkError(err)
 		if !request.state.CompareAndSwap(callWaits, callDropped) && !errors.Is(err, errSessionEnded) {
 			return none, sentError{err}
 		}
