@@ -60,7 +60,7 @@ var layers = map[string][]string{
 	"pkg/broker": {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/broker/internal/token", "pkg/wait"},
 
 	// Internal parts of the packages above.
-	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/broker/internal/token", "pkg/secret"},
+	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/broker/internal/token", "pkg/secret", "pkg/wait"},
 	"pkg/broker/internal/token":           {"pkg/secret", "pkg/wait"},
 	"pkg/broker/internal/protocol":        {"pkg/broker/internal/inflate", "pkg/entity"},
 	"pkg/broker/internal/inflate":         {},

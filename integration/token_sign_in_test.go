@@ -75,6 +75,32 @@ func TestFaultKafkaSessionsEnd(t *testing.T) {
 	tokens.wantHidden("traces", fmt.Sprint(traced.all(func(span) bool { return true })))
 }
 
+// TestFaultPasswordSessionsEnd: the broker ends the sessions of users with passwords, too.
+func TestFaultPasswordSessionsEnd(t *testing.T) {
+	t.Parallel()
+	const listener = "listener.name.proxied."
+	own, p := proxiedKafka(t, map[string]string{
+		"listener.security.protocol.map":             "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:SASL_PLAINTEXT",
+		listener + "sasl.enabled.mechanisms":         "PLAIN",
+		listener + "plain.connections.max.reauth.ms": fmt.Sprint(brokerSession.Milliseconds()),
+		listener + "plain.sasl.jaas.config":          fmt.Sprintf("org.apache.kafka.common.security.plain.PlainLoginModule required user_%s=%q;", kafkaUser, kafkaPassword),
+	})
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	environ := []string{
+		kafkaBy(p), "DLQ_KAFKA_SECURITY_PROTOCOL=SASL_PLAINTEXT", "DLQ_KAFKA_SASL_MECHANISM=PLAIN",
+		"DLQ_KAFKA_SASL_USERNAME=" + kafkaUser, "DLQ_KAFKA_SASL_PASSWORD=" + kafkaPassword,
+	}
+	ingester, api := l.startReady("ingester", environ...), l.startReady("api", environ...)
+	for began := time.Now(); time.Since(began) < 4*brokerSession; lasting(brokerSession / 20) {
+		l.produce(20, nil)
+		l.waitStored()
+		api.call(http.MethodPost, "/api/v1/dlq/messages/"+l.some("status = 'PENDING'")+"/retry", 200, nil)
+	}
+	check.Equal(t, strings.Count(l.log(ingester), `"partitions are assigned"`), 1, "times that partitions were assigned")
+	l.retryTheRest(api)
+	l.wantResolvedOnce()
+}
+
 // TestFaultTokenEndpoint: the token endpoint fails for longer than a token is valid. The ingester says why and gets
 // unready; when tokens are issued again, it recovers and stores all. A short failure changes nothing.
 func TestFaultTokenEndpoint(t *testing.T) {

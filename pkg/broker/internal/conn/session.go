@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/token"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -38,7 +39,9 @@ type session struct {
 	mu            sync.Mutex
 	conn          signedIn
 	next          *signedIn // replaces conn before the next request
+	renewing      bool      // next is being opened
 	err           error     // why there is no next
+	changes       wait.Broadcast
 	closed        bool
 	timer         *time.Timer
 	readDeadline  time.Time
@@ -74,9 +77,14 @@ func renewAfter(conn signedIn) time.Duration {
 func (s *session) renew() {
 	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
 	defer cancel()
+	s.mu.Lock()
+	s.renewing = true
+	s.mu.Unlock()
 	next, err := s.dial(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.renewing = false
+	s.changes.Notify()
 	if s.closed {
 		if err == nil {
 			_ = next.Close()
@@ -105,23 +113,50 @@ func (s *session) Write(b []byte) (int, error) {
 	return conn.Write(b)
 }
 
+// beforeWrite returns the connection for the next bytes. Before a request, that is the next connection if there is one.
 func (s *session) beforeWrite(b []byte) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.requests.between() {
-		if s.next != nil && s.due == 0 {
-			s.replace()
-		}
-		if ends := s.conn.ends; !ends.IsZero() && !time.Now().Before(ends) {
-			if s.err != nil {
-				return nil, fmt.Errorf("%w: %w", errSessionEnded, s.err)
-			}
-			return nil, errSessionEnded
+		if err := s.renewed(); err != nil {
+			return nil, err
 		}
 	}
 	began, _ := s.requests.scan(b)
 	s.due += began
 	return s.conn.Conn, nil
+}
+
+// renewed puts the next connection in the place of the current one when that is possible. After the end of the session
+// it waits for that. The caller holds the lock.
+func (s *session) renewed() error {
+	limit := time.Now().Add(renewTimeout)
+	if !s.writeDeadline.IsZero() && s.writeDeadline.Before(limit) {
+		limit = s.writeDeadline
+	}
+	for {
+		if s.next != nil && s.due == 0 {
+			s.replace()
+		}
+		now := time.Now()
+		if s.conn.ends.IsZero() || now.Before(s.conn.ends) {
+			return nil
+		}
+		if s.closed || !now.Before(limit) || s.next == nil && !s.renewing {
+			return s.ended()
+		}
+		changed := s.changes.Listen()
+		s.mu.Unlock()
+		wait.Until(s.ctx, changed, limit.Sub(now))
+		s.mu.Lock()
+	}
+}
+
+func (s *session) ended() error {
+	if s.err != nil {
+		return fmt.Errorf("%w: %w", errSessionEnded, s.err)
+	}
+	return errSessionEnded
 }
 
 // replace puts the next connection in the place of the current one. The caller holds the lock.
@@ -139,7 +174,9 @@ func (s *session) Read(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ended := s.answers.scan(b[:n])
-	s.due -= ended
+	if s.due -= ended; s.due == 0 {
+		s.changes.Notify()
+	}
 	return n, err
 }
 

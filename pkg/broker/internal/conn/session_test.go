@@ -19,10 +19,19 @@ import (
 type sessions struct {
 	mu      sync.Mutex
 	brokers []net.Conn
-	err     error // of the next sign-in
+	err     error         // of the next sign-in
+	takes   time.Duration // of the next sign-in
 }
 
-func (s *sessions) dial(context.Context) (signedIn, error) {
+func (s *sessions) dial(ctx context.Context) (signedIn, error) {
+	s.mu.Lock()
+	takes := s.takes
+	s.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return signedIn{}, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -37,6 +46,12 @@ func (s *sessions) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
+}
+
+func (s *sessions) slow(takes time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes = takes
 }
 
 // broker returns the broker's end of the connection with that number.
@@ -123,6 +138,39 @@ func TestSession_EndsWhenSignInFails(t *testing.T) {
 		s.fail(nil)
 		<-time.After(2 * time.Second)
 		s.exchange(t, conn, s.broker(1), frame("request"))
+	})
+}
+
+// A request after the end of the session waits for a connection that is being opened, and for the answers that are due
+// on the old one; not longer than its own time limit.
+func TestSession_RequestWaitsForTheNextConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, conn := open(t)
+		s.slow(9 * time.Second)
+		<-time.After(50 * time.Second) // the sign-in has begun
+		s.exchange(t, conn, s.broker(0), frame("first"))
+		<-time.After(10*time.Second + time.Millisecond)
+		sent := make(chan error, 1)
+		go func() {
+			_, err := conn.Write(frame("second"))
+			sent <- err
+		}()
+		synctest.Wait()
+		check.Equal(t, len(sent), 0, "requests that wait no more")
+		s.exchange(t, s.broker(0), conn, frame("answer"))
+		synctest.Wait()
+		got := make([]byte, len(frame("second")))
+		check.Must(io.ReadFull(s.broker(1), got))(t)
+		check.NoError(t, <-sent)
+		s.exchange(t, s.broker(1), conn, frame("answer"))
+
+		s.slow(time.Hour)
+		<-time.After(time.Minute)
+		check.NoError(t, conn.SetWriteDeadline(time.Now().Add(2*time.Second)))
+		began := time.Now()
+		check.Is(t, check.Err(conn.Write(frame("third"))), errSessionEnded, "write")
+		check.True(t, time.Since(began) <= 2*time.Second, "waited for %s", time.Since(began))
 	})
 }
 
