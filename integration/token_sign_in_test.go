@@ -130,7 +130,10 @@ func TestFaultTokenEndpoint(t *testing.T) {
 		{"redirect", quoted(http.StatusTemporaryRedirect), "status 307: redirects are not followed"},
 		{"broken", quoted(http.StatusInternalServerError), "status 500"},
 		{"garbage", quoted(http.StatusOK), "answer has no token"},
-		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "no answer within 10s"},
+		{"slow", func(_ http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm() // the server notices that its client leaves only after it has read the body
+			<-r.Context().Done()
+		}, "no answer within 10s"},
 		{"another audience", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprintf(w, `{"access_token":%q,"expires_in":8}`, tokens.issue("another"))
