@@ -174,6 +174,29 @@ func TestSession_RequestWaitsForTheNextConnection(t *testing.T) {
 	})
 }
 
+// A request after the end of the session waits for a sign-in that began before.
+func TestSession_RequestWaitsForTheSignIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, conn := open(t)
+		s.fail(errors.New("away"))
+		<-time.After(58 * time.Second)
+		s.slow(5 * time.Second)
+		s.fail(nil)
+		<-time.After(2*time.Second + time.Millisecond)
+		check.Equal(t, s.count(), 1, "connections")
+		sent := make(chan error, 1)
+		go func() {
+			_, err := conn.Write(frame("request"))
+			sent <- err
+		}()
+		<-time.After(5 * time.Second)
+		check.Equal(t, s.count(), 2, "connections")
+		check.Must(io.ReadFull(s.broker(1), make([]byte, len(frame("request")))))(t)
+		check.NoError(t, <-sent)
+	})
+}
+
 func TestSession_ClosesAllItsConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
