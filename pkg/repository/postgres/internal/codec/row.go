@@ -112,8 +112,9 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
-// the message's consumer group in the target. When the consumer group is not known, it reads the committed offsets of
-// all consumer groups that are configured for the target topic, and returns the highest.
+// the message's consumer group in the target, unless a dead letter of that group for the record is stored. When the
+// consumer group is not known, it reads the committed offsets of all consumer groups that are configured for the target
+// topic, and returns the highest.
 const ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -127,6 +128,8 @@ const ConsumptionOf = `
 			AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition
 			AND c.committed > a.target_offset
 		WHERE m.status = 'RESOLVED' AND m.outcome = 'published' AND a.message_id = m.id AND a.attempt_no = m.attempt_no
+			AND NOT EXISTS (SELECT FROM dlq.share_records s WHERE (s.topic, s.partition, s.position, s.share_group)
+				= (a.target_topic, a.target_partition, a.target_offset, c.consumer_group))
 		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
