@@ -17,6 +17,7 @@ import (
 type handlers struct {
 	lists                            search.Lists
 	exports                          search.Exports
+	facets                           search.Facets
 	views                            search.Views
 	live, archived                   messages.Reader
 	livePayloads, archivedPayloads   messages.Payloads
@@ -48,8 +49,9 @@ func (s *Server) handlers() handlers {
 		exports: search.Exports{
 			Database: s.db, Show: show, Unmask: rules, Now: now, Timeout: s.cfg.ExportTimeout, MessageTimeout: s.cfg.RequestTimeout,
 		},
-		views: search.Views{Database: s.db, Masking: masking, Bodies: bodies},
-		live:  messages.Reader{Load: s.store.Get, Redirects: s.db, Topics: s.topics, Show: show, Unmask: rules},
+		facets: search.Facets{Engine: s.facets, Database: s.db, Unmask: rules, Now: now},
+		views:  search.Views{Database: s.db, Masking: masking, Bodies: bodies},
+		live:   messages.Reader{Load: s.store.Get, Redirects: s.db, Topics: s.topics, Show: show, Unmask: rules},
 		livePayloads: messages.Payloads{
 			Load: s.store.Get, Store: s.store, Fetcher: s.fetcher, Dialects: s.dialects, Unmask: rules, Reserve: s.limits.reserve,
 			Timeout: s.cfg.RequestTimeout,
