@@ -4764,7 +4764,7 @@ type ClientInterface interface {
 	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
 	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
-	// the values need more than 24 MiB of memory; then it is an estimate, and values that are not listed may be as
+	// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 	// frequent as those that are. The counts of listed values are always exact.
 	//
 	// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
@@ -5992,7 +5992,7 @@ func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParam
 // `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 // indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
 // takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
-// the values need more than 24 MiB of memory; then it is an estimate, and values that are not listed may be as
+// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 // frequent as those that are. The counts of listed values are always exact.
 //
 // `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
@@ -11544,7 +11544,7 @@ type ClientWithResponsesInterface interface {
 	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
 	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
-	// the values need more than 24 MiB of memory; then it is an estimate, and values that are not listed may be as
+	// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 	// frequent as those that are. The counts of listed values are always exact.
 	//
 	// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
@@ -15418,7 +15418,7 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 // `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 // indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
 // takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
-// the values need more than 24 MiB of memory; then it is an estimate, and values that are not listed may be as
+// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 // frequent as those that are. The counts of listed values are always exact.
 //
 // `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and

@@ -24,6 +24,7 @@ func (v Value) Canonical() string {
 		return quote(v.Text)
 	case NumberKind:
 		return canonicalNumber(v.Text)
+	case BooleanKind, NullKind:
 	}
 	return v.Text
 }

@@ -102,8 +102,13 @@ func TestIdentityIsEqualForEqualValues(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		{"42", "4.2e1", true}, {"42", "42.0", true}, {"0", "-0.0", true}, {"42", "420", false},
-		{`"a"`, `"\u0061"`, true}, {`"4.0"`, `"4"`, false}, {"true", "false", false},
+		{"42", "4.2e1", true},
+		{"42", "42.0", true},
+		{"0", "-0.0", true},
+		{"42", "420", false},
+		{`"a"`, `"\u0061"`, true},
+		{`"4.0"`, `"4"`, false},
+		{"true", "false", false},
 	} {
 		a, b := valueOf([]byte(c.a)), valueOf([]byte(c.b))
 		check.Equal(t, a.Identity() == b.Identity(), c.same, "%s and %s", c.a, c.b)

@@ -99,6 +99,6 @@ const (
 // MaxFacetMessages is the number of messages that PostgreSQL counts for facets.
 const MaxFacetMessages = 100_000
 
-// FacetMemory is the memory in bytes that a request for facets may need. It is the part of server.buffer_bytes that one
-// client may always use.
-const FacetMemory = 2 * ListPageLimit
+// FacetMemory is the memory in bytes that a request for facets may need. One client may always use the memory of two
+// pages of server.buffer_bytes; the rest of it is for what a page of the console reads besides.
+const FacetMemory = 2*ListPageLimit - 4<<20

@@ -249,6 +249,6 @@ func TestFacets_ReserveMemory(t *testing.T) {
 	}
 	f.with(WithFacets(index.NewFacetCounter(store, nil))).open()
 	f.facets(t, "by=status")
-	check.True(t, held >= repository.FacetMemory, "%d bytes were reserved, want %d", held, int64(repository.FacetMemory))
+	check.True(t, held >= repository.FacetMemory, "%d bytes were reserved, want %d", held, repository.FacetMemory)
 	nothingHeld(t, f.server)
 }

@@ -198,6 +198,7 @@ func fieldOf(m *entity.Message, field repository.FacetField) string {
 		if m.Group != uuid.Nil {
 			return m.Group.String()
 		}
+	case repository.FacetRecordKey: // read from the record
 	}
 	return ""
 }

@@ -116,8 +116,7 @@ func partColumns(p repository.RecordParts) string {
 		columns += ", octet_length(m.headers) > 1 AS has_headers, " + codec.HeadersUpTo(exportBytes) + " AS headers"
 	}
 	if p.Value {
-		columns += ", m.omitted_sha256, m.omitted_size, m.defect, octet_length(m.value) AS value_size," +
-			" CASE WHEN octet_length(m.value) <= " + exportBytes + " THEN m.value END AS value"
+		columns += ", " + codec.ValueUpTo(exportBytes)
 	}
 	return columns
 }
