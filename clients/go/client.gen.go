@@ -4769,7 +4769,8 @@ type ClientInterface interface {
 	//
 	// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
 	// for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
-	// is null when none selects its messages: the value is too long, or the request has a `topic` and `by=topic`. When
+	// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+	// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
 	// messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
 	//
 	// Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only
@@ -5997,7 +5998,8 @@ func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParam
 //
 // `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
 // for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
-// is null when none selects its messages: the value is too long, or the request has a `topic` and `by=topic`. When
+// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
 // messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
 //
 // Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only
@@ -11549,7 +11551,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
 	// for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
-	// is null when none selects its messages: the value is too long, or the request has a `topic` and `by=topic`. When
+	// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+	// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
 	// messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
 	//
 	// Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only
@@ -15423,7 +15426,8 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 //
 // `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
 // for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
-// is null when none selects its messages: the value is too long, or the request has a `topic` and `by=topic`. When
+// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
 // messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
 //
 // Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only

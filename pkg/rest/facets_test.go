@@ -114,6 +114,22 @@ func TestFacets_FiltersSelectWhatWasCounted(t *testing.T) {
 	check.Equal(t, values, 5+2+3+1, "values")
 }
 
+// An answer is bounded: long values are cut, and long filters are not repeated.
+func TestFacets_AnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(orders(fmt.Sprintf(`{"a":%q}`, strings.Repeat("é", 1001)), `{"a":"short"}`)...)
+	f.index(nil)
+	f.open()
+	for _, v := range f.facets(t, "by=$.a").Facets[0].Values {
+		long := v.Value == strings.Repeat("é", 1000)+"…"
+		check.True(t, long || v.Value == "short", "value %s", v.Value)
+		check.True(t, (v.Filter == nil) == long, "%.20s has the filter %v", v.Value, v.Filter)
+	}
+	got := f.facets(t, "by=$.a&id="+strings.Repeat(idGone.String()+",", 60)+uuid.UUID{15: 2}.String())
+	check.True(t, got.Counted == 1 && len(got.Filter["id"].([]any)) == 61, "with a long filter: %+v", got)
+	check.True(t, got.Facets[0].Values[0].Filter == nil, "a long filter is repeated")
+}
+
 // An answer names the moment up to which the index is complete, and is refused when the index is late.
 func TestFacets_CountUpToAMoment(t *testing.T) {
 	t.Parallel()

@@ -61,13 +61,26 @@ func NewFacetSum(path string, s repository.FacetSum) *FacetSum {
 func NewFacet(key repository.FacetKey, f repository.Facet, filter func(repository.FacetValue) map[string]any) Facet {
 	shown := Facet{By: key.String(), Distinct: FacetDistinct{f.Distinct, f.Exact}, Missing: f.Missing}
 	shown.Values = Each(f.Values, func(v repository.FacetValue) FacetValue {
-		one := FacetValue{Value: csvBytes([]byte(v.Text)), Kind: v.Kind, Messages: v.Messages, Filter: filter(v)}
+		one := FacetValue{Value: cutValue(csvBytes([]byte(v.Text))), Kind: v.Kind, Messages: v.Messages, Filter: filter(v)}
 		if v.Sum.Messages > 0 {
 			one.Sum = &v.Sum.Sum
 		}
 		return one
 	})
 	return shown
+}
+
+// maxFacetText is the maximum number of characters of a value that is shown.
+const maxFacetText = 1000
+
+func cutValue(text string) string {
+	n := 0
+	for i := range text {
+		if n++; n > maxFacetText {
+			return text[:i] + "…"
+		}
+	}
+	return text
 }
 
 // FacetCondition returns the parameter of a filter, and its value, that selects the messages with a value; false when

@@ -17,6 +17,9 @@ const (
 	defaultFacetValues = 10
 	maxFacetValues     = 1000
 
+	// maxRepeatedFilter is the maximum size in bytes of a filter that is repeated for each value of a facet.
+	maxRepeatedFilter = 2 << 10
+
 	formatJSON = "json"
 )
 
@@ -178,8 +181,12 @@ func (o facetOrder) show(found repository.Facets) wire.Facets {
 		Filter: o.conditions.Show(), Counted: found.Counted, Exact: found.All,
 		Sum: wire.NewFacetSum(o.query.Sum, found.Sum), Facets: []wire.Facet{},
 	}
+	long := len(wire.Encode(shown.Filter)) > maxRepeatedFilter
 	for i, key := range o.query.By {
 		shown.Facets = append(shown.Facets, wire.NewFacet(key, found.Facets[i], func(v repository.FacetValue) map[string]any {
+			if long {
+				return nil
+			}
 			return o.filterOf(key, v)
 		}))
 	}
