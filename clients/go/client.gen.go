@@ -4759,7 +4759,7 @@ type ClientInterface interface {
 	// `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
 	// it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
 	// each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
-	// a payload that is not JSON, not stored or not decoded.
+	// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
 	//
 	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
@@ -5988,7 +5988,7 @@ func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParam
 // `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
 // it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
 // each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
-// a payload that is not JSON, not stored or not decoded.
+// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
 //
 // `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 // indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
@@ -11541,7 +11541,7 @@ type ClientWithResponsesInterface interface {
 	// `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
 	// it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
 	// each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
-	// a payload that is not JSON, not stored or not decoded.
+	// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
 	//
 	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
@@ -15416,7 +15416,7 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 // `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
 // it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
 // each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
-// a payload that is not JSON, not stored or not decoded.
+// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
 //
 // `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 // indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that

@@ -263,7 +263,7 @@ func TestFacets_ReserveMemory(t *testing.T) {
 		held = f.server.limits.bytes.used
 		return nil
 	}
-	f.with(WithFacets(index.NewFacetCounter(store, nil))).open()
+	f.with(WithFacets(index.NewFacetCounter(store, nil, nil))).open()
 	f.facets(t, "by=status")
 	check.True(t, held >= repository.FacetMemory, "%d bytes were reserved, want %d", held, repository.FacetMemory)
 	nothingHeld(t, f.server)

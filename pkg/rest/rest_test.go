@@ -78,7 +78,7 @@ func newFixture(messages ...entity.Message) *fixture {
 }
 
 func (f *fixture) starting() *fixture {
-	options := append([]Option{WithFacets(index.NewFacetCounter(f.memory, nil))}, f.options...)
+	options := append([]Option{WithFacets(index.NewFacetCounter(f.memory, nil, nil))}, f.options...)
 	f.server = New(f.cfg, f.store, f.redriver, f.checks, prometheus.NewRegistry(), f.logger, options...)
 	f.server.now = func() time.Time { return noon.Add(4 * time.Second) }
 	return f

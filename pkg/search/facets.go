@@ -27,15 +27,17 @@ type FacetStore interface {
 type FacetCounter struct {
 	store   FacetStore
 	schemas Schemas // nil when nothing is decoded
+	masks   *payload.Masks
 	now     func() time.Time
 	most    int // maximum number of messages to count
 	memory  int // maximum size in bytes of the values that are kept
 }
 
-// NewFacetCounter returns a FacetCounter. schemas decodes keys and values that have a schema; nil decodes nothing.
-func NewFacetCounter(store FacetStore, schemas Schemas) *FacetCounter {
+// NewFacetCounter returns a FacetCounter. schemas decodes keys and values that have a schema; nil decodes nothing. A
+// decoded key with a masked value does not count. The caller must refuse masked headers and paths.
+func NewFacetCounter(store FacetStore, schemas Schemas, masks *payload.Masks) *FacetCounter {
 	return &FacetCounter{
-		store: store, schemas: schemas, now: time.Now, most: repository.MaxFacetMessages, memory: repository.FacetMemory * 3 / 4,
+		store: store, schemas: schemas, masks: masks, now: time.Now, most: repository.MaxFacetMessages, memory: repository.FacetMemory * 3 / 4,
 	}
 }
 
@@ -47,6 +49,7 @@ func (c *FacetCounter) Facets(ctx context.Context, q repository.FacetQuery) (rep
 	if err != nil {
 		return repository.Facets{}, err
 	}
+	read.masks = c.masks
 	if err := repository.ReserveMemory(ctx, repository.FacetMemory); err != nil {
 		return repository.Facets{}, err
 	}
@@ -79,6 +82,7 @@ type facetReader struct {
 	by      []repository.FacetKey
 	facets  []*facetValues // in the order of by
 	decoder entity.PartReader
+	masks   *payload.Masks
 	paths   []payload.Path
 	at      []int // index in by of each of paths; -1 for the path of the numbers
 	summing bool
@@ -172,7 +176,11 @@ func (r *facetReader) headers(m *entity.Message, f *facetValues, name string) {
 func (r *facetReader) key(m *entity.Message, f *facetValues) {
 	key := m.Record.Key
 	if r.decoder != nil {
-		if d := r.decoder.Decode(m, entity.KeyPart, maxHeaderValue); d.JSON != nil {
+		d := r.decoder.Decode(m, entity.KeyPart, maxHeaderValue)
+		if d.Format != entity.NoFormat && r.hides(d.JSON) {
+			return
+		}
+		if d.JSON != nil {
 			payload.Values(d.JSON, []payload.Path{{}}, 1, func(_ int, v payload.Value) { d.JSON = []byte(v.Text) })
 			key = d.JSON
 		}
@@ -180,6 +188,15 @@ func (r *facetReader) key(m *entity.Message, f *facetValues) {
 	if key != nil {
 		f.addBytes(key)
 	}
+}
+
+// hides reports whether a key with a schema has a masked value, or may have one because it cannot be decoded.
+func (r *facetReader) hides(decoded []byte) bool {
+	if !r.masks.CoversPath(payload.Path{}) {
+		return false
+	}
+	_, names := r.masks.Payload(decoded)
+	return decoded == nil || len(names) > 0
 }
 
 func fieldOf(m *entity.Message, field repository.FacetField) string {

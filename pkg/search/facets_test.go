@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -69,7 +70,7 @@ func TestFacets_AddUpNumbersExactly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := counted(t, NewFacetCounter(withValues(c.values...), nil), repository.FacetQuery{Sum: "$.n"})
+			got := counted(t, NewFacetCounter(withValues(c.values...), nil, nil), repository.FacetQuery{Sum: "$.n"})
 			check.Equal(t, got.Sum, repository.FacetSum{Sum: c.want, Messages: c.messages}, "sum")
 		})
 	}
@@ -78,13 +79,13 @@ func TestFacets_AddUpNumbersExactly(t *testing.T) {
 func TestFacets_StopAtTheirLimits(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 4} {
-		c := NewFacetCounter(withValues(make([]string, n)...), nil)
+		c := NewFacetCounter(withValues(make([]string, n)...), nil, nil)
 		c.most = 3
 		got := counted(t, c, repository.FacetQuery{By: byPath("$.a")})
 		check.True(t, got.Counted == 3 && got.All == (n == 3), "of %d messages %d were counted, all: %t", n, got.Counted, got.All)
 	}
 
-	c, calls := NewFacetCounter(withValues(make([]string, 10)...), nil), 0
+	c, calls := NewFacetCounter(withValues(make([]string, 10)...), nil, nil), 0
 	c.now = func() time.Time { // the time is over after four messages
 		calls++
 		return time.Unix(0, 0).Add(time.Duration(calls) * facetTime / 5)
@@ -93,7 +94,7 @@ func TestFacets_StopAtTheirLimits(t *testing.T) {
 	check.True(t, got.Counted == 5 && !got.All, "%d messages were counted, all: %t, want 5", got.Counted, got.All)
 
 	failing := &storeOf{err: errors.New("down")}
-	_, err := NewFacetCounter(failing, nil).Facets(t.Context(), repository.FacetQuery{})
+	_, err := NewFacetCounter(failing, nil, nil).Facets(t.Context(), repository.FacetQuery{})
 	check.Is(t, err, failing.err, "error of the store")
 }
 
@@ -105,7 +106,7 @@ func TestFacets_EstimateTooManyValues(t *testing.T) {
 	for i := range s.messages {
 		s.messages[i].Record.Value = fmt.Appendf(nil, `{"id":"%08d","often":%d}`, i, i%7)
 	}
-	c := NewFacetCounter(s, nil)
+	c := NewFacetCounter(s, nil, nil)
 	c.most, c.memory = messages, kept*(valueOverhead+8)
 	c.now = func() time.Time { return time.Time{} }
 	got := counted(t, c, repository.FacetQuery{By: byPath("$.often", "$.id")})
@@ -123,7 +124,7 @@ func TestFacets_AreExactForUniqueValues(t *testing.T) {
 	for i := range s.messages {
 		s.messages[i].Record.Value = fmt.Appendf(nil, `{"id":"%s","total":1}`, uuid.New())
 	}
-	c := NewFacetCounter(s, nil)
+	c := NewFacetCounter(s, nil, nil)
 	c.now = func() time.Time { return time.Time{} }
 	got := counted(t, c, repository.FacetQuery{By: byPath("$.id"), Sum: "$.total"})
 	check.True(t, got.All && got.Facets[0].Exact && got.Facets[0].Distinct == repository.MaxFacetMessages, "%d values, exact: %t", got.Facets[0].Distinct, got.Facets[0].Exact)
@@ -140,7 +141,7 @@ func TestFacets_CountWhatTheIndexHas(t *testing.T) {
 	c := NewFacetCounter(s, decoderOf(map[string]entity.Decoded{
 		"avro":       {Format: entity.Avro, JSON: []byte(`"k"`)},
 		"unreadable": {Format: entity.UnknownFormat, Omitted: entity.SchemaUnavailable},
-	}))
+	}), nil)
 	got := counted(t, c, repository.FacetQuery{By: append(byPath("$", "$.a", "$[*].a"), repository.FacetKey{Field: repository.FacetRecordKey})})
 	for i, want := range []string{"k 1, missing 4", "plain 1, missing 4", "missing 5", "k 5, missing 0"} {
 		text := ""
@@ -150,6 +151,32 @@ func TestFacets_CountWhatTheIndexHas(t *testing.T) {
 		check.Equal(t, text+fmt.Sprint("missing ", got.Facets[i].Missing), want, "facet %d", i)
 	}
 	check.Equal(t, *s.q.Parts, repository.RecordParts{Key: true, Value: true, Headers: true}, "parts")
+}
+
+// A decoded key is masked like a payload. One that cannot be decoded may have a masked value.
+func TestFacets_HideMaskedKeys(t *testing.T) {
+	t.Parallel()
+	s := &storeOf{}
+	for _, key := range []string{"secret", "harmless", "unreadable", "plain"} {
+		s.messages = append(s.messages, entity.Message{Record: entity.Record{Key: []byte(key)}})
+	}
+	decoder := decoderOf(map[string]entity.Decoded{
+		"secret":     {Format: entity.Avro, JSON: []byte(`{"card":"4111"}`)},
+		"harmless":   {Format: entity.Avro, JSON: []byte(`{"id":1}`)},
+		"unreadable": {Format: entity.UnknownFormat, Omitted: entity.SchemaUnavailable},
+	})
+	masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card"}}))(t)
+	for _, c := range []struct {
+		masks *payload.Masks
+		want  string
+	}{{masks, "plain {\"id\":1} "}, {nil, "plain unreadable {\"card\":\"4111\"} {\"id\":1} "}} {
+		got := counted(t, NewFacetCounter(s, decoder, c.masks), repository.FacetQuery{By: []repository.FacetKey{{Field: repository.FacetRecordKey}}})
+		text := ""
+		for _, v := range got.Facets[0].Values {
+			text += v.Text + " "
+		}
+		check.Equal(t, text, c.want, "keys")
+	}
 }
 
 type decoderOf map[string]entity.Decoded
@@ -182,7 +209,7 @@ func TestFacets_ReadNoMoreThanTheyNeed(t *testing.T) {
 		{repository.FacetQuery{By: []repository.FacetKey{{Field: repository.FacetRecordKey}}}, repository.RecordParts{Key: true}},
 	} {
 		s := withValues()
-		counted(t, NewFacetCounter(s, nil), c.q)
+		counted(t, NewFacetCounter(s, nil, nil), c.q)
 		check.Equal(t, *s.q.Parts, c.want, "parts for %+v", c.q)
 	}
 }

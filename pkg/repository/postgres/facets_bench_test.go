@@ -36,7 +36,7 @@ func BenchmarkFacets(b *testing.B) {
 	} {
 		check.Must(db.Exec(statement))(b)
 	}
-	counter := search.NewFacetCounter(store, nil)
+	counter := search.NewFacetCounter(store, nil, nil)
 	for _, c := range []struct {
 		name string
 		q    repository.FacetQuery

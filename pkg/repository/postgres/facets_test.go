@@ -119,7 +119,7 @@ func TestFacets_EqualPlainSQL(t *testing.T) {
 		{repository.FacetKey{Field: repository.FacetTopic}, `(SELECT to_jsonb(nullif(m.original_topic, '')))`},
 		{repository.FacetKey{Field: repository.FacetErrorGroup}, `(SELECT to_jsonb(m.group_id))`},
 	}
-	counter := search.NewFacetCounter(store, nil)
+	counter := search.NewFacetCounter(store, nil, nil)
 	for i, f := range filters {
 		q := repository.FacetQuery{Filter: f.filter, Sum: "$.total", Limit: 1000}
 		for _, key := range keys {
@@ -140,7 +140,7 @@ func TestFacets_EqualPlainSQL(t *testing.T) {
 
 func counted(t *testing.T, store *Store, q repository.FacetQuery) repository.Facets {
 	t.Helper()
-	return check.Must(search.NewFacetCounter(store, nil).Facets(t.Context(), q))(t)
+	return check.Must(search.NewFacetCounter(store, nil, nil).Facets(t.Context(), q))(t)
 }
 
 // TestFacets_ReadLongRecords: keys, headers and values that do not fit into the steps of an export are read too.
