@@ -132,6 +132,7 @@ var owners = map[string][]string{
 	"golang.org/x/oauth2":                   {"pkg/auth"},
 	"github.com/evanphx/json-patch":         {"pkg/payload"},
 	"github.com/wI2L/jsondiff":              {"pkg/payload"},
+	"github.com/shopspring/decimal":         {"pkg/search"},
 	"github.com/twmb/franz-go":              {"pkg/schema"},
 	"github.com/twmb/avro":                  {"pkg/schema/internal/avro"},
 	"github.com/bufbuild/protocompile":      {"pkg/schema/internal/proto"},

@@ -102,7 +102,8 @@ func (p *parts) buildServer(store repository.Core) error {
 		failure := func(m entity.Message) (class, message, stack string) {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
-		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, with.search...)
+		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, search.WithSchemas(with.index))
+		with.rest = append(with.rest, rest.WithFacets(search.NewFacetCounter(full, with.index, masks)))
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group(), derived.Fields().ConsumerGroup); err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (p *parts) buildServer(store repository.Core) error {
 // decoding holds what the search index, the redrives and the REST server need to decode records by their schemas. It is
 // zero when no schema registry is configured.
 type decoding struct {
-	search  []search.Option
+	index   search.Schemas
 	redrive redrive.Schemas
 	rest    []rest.Option
 }
@@ -145,7 +146,7 @@ func buildSchemas(cfg schema.Config, registry prometheus.Registerer) (decoding, 
 	if err != nil || decoder == nil {
 		return decoding{}, err
 	}
-	return decoding{[]search.Option{search.WithSchemas(decoder)}, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
+	return decoding{decoder, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
 }
 
 // buildReports creates the metrics and notifications that read from the database. masked is true

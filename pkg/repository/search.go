@@ -105,7 +105,14 @@ type ExportQuery struct {
 	Archived bool
 	Limit    int
 	MaxValue int64 // limit in bytes; a longer value is not loaded
+
+	// Parts says what to load of each message; nil loads everything. With Parts, a message has its id, created_at,
+	// topics, status, error class, consumer group, dialect and error group, and of its record these parts.
+	Parts *RecordParts
 }
+
+// RecordParts are parts of records.
+type RecordParts struct{ Key, Value, Headers bool }
 
 // TooBroadError reports that the search or count took too long because the filter matches too many messages. Its kind
 // is entity.ErrInvalid.

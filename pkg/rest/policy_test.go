@@ -54,6 +54,7 @@ var matrix = map[string]expectation{
 	},
 
 	"GET /api/v1/messages":              {permission{auth.Viewer, someTopics}, "", "search"},
+	"GET /api/v1/messages/facets":       {permission{auth.Viewer, someTopics}, "", "facets"},
 	"GET /api/v1/export":                {permission{auth.Viewer, someTopics}, "", "an export"},
 	"GET /api/v1/archive":               {permission{auth.Viewer, someTopics}, "", "the archive"},
 	"GET /api/v1/archive/{id}":          {permission{auth.Viewer, oneArchived}, "", "the archive"},

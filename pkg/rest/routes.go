@@ -42,6 +42,7 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, permission{auth.Operator, oneMessage}, h.changes.SetOrigin, "setting an original topic"},
 
 		{http.MethodGet, "/api/v1/messages", read, permission{auth.Viewer, someTopics}, h.lists.Search, "search"},
+		{http.MethodGet, "/api/v1/messages/facets", read, permission{auth.Viewer, someTopics}, h.facets.Get, "facets"},
 		{http.MethodGet, "/api/v1/export", stream, permission{auth.Viewer, someTopics}, h.exports.Get, "an export"},
 		{http.MethodGet, "/api/v1/archive", read, permission{auth.Viewer, someTopics}, h.lists.SearchArchive, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}", read, permission{auth.Viewer, oneArchived}, h.archived.Get, "the archive"},

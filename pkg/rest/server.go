@@ -39,6 +39,7 @@ type Server struct {
 	targets   Targets      // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
+	facets    FacetEngine
 	schemas   Schemas // nil: nothing is decoded
 	replica   Replica // nil: the database has no replica
 
@@ -97,6 +98,9 @@ func WithReplica(r Replica) Option { return func(s *Server) { s.replica = r } }
 
 // WithTargets sets the check of the targets of redirects.
 func WithTargets(t Targets) Option { return func(s *Server) { s.targets = t } }
+
+// WithFacets sets the source of facets. It is needed with a Database.
+func WithFacets(e FacetEngine) Option { return func(s *Server) { s.facets = e } }
 
 // WithSigner sets the signer of cursors. Without this option cursors are valid in this process only.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }

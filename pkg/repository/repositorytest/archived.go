@@ -300,6 +300,7 @@ func exportPromises() []promise {
 		{"StopsWhenTheCallerDoes", exportStops},
 		{"LeavesOutValuesOverTheLimit", exportLargeValues},
 		{"GoesOnBeyondAStep", exportMany},
+		{"LoadsTheRequestedParts", exportParts},
 	}
 }
 
@@ -403,6 +404,47 @@ func exportLargeValues(h *harness) {
 			check.True(h, loaded == (r.State == entity.ValueStored) && loaded == (int64(len(r.Value)) == r.Size),
 				"up to %d bytes: a value of %d is in state %d with %d bytes", limit, r.Size, r.State, len(r.Value))
 		})
+	}
+}
+
+// exportParts checks that an export of parts has these parts, and the fields of ExportQuery.Parts, as a whole message has
+// them, also when a part is too long for a step.
+func exportParts(h *harness) {
+	h.assorted()
+	h.put(func(m *entity.Message) {
+		m.Record.Key, m.Record.Value = bytes.Repeat([]byte("k"), 20_000), bytes.Repeat([]byte("v"), 100_000)
+		m.Record.Headers = []entity.Header{{Key: "a", Value: bytes.Repeat([]byte("h"), 50_000)}}
+	})
+	h.put(func(m *entity.Message) { m.Record.Value = nil })
+	type described struct {
+		id, group                                    uuid.UUID
+		created                                      time.Time
+		topic, source, class, consumerGroup, dialect string
+		status                                       entity.Status
+	}
+	describe := func(m *entity.Message) described {
+		f := m.Failure
+		return described{m.ID, m.Group, m.CreatedAt, m.OriginalTopic, m.Source.Topic, f.Class, f.ConsumerGroup, f.Dialect, m.Status}
+	}
+	for n := range 8 {
+		parts := repository.RecordParts{Key: n&1 > 0, Value: n&2 > 0, Headers: n&4 > 0}
+		seen := 0
+		h.exported(repository.ExportQuery{Limit: everything, MaxValue: whole, Parts: &parts}, func(m *entity.Message) {
+			seen++
+			want := h.get(m.ID)
+			check.Same(h, describe(m), describe(&want), "%+v: fields", parts)
+			if parts.Key {
+				check.Same(h, m.Record.Key, want.Record.Key, "%+v: key", parts)
+			}
+			if parts.Value {
+				check.Same(h, m.Record.Value, want.Record.Value, "%+v: value", parts)
+				check.Same(h, m.Record.State, want.Record.State, "%+v: state of the value", parts)
+			}
+			if parts.Headers {
+				check.Same(h, m.Record.Headers, want.Record.Headers, "%+v: headers", parts)
+			}
+		})
+		check.Same(h, seen, 9, "messages with %+v", parts)
 	}
 }
 

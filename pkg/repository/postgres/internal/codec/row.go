@@ -162,10 +162,15 @@ func HeadersUpTo(limit string) string {
 // ByteColumnsWith does the same as ByteColumns, with these SQL expressions for key and headers.
 func ByteColumnsWith(key, limit, headers string) string {
 	return `
-	` + key + `, octet_length(m.key) AS key_size, m.omitted_sha256, m.omitted_size, m.defect,
+	` + key + `, octet_length(m.key) AS key_size,
 	octet_length(m.headers) > 1 AS has_headers,
 	` + headers + ` AS headers,
-	octet_length(m.value) AS value_size,
+	` + ValueUpTo(limit)
+}
+
+// ValueUpTo returns the columns of the value, which is NULL for a value longer than limit bytes.
+func ValueUpTo(limit string) string {
+	return `m.omitted_sha256, m.omitted_size, m.defect, octet_length(m.value) AS value_size,
 	CASE WHEN ` + limit + ` < 0 OR octet_length(m.value) <= ` + limit + ` THEN m.value END AS value,
 	m.dlq_topic_id IS NULL AND m.value IS NULL AND m.payload IS NOT NULL AS has_payload,
 	CASE WHEN m.dlq_topic_id IS NULL AND m.value IS NULL
