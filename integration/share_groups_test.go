@@ -398,9 +398,12 @@ func TestShareGroupsForgedBefore(t *testing.T) {
 	s.fail(1, "reject") // nobody consumes it yet
 	victim := s.sources[2]
 	s.kafka.produce(&kgo.Record{Topic: s.dlq, Partition: victim.Partition, Timestamp: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Headers: []kgo.RecordHeader{
-		{Key: "__dlq.errors.topic", Value: []byte(s.topic)}, {Key: "__dlq.errors.partition", Value: []byte(strconv.Itoa(int(victim.Partition)))},
-		{Key: "__dlq.errors.offset", Value: []byte(strconv.FormatInt(victim.Offset, 10))}, {Key: "__dlq.errors.group", Value: []byte(s.group)},
-		{Key: "__dlq.errors.delivery.count", Value: []byte("1")}, {Key: "__dlq.errors.message", Value: []byte("forged")},
+		{Key: "__dlq.errors.topic", Value: []byte(s.topic)},
+		{Key: "__dlq.errors.partition", Value: []byte(strconv.Itoa(int(victim.Partition)))},
+		{Key: "__dlq.errors.offset", Value: []byte(strconv.FormatInt(victim.Offset, 10))},
+		{Key: "__dlq.errors.group", Value: []byte(s.group)},
+		{Key: "__dlq.errors.delivery.count", Value: []byte("1")},
+		{Key: "__dlq.errors.message", Value: []byte("forged")},
 	}})
 	eventually(t, time.Minute, "the forged dead letter is refused", func() bool { return s.inState("refused") == 1 })
 	consumer = s.kafka.startShareConsumer(s.group, s.topic)

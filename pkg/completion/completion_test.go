@@ -419,7 +419,7 @@ func TestBacklogOfAPartitionThatHangs(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { w.Run(ctx); close(ended) }()
 		for range 6000 {
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			q.mu.Lock()
 			state := healthy.p.Message.Share.State
 			q.mu.Unlock()
