@@ -65,11 +65,12 @@ var layers = map[string][]string{
 	"pkg/broker/internal/inflate":         {},
 	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
 	"pkg/deadletter/internal/naming":      {},
+	"pkg/ingest/internal/errorgroups":     {"pkg/entity", "pkg/repository"},
 	"pkg/ingest/internal/health":          {},
 
 	// Layer 2: the product's functions. They import neither each other nor a particular store. The exception is
 	// pkg/redrive, which imports the packages in its folder and connects them.
-	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/ingest/internal/health", "pkg/traces", "pkg/wait"},
+	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/ingest/internal/errorgroups", "pkg/ingest/internal/health", "pkg/traces", "pkg/wait"},
 	"pkg/sharegroup":       {"pkg/broker", "pkg/entity", "pkg/outage", "pkg/wait"},
 	"pkg/completion":       {"pkg/broker", "pkg/deadletter", "pkg/entity", "pkg/outage", "pkg/repository", "pkg/wait"},
 	"pkg/republisher":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
@@ -86,6 +87,7 @@ var layers = map[string][]string{
 	// The HTTP API: rest joins its handlers, which do not import one another.
 	"pkg/rest/wire":              {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/fingerprint", "pkg/payload"},
 	"pkg/rest/internal/respond":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire"},
+	"pkg/rest/internal/address":  {},
 	"pkg/rest/internal/access":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/internal/respond"},
 	"pkg/rest/internal/request":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access"},
 	"pkg/rest/internal/unmask":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request"},
@@ -94,7 +96,7 @@ var layers = map[string][]string{
 	"pkg/rest/handlers/redrives": {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
 	"pkg/rest/handlers/groups":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
 	"pkg/rest/handlers/admin":    {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request"},
-	"pkg/rest":                   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask", "pkg/rest/handlers/messages", "pkg/rest/handlers/search", "pkg/rest/handlers/redrives", "pkg/rest/handlers/groups", "pkg/rest/handlers/admin"},
+	"pkg/rest":                   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/address", "pkg/rest/internal/request", "pkg/rest/internal/unmask", "pkg/rest/handlers/messages", "pkg/rest/handlers/search", "pkg/rest/handlers/redrives", "pkg/rest/handlers/groups", "pkg/rest/handlers/admin"},
 
 	// The console: its pages import only what is below them, and no package outside its folder.
 	"pkg/console/internal/format":  {},

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/address"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
@@ -163,8 +164,8 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 	s.health = newHealth(checks, func() bool { return s.phase.Load() == ready }, logger)
 	// Config.Validate has already reported entries that cannot be read, so errors are ignored here. Entries that cannot
 	// be read are not trusted.
-	hosts, _ := parseHosts(cfg.Hosts)
-	proxies, _ := parseProxies(cfg.TrustedProxies)
+	hosts, _ := address.ParseHosts(cfg.Hosts)
+	proxies, _ := address.ParseProxies(cfg.TrustedProxies)
 	s.instrumentation = &instrumentation{
 		reporter: s.report, metrics: s.metrics, proxies: proxies, minWriteRate: cfg.MinWriteRate, writeTimeout: cfg.WriteTimeout,
 	}
