@@ -12,6 +12,7 @@
 //   - shares.go: records of share groups
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
+//   - objects.go: archived messages in objects
 //   - search.go: searches, counts, exports and the archive
 //   - notifications.go: events and notifications
 //   - groups.go: error groups

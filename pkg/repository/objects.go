@@ -135,7 +135,6 @@ type ArchiveObject struct {
 	Key      string    `db:"object_key" json:"object_key"`
 	Day      string    `db:"day" json:"day"` // such as 2026-11-26, in UTC
 	Messages int64     `db:"messages" json:"messages"`
-	Hidden   int64     `db:"hidden" json:"-"` // messages in the object that are no longer in the archive
 	Bytes    int64     `db:"bytes" json:"bytes"`
 	SHA256   Bytes     `db:"sha256" json:"sha256"`
 
@@ -147,6 +146,14 @@ type ArchiveObject struct {
 	LastArchived  Micros    `db:"last_archived_at" json:"last_archived_at"`
 
 	Topics []ObjectTopic `db:"-" json:"-"`
+	Hidden []uuid.UUID   `db:"-" json:"-"` // messages in the object that are no longer in the archive
+}
+
+// ObjectQuery selects entries of the manifest. Entries that have no message of the query may be included.
+type ObjectQuery struct {
+	CreatedAfter  time.Time // inclusive; zero for no limit
+	CreatedBefore time.Time // exclusive; zero for no limit
+	Topic         string    // original or dead-letter topic; "" for any
 }
 
 // ObjectTopic counts the messages of an object that have these topics and are in the archive.
@@ -176,15 +183,14 @@ type PickedRow struct {
 	Bytes      int64     `db:"bytes"` // about as many as it takes in memory
 }
 
-// ShownLimits limits the bytes of the messages that are made from rows of objects, in the same way as the bytes of
-// messages of the database are limited.
+// ShownLimits limits the bytes of messages that are made from rows of objects, as other methods limit those of messages
+// in the database.
 type ShownLimits struct {
-	Value  int64 // a longer value is not loaded; negative for no limit
-	Key    int64 // a longer key is not loaded
-	Header int64 // longer headers are not loaded
-	Page   int64 // bytes of all messages together, 0 for no limit
-	// NoValues leaves out all values.
-	NoValues bool
+	Value    int64 // a longer value is not loaded; negative for no limit
+	Key      int64 // a longer key is not loaded
+	Headers  int64 // longer headers are not loaded; negative: some of the headers are loaded, as by GetArchived
+	Page     int64 // the bytes that all messages together may load; 0 for no limit
+	NoValues bool  // no values are loaded
 }
 
 // ArchiveFilterError reports a condition that cannot be searched for in the objects of the archive. Its kind is
@@ -197,10 +203,3 @@ func (e *ArchiveFilterError) Error() string {
 
 // Is makes the error's kind entity.ErrInvalid.
 func (e *ArchiveFilterError) Is(target error) bool { return target == entity.ErrInvalid }
-
-// Retained reports when the bytes of an erased message can be deleted at the latest.
-type Retained struct {
-	Until time.Time // an Object Lock forbids the deletion until then; zero when none does
-	// Pending is set when the bytes are still in the object store, and the archiver deletes them later.
-	Pending bool
-}

@@ -37,9 +37,9 @@ func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 	return m, nil
 }
 
-// restoredColumns are the columns that a restored message keeps. All other columns describe retries, which start again
+// RestoredColumns are the columns that a restored message keeps. All other columns describe retries, which start again
 // after a restore.
-const restoredColumns = `
+const RestoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
 	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
 	dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp, dlq_timestamp_ms,
@@ -52,8 +52,8 @@ var RestoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
 	), back AS (
-		INSERT INTO dlq.dlq_messages (` + restoredColumns + `, status, retry_count, updated_at, next_attempt_at)
-		SELECT ` + restoredColumns + `, 'PENDING', 0, c.moment, c.moment
+		INSERT INTO dlq.dlq_messages (` + RestoredColumns + `, status, retry_count, updated_at, next_attempt_at)
+		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, c.moment
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
 	), audit AS (
