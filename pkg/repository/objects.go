@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // ArchivedRow is a message of the archive as it is moved between the database and an object: every column of the
@@ -192,14 +190,3 @@ type ShownLimits struct {
 	Page     int64 // the bytes that all messages together may load; 0 for no limit
 	NoValues bool  // no values are loaded
 }
-
-// ArchiveFilterError reports a condition that cannot be searched for in the objects of the archive. Its kind is
-// entity.ErrInvalid.
-type ArchiveFilterError struct{ Fields []string }
-
-func (e *ArchiveFilterError) Error() string {
-	return fmt.Sprintf("the archive is in an object store and can be searched by id, topic and created_at only, not by %v", e.Fields)
-}
-
-// Is makes the error's kind entity.ErrInvalid.
-func (e *ArchiveFilterError) Is(target error) bool { return target == entity.ErrInvalid }

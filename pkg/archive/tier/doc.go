@@ -36,9 +36,9 @@
 //
 // Read it in this order:
 //
-//   - archive.go: Archive, single messages
 //   - export.go: exports
 //   - list.go: lists and counts
+//   - archive.go: Archive, single messages
 //   - cache.go: entries of objects in memory
 //   - mover.go: Mover
 //   - rewriter.go: Rewriter

@@ -42,35 +42,33 @@ func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (reposit
 	return page, nil
 }
 
-// searchable returns an error for conditions that objects cannot be searched for.
+// searchable returns an error for each condition that objects cannot be searched for.
 func searchable(f entity.Filter, s repository.Sort) error {
-	var fields []string
+	var errs []error
 	for _, c := range []struct {
-		name string
-		set  bool
+		field string
+		set   bool
 	}{
 		{"status", len(f.Statuses) > 0},
 		{"error_class", f.ErrorClass != ""},
 		{"consumer_group", f.ConsumerGroup != ""},
 		{"dialect", f.Dialect != ""},
-		{"group", f.Group != uuid.Nil},
-		{"unknown_origin", f.UnknownOrigin},
+		{"group_id", f.Group != uuid.Nil},
+		{"origin", f.UnknownOrigin},
 		{"retried_after", !f.RetriedAfter.IsZero()},
 		{"retried_before", !f.RetriedBefore.IsZero()},
 		{"key", f.Key != nil},
 		{"header", len(f.Headers) > 0},
-		{"field", len(f.Fields) > 0},
+		{"payload", len(f.Fields) > 0},
 		{"q", len(f.Words) > 0},
-		{"sort by last_retry_at", s.By == repository.ByLastRetry},
+		{"sort", s.By == repository.ByLastRetry},
 	} {
 		if c.set {
-			fields = append(fields, c.name)
+			errs = append(errs, &entity.FieldError{Field: c.field, Reason: "does not work for the archive, " +
+				"which is in an object store: use only id, topic, created_after, created_before, and sort by created_at"})
 		}
 	}
-	if len(fields) > 0 {
-		return &repository.ArchiveFilterError{Fields: fields}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // listing selects a part of a list, in the order of created_at and id.

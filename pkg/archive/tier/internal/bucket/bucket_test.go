@@ -107,10 +107,10 @@ func TestBucket_ErrorsHaveKinds(t *testing.T) {
 	check.Is(t, check.Must(Open(cfg))(t).Put(t.Context(), "a", nil), entity.ErrUnavailable, "a store that does not answer")
 }
 
-func TestConfig_Validate(t *testing.T) {
+func TestConfig_Usable(t *testing.T) {
 	t.Parallel()
 	good := Config{Region: "eu-central-1", Bucket: "dlq-archive"}
-	check.NoError(t, good.Validate())
+	check.NoError(t, good.Usable())
 	for want, change := range map[string]func(*Config){
 		"s3.endpoint":        func(c *Config) { c.Endpoint = "s3.example.com" },
 		"s3.region":          func(c *Config) { c.Region = "" },
@@ -121,6 +121,6 @@ func TestConfig_Validate(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		check.Says(t, bad.Validate(), want, "a wrong setting")
+		check.Says(t, bad.Usable(), want, "a wrong setting")
 	}
 }

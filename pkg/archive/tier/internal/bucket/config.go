@@ -25,8 +25,8 @@ var (
 	keyPrefix  = regexp.MustCompile(`^([A-Za-z0-9_.=-]+/)*$`)
 )
 
-// Validate reports every problem at once.
-func (c Config) Validate() error {
+// Usable reports every problem at once. It is not called Validate, because a bucket that is not used may be incomplete.
+func (c Config) Usable() error {
 	var errs []error
 	wrong := func(bad bool, format string, args ...any) {
 		if bad {

@@ -4,7 +4,7 @@
 //
 // Read it in this order:
 //
-//   - move.go: Mover, which selects rows, and deletes them when their object is in the manifest
 //   - rewrite.go: Rewriter, which replaces, purges and deletes objects
 //   - read.go: Reader, which finds objects and makes messages of their rows, and restores messages
+//   - move.go: Mover, which selects rows, and deletes them when their object is in the manifest
 package objects

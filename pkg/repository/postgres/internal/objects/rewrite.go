@@ -85,3 +85,10 @@ func (s *Rewriter) PurgeObjects(ctx context.Context, days, batch int) (int64, er
 	}
 	return s.db.DeleteInBatches(ctx, "purge objects of the archive", `SELECT dlq.purge_archive_objects($1, $2)`, days, batch)
 }
+
+// Used reports whether the manifest has an object, or an object has to be deleted.
+func (s *Rewriter) Used(ctx context.Context) (bool, error) {
+	var used []bool
+	err := s.db.Select(ctx, &used, `SELECT EXISTS (SELECT FROM dlq.archive_objects) OR EXISTS (SELECT FROM dlq.archive_deletions)`)
+	return len(used) > 0 && used[0], conn.Translate("find objects of the archive", err)
+}
