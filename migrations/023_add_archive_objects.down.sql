@@ -9,10 +9,10 @@ DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         REVOKE EXECUTE ON FUNCTION dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
             dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-            dlq.purge_archive_objects(INT, INT) FROM dlq_rw;
+            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT) FROM dlq_rw;
     END IF;
 END $$;
-DROP FUNCTION dlq.purge_archive_objects(INT, INT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
+DROP FUNCTION dlq.erase_archived(UUID, UUID, TEXT, TEXT), dlq.purge_archive_objects(INT, INT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
     dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
     dlq.keep_archive_object(TEXT);
 CREATE OR REPLACE FUNCTION dlq.note_archive_truncated() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
@@ -20,6 +20,15 @@ SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     TRUNCATE dlq.archive_ids;
     RETURN NULL;
+END;
+$$;
+CREATE OR REPLACE FUNCTION dlq.refuse_audit_change() RETURNS TRIGGER LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND current_setting('dlq.purging_audit', true) = 'on' THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'dlq.audit is append-only' USING ERRCODE = '42501';
 END;
 $$;
 DROP INDEX dlq.idx_archive_ids_object;

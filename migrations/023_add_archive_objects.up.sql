@@ -220,10 +220,61 @@ BEGIN
 END;
 $$;
 
+-- An erasure may remove the error texts of the entries of a message, and change nothing else.
+CREATE OR REPLACE FUNCTION dlq.refuse_audit_change() RETURNS TRIGGER LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND current_setting('dlq.purging_audit', true) = 'on' THEN
+        RETURN OLD;
+    END IF;
+    IF TG_OP = 'UPDATE' AND current_setting('dlq.erasing', true) = 'on' AND NEW.last_error IS NULL
+        AND to_jsonb(NEW) - 'last_error' = to_jsonb(OLD) - 'last_error' THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'dlq.audit is append-only' USING ERRCODE = '42501';
+END;
+$$;
+
+-- Deletes a message of the archive for good, with everything that other tables have of its record or of its errors. With
+-- p_object the message is in that object, and is hidden there. Returns false when the message is not there. The position
+-- of its record stays, so it is not stored again.
+CREATE FUNCTION dlq.erase_archived(p_id UUID, p_object UUID, p_original_topic TEXT, p_dlq_topic TEXT)
+RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_object IS NOT NULL THEN
+        IF NOT dlq.hide_archived(p_id, p_object, p_original_topic, p_dlq_topic) THEN
+            RETURN false;
+        END IF;
+    ELSE
+        DELETE FROM dlq.dlq_messages_archive m
+        WHERE m.id = p_id AND m.archived_at = (SELECT k.archived_at FROM dlq.archive_ids k WHERE k.id = p_id);
+        IF NOT FOUND THEN
+            RETURN false;
+        END IF;
+    END IF;
+    WITH history AS (
+        DELETE FROM dlq.attempts WHERE message_id = p_id RETURNING attempt_id
+    )
+    DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(SELECT attempt_id FROM history));
+    DELETE FROM dlq.edits WHERE message_id = p_id;
+    DELETE FROM dlq.undecoded_messages WHERE message_id = p_id;
+    -- Answers are kept for a day. That of the present request is not stored yet.
+    DELETE FROM dlq.idempotency_keys WHERE status IS NOT NULL AND position(convert_to(p_id::text, 'UTF8') IN body) > 0;
+    UPDATE dlq.notifications SET message_ids = array_remove(message_ids, p_id),
+        detail = CASE WHEN detail ? 'group' THEN jsonb_set(detail, '{group,title}', '""') ELSE detail END
+    WHERE p_id = ANY (message_ids);
+    PERFORM set_config('dlq.erasing', 'on', true);
+    UPDATE dlq.audit SET last_error = NULL WHERE object_id = p_id AND kind = 'message' AND last_error IS NOT NULL;
+    PERFORM set_config('dlq.erasing', 'off', true);
+    RETURN true;
+END;
+$$;
+
 -- The functions run with the rights of their owner.
 REVOKE EXECUTE ON FUNCTION dlq.keep_archive_object(TEXT), dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
     dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-    dlq.purge_archive_objects(INT, INT) FROM PUBLIC;
+    dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT) FROM PUBLIC;
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
@@ -231,7 +282,7 @@ DO $$ BEGIN
         GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.archive_deletions TO dlq_rw;
         GRANT EXECUTE ON FUNCTION dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
             dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-            dlq.purge_archive_objects(INT, INT) TO dlq_rw;
+            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT) TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
         GRANT SELECT ON dlq.archive_objects, dlq.archive_object_topics, dlq.archive_hidden, dlq.archive_deletions TO dlq_ro;

@@ -30,7 +30,8 @@ func (p *parts) shownStore(store repository.Core) (rest.Store, error) {
 		return nil, err
 	}
 	p.bucket = bucket
-	return tieredStore{full, tier.NewArchive(full, postgres.NewObjects(p.db), bucket)}, nil
+	objects := postgres.NewObjects(p.db)
+	return tieredStore{full, tier.NewArchive(full, objects, tier.NewRewriter(objects, bucket), bucket)}, nil
 }
 
 // bucketCheck is the readiness check of the object store. Without it the API works, except for messages in objects.

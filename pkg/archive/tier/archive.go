@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -20,6 +21,7 @@ type Database interface {
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
 	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
+	Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error)
 }
 
 // Catalog finds objects in the manifest, and makes messages of their rows.
@@ -32,6 +34,10 @@ type Catalog interface {
 	Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error)
 	// RestoreRow moves the message of a row to the live table, and hides it in its object.
 	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
+	// EraseRow erases a message with these topics from the database, and hides it in its object.
+	EraseRow(ctx context.Context, id, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error
+	// HidingObject returns the object that still has a message which is no longer in the archive.
+	HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
 }
 
 // Archive reads and restores messages of both tiers. Queries for live messages are passed on to the database. It is
@@ -40,6 +46,7 @@ type Archive struct {
 	db      Database
 	catalog Catalog
 	bucket  Bucket
+	rewrite *Rewriter
 	entries *entryCache
 	slots   chan struct{} // has an element for each object that is being read
 }
@@ -48,8 +55,8 @@ type Archive struct {
 const maxReads = 4
 
 // NewArchive returns an Archive.
-func NewArchive(db Database, c Catalog, b Bucket) *Archive {
-	return &Archive{db: db, catalog: c, bucket: b, entries: newEntryCache(cachedObjects), slots: make(chan struct{}, maxReads)}
+func NewArchive(db Database, c Catalog, w *Rewriter, b Bucket) *Archive {
+	return &Archive{db: db, catalog: c, bucket: b, rewrite: w, entries: newEntryCache(cachedObjects), slots: make(chan struct{}, maxReads)}
 }
 
 // withRow calls do with the row of a message in its object. When the object is replaced meanwhile, it reads the new one.
@@ -128,6 +135,36 @@ func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 		return err
 	})
 	return m, err
+}
+
+// Erase implements repository.Archive. The object of the message is written again without it. When that fails, the
+// message is erased nevertheless, and the archiver writes the object again.
+func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
+	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
+		err = a.withRow(ctx, id, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
+			return a.catalog.EraseRow(ctx, id, o.ID, r.OriginalTopic, r.DLQTopic, cause)
+		})
+	}
+	if err != nil {
+		return repository.Erased{}, err
+	}
+	for { // a message that was restored and archived again may be in more than one object
+		o, ok, err := a.catalog.HidingObject(ctx, id)
+		if err == nil && !ok {
+			return erased, nil
+		}
+		var until time.Time
+		if err == nil {
+			until, err = a.rewrite.Remove(ctx, &o)
+		}
+		if err != nil {
+			erased.Pending = true
+			return erased, nil //nolint:nilerr // the message is erased, and the archiver tries again
+		}
+		if until.After(erased.RetainedUntil) {
+			erased.RetainedUntil = until
+		}
+	}
 }
 
 // objectEntries returns the entries of an object. They are kept in memory, because a list reads the same objects for

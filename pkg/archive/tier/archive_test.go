@@ -166,7 +166,7 @@ func TestArchive(t *testing.T) {
 		s.archived("orders", 20, 2)
 		s.move()
 		before := s.all(entity.Filter{})
-		other := NewArchive(s.store, s.objects, s.bucket) // has nothing in its cache
+		other := NewArchive(s.store, s.objects, s.rewrite, s.bucket) // has nothing in its cache
 		replaced := false
 		s.bucket.before = func(operation, _ string) error {
 			if operation == "read" && !replaced {
@@ -354,4 +354,116 @@ func TestRewriter(t *testing.T) {
 		s.wantOnlyTheManifest()
 		check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 8, "rows in objects")
 	})
+}
+
+func TestArchive_Erase(t *testing.T) {
+	t.Parallel()
+	cause := entity.AuditInfo{Actor: "ada", Reason: "request of the customer"}
+
+	postgrestest.Parallel(t, "LeavesNoBytesInAnyVersion", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		check.NoError(t, s.client.EnableVersioning(t.Context(), s.name))
+		s.archived("orders", 10, 2)
+		s.move()
+		old := s.keys()
+		before := s.all(entity.Filter{})
+		one := before[4].ID
+		s.exec(`INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
+			SELECT message_id, attempt_id, true, 'secret', false, false, 1, now() FROM dlq.attempts WHERE message_id = $1`, one)
+		s.exec(`INSERT INTO dlq.audit (at, action, kind, object_id, actor, last_error) VALUES (now(), 'attempt', 'message', $1, 'auto', 'secret')`, one)
+		s.exec(`INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, status, body, created_at)
+			SELECT 'ada', k, '', gen_random_uuid(), gen_random_uuid(), now(), 200, convert_to('{"id":"' || k || '"}', 'UTF8'), now()
+			FROM unnest($1::text[]) k`, "{"+one.String()+","+before[5].ID.String()+"}")
+		check.Same(t, check.Must(s.archive.Erase(t.Context(), one, cause))(t), repository.Erased{}, "what is left")
+		s.inOnePlace(9)
+		s.wantOnlyTheManifest()
+		check.True(t, len(s.keys()) == 1 && s.keys()[0] != old[0], "the old object %s is in the bucket: %v", old, s.keys())
+		check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 9, "rows in objects")
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.attempts`), 9, "attempts")
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.edits`), 0, "edits")
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.idempotency_keys`), 1, "stored answers")
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.audit WHERE last_error IS NOT NULL`), 0, "error texts of the audit trail")
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.audit WHERE action = 'erase' AND object_id = $1 AND reason = 'request of the customer'`, one), 1, "audit entries")
+		check.Is(t, check.Err(s.archive.Erase(t.Context(), one, cause)), entity.ErrNotFound, "a second erasure")
+	})
+
+	postgrestest.Parallel(t, "SaysUntilWhenALockKeepsTheBytes", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{ObjectLocking: true})
+		mode, days, unit := minio.Compliance, uint(2), minio.Days
+		check.NoError(t, s.client.SetBucketObjectLockConfig(t.Context(), s.name, &mode, &days, &unit))
+		s.archived("orders", 2, 2)
+		s.move()
+		erased := check.Must(s.archive.Erase(t.Context(), s.all(entity.Filter{})[0].ID, cause))(t)
+		check.True(t, !erased.Pending && erased.RetainedUntil.After(time.Now().Add(47*time.Hour)), "got %+v, want two days", erased)
+		s.inOnePlace(1)
+	})
+
+	postgrestest.Parallel(t, "IsPendingWhileTheStoreFails", func(t *testing.T) {
+		for _, failing := range []string{"put", "delete"} {
+			s := newSite(t, minio.MakeBucketOptions{})
+			s.archived("orders", 3, 2)
+			s.move()
+			s.bucket.before = func(operation, _ string) error {
+				if operation == failing {
+					return errFault
+				}
+				return nil
+			}
+			one := s.all(entity.Filter{})[0].ID
+			check.Same(t, check.Must(s.archive.Erase(t.Context(), one, cause))(t), repository.Erased{Pending: true}, "what is left")
+			check.Is(t, check.Err(s.archive.GetArchived(t.Context(), one, 0)), entity.ErrNotFound, "the message")
+			s.inOnePlace(2)
+			s.bucket.before = nil
+			s.anHourLater()
+			s.clean()
+			s.inOnePlace(2)
+			s.wantOnlyTheManifest()
+			check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 2, "rows in objects")
+		}
+	})
+
+	postgrestest.Parallel(t, "ErasesMessagesOfTheDatabase", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 3, 0)
+		one := s.all(entity.Filter{})[0].ID
+		check.Same(t, check.Must(s.archive.Erase(t.Context(), one, cause))(t), repository.Erased{}, "what is left")
+		s.inOnePlace(2)
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.records`), 2, "records")
+	})
+
+	postgrestest.Parallel(t, "ErasesAMessageThatWasArchivedTwice", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 2, 2)
+		s.move()
+		one := s.all(entity.Filter{})[0].ID
+		check.Must(s.archive.Restore(t.Context(), one, cause))(t) // its object is not written again yet
+		s.exec(`UPDATE dlq.dlq_messages SET status = 'DEAD', updated_at = now() - interval '31 days'`)
+		s.exec(`CALL dlq.archive_old_dlq_messages()`)
+		check.Must(s.archive.Erase(t.Context(), one, cause))(t)
+		s.inOnePlace(1)
+		check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 1, "rows in objects")
+	})
+}
+
+// A replay may come back after its message has moved to an object.
+func TestMover_KeepsReturnsRecognisable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, minio.MakeBucketOptions{})
+	s.archived("orders", 3, 2)
+	s.move()
+	parent := s.all(entity.Filter{})[1]
+	attempt := check.Must(s.store.History(t.Context(), parent.ID))(t)[0]
+	ref := check.Must(s.store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "x"}}))(t)[0]
+	partition := repository.Partition{Incarnation: ref.Incarnation}
+	check.Must(s.store.OpenPosition(t.Context(), []repository.Position{{Partition: partition}}))(t)
+	m := entity.NewMessage("orders", "it failed again", time.Now())
+	m.Source = entity.Source{TopicID: ref.TopicID, Incarnation: ref.Incarnation, Timestamp: m.CreatedAt}
+	m.Return = &entity.Return{Parent: parent.ID, Attempt: attempt.ID}
+	check.Must(s.store.Store(t.Context(), repository.Batch{
+		Ranges: []repository.Range{{Partition: partition, To: 1}}, Messages: []entity.Message{m},
+	}))(t)
+	child := check.Must(s.store.Get(t.Context(), m.ID, 0))(t)
+	check.Same(t, []any{child.Parent, child.RetryCount}, []any{parent.ID, 1}, "the child")
+	check.Same(t, check.Must(s.archive.GetArchived(t.Context(), parent.ID, 0))(t).Outcome, entity.Returned, "the outcome of the message in the object")
+	check.Same(t, s.all(entity.Filter{})[0].Outcome, entity.Published, "the outcome of another message")
 }

@@ -96,7 +96,7 @@ func newSiteOn(t *testing.T, url string, opts minio.MakeBucketOptions) *site {
 	s.bucket = &faulty{Bucket: check.Must(OpenBucket(s.config))(t)}
 	s.store, s.objects = postgres.New(s.db), postgres.NewObjects(s.db)
 	s.mover, s.rewrite = NewMover(s.objects, s.bucket), NewRewriter(s.objects, s.bucket)
-	s.archive = NewArchive(s.store, s.objects, s.bucket)
+	s.archive = NewArchive(s.store, s.objects, s.rewrite, s.bucket)
 	return s
 }
 

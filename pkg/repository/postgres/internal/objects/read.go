@@ -66,6 +66,16 @@ func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.Arc
 	return found[0], true, nil
 }
 
+// HidingObject returns an object that has a message which is no longer in the archive; ok is false when none has it.
+func (s *Reader) HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
+	found, err := find(ctx, s.db, "find the object of a hidden message", objectQuery+`
+		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL LIMIT 1`, id)
+	if err != nil || len(found) == 0 {
+		return repository.ArchiveObject{}, false, err
+	}
+	return found[0], true, nil
+}
+
 // Objects returns the objects that may have messages of a query, the one with the newest message first.
 func (s *Reader) Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error) {
 	return find(ctx, s.db, "find objects of the archive", objectQuery+`
@@ -191,6 +201,11 @@ func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository
 		return s.messages.Get(ctx, r.ID, 0)
 	}
 	return entity.Message{}, &entity.NotFoundError{ID: r.ID}
+}
+
+// EraseRow erases a message of an object, under the rules of repository.Archive, and hides it there.
+func (s *Reader) EraseRow(ctx context.Context, id uuid.UUID, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error {
+	return messages.EraseFrom(ctx, s.db, id, messages.InObject{ID: object, Topic: original, DeadTopic: dlq}, cause)
 }
 
 // bytesArg returns the argument for a bytea; nil is NULL, which the driver would not send for a nil slice.
