@@ -3362,10 +3362,10 @@ type SearchArchiveParamsCount string
 // SearchArchiveParamsOmit defines parameters for SearchArchive.
 type SearchArchiveParamsOmit string
 
-// EraseMessageParams defines parameters for EraseMessage.
-type EraseMessageParams struct {
+// EraseMessageJSONBody defines parameters for EraseMessage.
+type EraseMessageJSONBody struct {
 	// Reason The reason, for the audit trail.
-	Reason string `form:"reason" json:"reason"`
+	Reason string `json:"reason"`
 }
 
 // GetArchivedParams defines parameters for GetArchived.
@@ -3957,6 +3957,9 @@ type SaveViewJSONBodyList string
 // Alive200JSONResponseBodyStatus defines parameters for Alive.
 type Alive200JSONResponseBodyStatus string
 
+// EraseMessageJSONRequestBody defines body for EraseMessage for application/json ContentType.
+type EraseMessageJSONRequestBody EraseMessageJSONBody
+
 // RestoreMessageJSONRequestBody defines body for RestoreMessage for application/json ContentType.
 type RestoreMessageJSONRequestBody RestoreMessageJSONBody
 
@@ -4105,6 +4108,22 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchive(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// EraseMessageWithBody Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// EraseMessage Erase an archived message
 	//
 	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
@@ -4116,8 +4135,10 @@ type ClientInterface interface {
 	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
 	// the database and of the bucket are not changed.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-	EraseMessage(ctx context.Context, id InMessageID, params *EraseMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetArchived Get an archived message
 	//
@@ -4998,6 +5019,32 @@ func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams,
 	return c.Client.Do(req)
 }
 
+// EraseMessageWithBody Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *Client) EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // EraseMessage Erase an archived message
 //
 // Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
@@ -5009,9 +5056,11 @@ func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams,
 // true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
 // the database and of the bucket are not changed.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-func (c *Client) EraseMessage(ctx context.Context, id InMessageID, params *EraseMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewEraseMessageRequest(c.Server, id, params)
+func (c *Client) EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6920,8 +6969,19 @@ func NewSearchArchiveRequest(server string, params *SearchArchiveParams) (*http.
 	return req, nil
 }
 
-// NewEraseMessageRequest constructs an http.Request for the EraseMessage method
-func NewEraseMessageRequest(server string, id InMessageID, params *EraseMessageParams) (*http.Request, error) {
+// NewEraseMessageRequest calls the generic EraseMessage builder with application/json body
+func NewEraseMessageRequest(server string, id InMessageID, body EraseMessageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEraseMessageRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewEraseMessageRequestWithBody constructs an http.Request for the EraseMessage method, with any body, and a specified content type
+func NewEraseMessageRequestWithBody(server string, id InMessageID, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -6946,33 +7006,12 @@ func NewEraseMessageRequest(server string, id InMessageID, params *EraseMessageP
 		return nil, err
 	}
 
-	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -10586,6 +10625,22 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchiveWithResponse(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*SearchArchiveResponse, error)
 
+	// EraseMessageWithBodyWithResponse Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
+
 	// EraseMessageWithResponse Erase an archived message
 	//
 	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
@@ -10597,10 +10652,10 @@ type ClientWithResponsesInterface interface {
 	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
 	// the database and of the bucket are not changed.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-	EraseMessageWithResponse(ctx context.Context, id InMessageID, params *EraseMessageParams, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
+	EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
 
 	// GetArchivedWithResponse Get an archived message
 	//
@@ -14263,6 +14318,28 @@ func (c *ClientWithResponses) SearchArchiveWithResponse(ctx context.Context, par
 	return ParseSearchArchiveResponse(rsp)
 }
 
+// EraseMessageWithBodyWithResponse Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *ClientWithResponses) EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessageWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseMessageResponse(rsp)
+}
+
 // EraseMessageWithResponse Erase an archived message
 //
 // Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
@@ -14274,11 +14351,11 @@ func (c *ClientWithResponses) SearchArchiveWithResponse(ctx context.Context, par
 // true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
 // the database and of the bucket are not changed.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-func (c *ClientWithResponses) EraseMessageWithResponse(ctx context.Context, id InMessageID, params *EraseMessageParams, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
-	rsp, err := c.EraseMessage(ctx, id, params, reqEditors...)
+func (c *ClientWithResponses) EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessage(ctx, id, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -120,11 +120,7 @@ func (h Changes) Restore(w http.ResponseWriter, r *http.Request) error {
 
 // Erase deletes a message of the archive for good, with everything that is stored of it.
 func (h Changes) Erase(w http.ResponseWriter, r *http.Request) error {
-	id, err := request.ID(r, "message")
-	if err != nil {
-		return err
-	}
-	cause, err := request.QueryCause(r)
+	id, cause, err := h.Bodies.ReadReason(w, r, "message")
 	if err != nil {
 		return err
 	}
