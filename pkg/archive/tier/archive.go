@@ -49,6 +49,7 @@ type Archive struct {
 	rewrite *Rewriter
 	entries *entryCache
 	slots   chan struct{} // has an element for each object that is being read
+	erasing chan struct{} // has an element while an object is written again
 }
 
 // maxReads is how many objects are read at once, because each takes the memory of a row group or two.
@@ -56,7 +57,10 @@ const maxReads = 4
 
 // NewArchive returns an Archive.
 func NewArchive(db Database, c Catalog, w *Rewriter, b Bucket) *Archive {
-	return &Archive{db: db, catalog: c, bucket: b, rewrite: w, entries: newEntryCache(cachedObjects), slots: make(chan struct{}, maxReads)}
+	return &Archive{
+		db: db, catalog: c, bucket: b, rewrite: w, entries: newEntryCache(cachedObjects), slots: make(chan struct{}, maxReads),
+		erasing: make(chan struct{}, 1),
+	}
 }
 
 // withRow calls do with the row of a message in its object. When the object is replaced meanwhile, it reads the new one.
@@ -155,7 +159,7 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 		}
 		var until time.Time
 		if err == nil {
-			until, err = a.rewrite.Remove(ctx, &o)
+			until, err = a.remove(ctx, &o)
 		}
 		if err != nil {
 			erased.Pending = true
@@ -164,6 +168,17 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 		if until.After(erased.RetainedUntil) {
 			erased.RetainedUntil = until
 		}
+	}
+}
+
+// remove writes one object again at a time, because that takes the memory of three objects.
+func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) (until time.Time, err error) {
+	select {
+	case a.erasing <- struct{}{}:
+		defer func() { <-a.erasing }()
+		return a.rewrite.Remove(ctx, o)
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
 	}
 }
 
