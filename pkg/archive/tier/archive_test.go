@@ -49,8 +49,15 @@ func TestArchive(t *testing.T) {
 		patterns := check.Must(entity.ParseTopicPatterns("topics", "pay*"))(t)
 		middle := s.all(entity.Filter{})[50].CreatedAt
 		filters := []entity.Filter{
-			{}, {Topic: "orders"}, {Topic: "orders.dlq"}, {Topic: "none"}, {Topics: patterns}, {Visible: &patterns},
-			{CreatedAfter: middle}, {CreatedBefore: middle}, {Topic: "orders", CreatedAfter: middle.Add(-time.Hour), CreatedBefore: middle},
+			{},
+			{Topic: "orders"},
+			{Topic: "orders.dlq"},
+			{Topic: "none"},
+			{Topics: patterns},
+			{Visible: &patterns},
+			{CreatedAfter: middle},
+			{CreatedBefore: middle},
+			{Topic: "orders", CreatedAfter: middle.Add(-time.Hour), CreatedBefore: middle},
 			{MessageIDs: []uuid.UUID{s.all(entity.Filter{})[60].ID}},
 		}
 		type answers struct {
@@ -91,8 +98,13 @@ func TestArchive(t *testing.T) {
 	postgrestest.Parallel(t, "RefusesOtherFilters", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		for _, f := range []entity.Filter{
-			{Statuses: []entity.Status{entity.Dead}}, {ErrorClass: "e"}, {Group: uuid.New()}, {Words: []string{"w"}}, {Key: []byte("k")},
-			{UnknownOrigin: true}, {RetriedAfter: time.Unix(1, 0)},
+			{Statuses: []entity.Status{entity.Dead}},
+			{ErrorClass: "e"},
+			{Group: uuid.New()},
+			{Words: []string{"w"}},
+			{Key: []byte("k")},
+			{UnknownOrigin: true},
+			{RetriedAfter: time.Unix(1, 0)},
 		} {
 			_, err := s.archive.Search(t.Context(), repository.SearchQuery{Filter: f, Archived: true, Limit: 1})
 			check.Is(t, err, entity.ErrInvalid, "searching by %+v", f)
