@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -173,6 +175,33 @@ func TestArchive(t *testing.T) {
 		check.Same(t, []string{part(1, 3), part(1_999_998, 10), part(2_000_000, 10)}, []string{"\x01\x02\x03", "\x02\x03", ""}, "parts")
 	})
 
+	postgrestest.Parallel(t, "ShowsAMessageOnceThatMovesMeanwhile", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		for _, read := range []func(a *Archive) int{
+			func(a *Archive) int {
+				return len(check.Must(a.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 1000}))(t).Messages)
+			},
+			func(a *Archive) int {
+				count := check.Must(a.CountMatching(t.Context(), repository.CountQuery{Archived: true, How: repository.CountExact}))(t)
+				check.True(t, count.Exact, "the count is not exact")
+				return int(count.Messages)
+			},
+			func(a *Archive) (n int) {
+				check.NoError(t, a.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 1000}, func(*entity.Message) error {
+					n++
+					return nil
+				}))
+				return n
+			},
+		} {
+			s.archived("orders", 10, 2)
+			want := s.number(`SELECT count(*) FROM dlq.archive_ids`)
+			moving := NewArchive(&movingDatabase{s.store, sync.OnceFunc(func() { s.move() })}, s.objects, s.rewrite, s.bucket)
+			check.Same(t, read(moving), want, "messages")
+			check.Same(t, s.number(`SELECT count(*) FROM dlq.dlq_messages_archive`), 0, "rows that did not move")
+		}
+	})
+
 	postgrestest.Parallel(t, "FindsReplacedObjectsAgain", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 20, 2)
@@ -190,6 +219,29 @@ func TestArchive(t *testing.T) {
 		}
 		page := check.Must(other.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 100}))(t)
 		check.Same(t, page.Messages, before[1:], "the list")
+	})
+}
+
+// movingDatabase moves messages to objects right after its own answer, or with the first message of an export.
+type movingDatabase struct {
+	*postgres.Store
+	move func()
+}
+
+func (d *movingDatabase) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	defer d.move()
+	return d.Store.Search(ctx, q)
+}
+
+func (d *movingDatabase) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	defer d.move()
+	return d.Store.CountMatching(ctx, q)
+}
+
+func (d *movingDatabase) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	return d.Store.Export(ctx, q, func(m *entity.Message) error {
+		d.move()
+		return yield(m)
 	})
 }
 

@@ -319,15 +319,10 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 	if err := searchable(q.Filter, repository.Sort{}); err != nil {
 		return repository.MatchCount{}, err
 	}
-	count, err := a.db.CountMatching(ctx, q)
+	count, err := a.countBoth(ctx, q)
 	if err != nil {
-		return count, err
+		return repository.MatchCount{}, err
 	}
-	n, err := a.count(ctx, &listing{filter: q.Filter})
-	if err != nil {
-		return repository.MatchCount{}, fmt.Errorf("count messages in objects: %w", err)
-	}
-	count.Messages += n
 	if q.Filter.Visible != nil && count.Exact {
 		return repository.LimitedCount(count.Messages), nil
 	}
@@ -335,6 +330,27 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 		count.Messages = min(count.Messages, repository.CountLimit)
 	}
 	return count, nil
+}
+
+// countBoth adds the numbers of both tiers. A message that moves between the two counts would be counted twice or not at
+// all, so the objects are counted before and after the database. When their number has changed, it counts again.
+func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	l := &listing{filter: q.Filter}
+	before, err := a.count(ctx, l)
+	for try := 0; err == nil; try++ {
+		count, failed := a.db.CountMatching(ctx, q)
+		if failed != nil {
+			return count, failed
+		}
+		var after int64
+		if after, err = a.count(ctx, l); err == nil && (after == before || try == maxReplaced) {
+			count.Messages += after
+			count.Exact = count.Exact && after == before
+			return count, nil
+		}
+		before = after
+	}
+	return repository.MatchCount{}, fmt.Errorf("count messages in objects: %w", err)
 }
 
 // count counts messages of objects. The manifest has the numbers of objects whose times are all in the range of the
