@@ -308,16 +308,13 @@ func TestMover(t *testing.T) {
 	postgrestest.Parallel(t, "AnObjectThatTakesTooLongDoesNotEnterTheManifest", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 10, 2)
-		cleaned := false
-		s.bucket.before = func(operation, _ string) error {
-			if operation == "read" && !cleaned { // the object was written
-				cleaned = true
+		slow := &steps{s.objects, func(step string) {
+			if step == "before the manifest" {
 				s.anHourLater()
 				check.Same(t, s.clean(), 1, "deleted")
 			}
-			return nil
-		}
-		_, err := s.mover.Move(t.Context())
+		}}
+		_, err := NewMover(slow, s.bucket).Move(t.Context())
 		check.True(t, err != nil, "got no error, want one")
 		s.inOnePlace(10)
 		check.Same(t, s.number(`SELECT count(*) FROM dlq.dlq_messages_archive`), 10, "rows")
