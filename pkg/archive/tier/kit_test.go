@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,10 +80,10 @@ func newSite(t *testing.T, opts minio.MakeBucketOptions) *site {
 }
 
 // newSiteOn returns a site with a new bucket and the database of a URL.
-func newSiteOn(t *testing.T, url string, opts minio.MakeBucketOptions) *site {
+func newSiteOn(t *testing.T, at string, opts minio.MakeBucketOptions) *site {
 	t.Helper()
 	server := stacktest.S3(t)
-	s := &site{t: t, db: check.Must(sqlx.Connect("postgres", url))(t), name: "b-" + uuid.NewString()}
+	s := &site{t: t, db: check.Must(sqlx.Connect("postgres", at))(t), name: "b-" + uuid.NewString()}
 	t.Cleanup(func() { _ = s.db.Close() })
 	s.client = check.Must(minio.New(strings.TrimPrefix(server.Endpoint, "http://"), &minio.Options{
 		Creds: credentials.NewStaticV4(server.AccessKey, server.Secret, ""), Region: server.Region,
@@ -94,10 +95,26 @@ func newSiteOn(t *testing.T, url string, opts minio.MakeBucketOptions) *site {
 		AccessKeyFile: secretFile(t, server.AccessKey), SecretKeyFile: secretFile(t, server.Secret),
 	}
 	s.bucket = &faulty{Bucket: check.Must(OpenBucket(s.config))(t)}
-	s.store, s.objects = postgres.New(s.db), postgres.NewObjects(s.db)
+	application := s.application(at)
+	s.store, s.objects = postgres.New(application), postgres.NewObjects(application)
 	s.mover, s.rewrite = NewMover(s.objects, s.bucket), NewRewriter(s.objects, s.bucket)
 	s.archive = NewArchive(s.store, s.objects, s.rewrite, s.bucket)
 	return s
+}
+
+// application connects as the programs do, with the role dlq_rw.
+func (s *site) application(at string) *sqlx.DB {
+	s.t.Helper()
+	name := "tier_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	s.exec(`CREATE ROLE ` + name + ` LOGIN PASSWORD 'p' IN ROLE dlq_rw`)
+	u := check.Must(url.Parse(at))(s.t)
+	u.User = url.UserPassword(name, "p")
+	db := check.Must(sqlx.Connect("postgres", u.String()))(s.t)
+	s.t.Cleanup(func() {
+		_ = db.Close()
+		postgrestest.AsAdmin(s.t, `DROP ROLE `+name)
+	})
+	return db
 }
 
 func secretFile(t *testing.T, text string) string {
