@@ -161,6 +161,16 @@ type ObjectTopic struct {
 	Messages int64  `json:"messages"`
 }
 
+// ObjectStats describes the objects of the manifest.
+type ObjectStats struct {
+	Objects  int64 `db:"objects"`
+	Messages int64 `db:"messages"`
+	Bytes    int64 `db:"bytes"`
+	// WaitingSince is since when the oldest bytes of messages that left the archive wait to be deleted; zero when none
+	// wait. Bytes that an Object Lock retains do not count.
+	WaitingSince time.Time `db:"-"`
+}
+
 // Add extends the ranges of the entry to a row.
 func (o *ArchiveObject) Add(r *ArchivedRow) {
 	if o.Messages == 0 {

@@ -446,6 +446,8 @@ func TestArchive_Erase(t *testing.T) {
 		check.Same(t, s.number(`SELECT count(*) FROM dlq.audit WHERE last_error IS NOT NULL`), 0, "error texts of the audit trail")
 		check.Same(t, s.number(`SELECT count(*) FROM dlq.audit WHERE action = 'erase' AND object_id = $1 AND reason = 'request of the customer'`, one), 1, "audit entries")
 		check.Is(t, check.Err(s.archive.Erase(t.Context(), one, cause)), entity.ErrNotFound, "a second erasure")
+		stats := check.Must(s.objects.ObjectStats(t.Context()))(t)
+		check.True(t, stats.Objects == 1 && stats.Messages == 9 && stats.Bytes > 0 && stats.WaitingSince.IsZero(), "got %+v, want one object and nothing to delete", stats)
 	})
 
 	postgrestest.Parallel(t, "SaysUntilWhenALockKeepsTheBytes", func(t *testing.T) {
@@ -474,6 +476,8 @@ func TestArchive_Erase(t *testing.T) {
 			check.Same(t, check.Must(s.archive.Erase(t.Context(), one, cause))(t), repository.Erased{Pending: true}, "what is left")
 			check.Is(t, check.Err(s.archive.GetArchived(t.Context(), one, 0)), entity.ErrNotFound, "the message")
 			s.inOnePlace(2)
+			waiting := check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince
+			check.True(t, !waiting.IsZero(), "bytes wait to be deleted, but WaitingSince is zero")
 			s.bucket.before = nil
 			s.anHourLater()
 			s.clean()

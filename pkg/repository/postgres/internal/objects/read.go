@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -91,6 +92,27 @@ func optional(t time.Time) any {
 		return nil
 	}
 	return entity.TruncateTime(t)
+}
+
+const statsQuery = `
+	SELECT count(*) AS objects, coalesce(sum(messages - hidden), 0)::bigint AS messages, coalesce(sum(bytes), 0)::bigint AS bytes,
+		least((SELECT min(hidden_at) FROM dlq.archive_hidden),
+			(SELECT min(created_at) FROM dlq.archive_deletions
+			 WHERE replaced AND (retained_until IS NULL OR retained_until < now()))) AS waiting_since
+	FROM dlq.archive_objects`
+
+// ObjectStats describes the objects of the manifest.
+func (s *Reader) ObjectStats(ctx context.Context) (repository.ObjectStats, error) {
+	var found []struct {
+		repository.ObjectStats
+		Waiting sql.NullTime `db:"waiting_since"`
+	}
+	if err := s.db.Select(ctx, &found, statsQuery); err != nil || len(found) == 0 {
+		return repository.ObjectStats{}, conn.Translate("describe the objects of the archive", err)
+	}
+	stats := found[0].ObjectStats
+	stats.WaitingSince = codec.TimeOf(found[0].Waiting)
+	return stats, nil
 }
 
 // documentOf returns the JSON from which PostgreSQL makes a row of dlq_messages_archive, without the bytes of the record.
