@@ -16,9 +16,9 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
-	"github.com/dlq-manager/dlq-manager/pkg/completion"
 	"github.com/dlq-manager/dlq-manager/pkg/archive"
 	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
+	"github.com/dlq-manager/dlq-manager/pkg/completion"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"

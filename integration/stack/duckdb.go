@@ -36,9 +36,16 @@ func DuckDB(ctx context.Context, query string) (*exec.Cmd, error) {
 			if err != nil {
 				return err
 			}
-			cmd := exec.Command(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-				"--target", filepath.Join(dir, "packages"), "--requirement", filepath.Join(dir, "requirements.txt"))
-			return run(ctx, cmd, filepath.Join(dir, "install.log"))
+			log, installer := filepath.Join(dir, "install.log"), filepath.Join(dir, "installer")
+			if err := run(ctx, exec.Command(python, "-m", "venv", installer), log); err != nil {
+				return err
+			}
+			pip := exec.Command(filepath.Join(installer, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+				"--no-deps", "--target", filepath.Join(dir, "packages"), "--requirement", filepath.Join(dir, "requirements.txt"))
+			if err := run(ctx, pip, log); err != nil {
+				return err
+			}
+			return os.RemoveAll(installer)
 		},
 	}
 	dir, err := installed.ensure(ctx, cache)
