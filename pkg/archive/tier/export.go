@@ -8,8 +8,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// exportStep is the number of messages of objects that an export loads at once.
-const exportStep = 100
+// An export loads some messages of objects at once. Each step reads parts of all objects whose times overlap, so more
+// messages in a step cost little more time, and fewer are loaded only when they are large.
+const (
+	firstStep   = 100
+	longestStep = 2000
+	stepBytes   = 8 << 20
+)
 
 // Export implements repository.Searcher. The messages of the database are those of one moment. Those of objects are at
 // least the ones that were in objects at that moment, without those that were restored or erased since.
@@ -23,7 +28,7 @@ func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield fu
 	if q.Limit < 1 {
 		return nil
 	}
-	e := &export{archive: a, list: listing{filter: q.Filter, limit: exportStep}, left: q.Limit, yield: yield, limits: repository.ShownLimits{
+	e := &export{archive: a, list: listing{filter: q.Filter, limit: firstStep}, left: q.Limit, yield: yield, limits: repository.ShownLimits{
 		Value: q.MaxValue, Key: -1, Headers: -1,
 	}}
 	err := a.db.Export(ctx, q, func(m *entity.Message) error {
@@ -96,6 +101,17 @@ func (e *export) load(ctx context.Context) (err error) {
 	if e.ended = len(e.loaded) < e.list.limit; len(e.loaded) > 0 {
 		last := &e.loaded[len(e.loaded)-1]
 		e.list.after = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		e.list.limit = e.nextStep()
 	}
 	return nil
+}
+
+// nextStep returns how many messages to load after those that were loaded.
+func (e *export) nextStep() int {
+	var size int64
+	for i := range e.loaded {
+		size += repository.SizeInMemory(&e.loaded[i])
+	}
+	fitting := stepBytes * int64(len(e.loaded)) / max(1, size)
+	return int(min(max(1, fitting), longestStep, 4*int64(len(e.loaded))))
 }

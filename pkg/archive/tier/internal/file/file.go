@@ -170,12 +170,15 @@ func (f *File) Rows(wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) 
 			return err
 		}
 		var refused error
-		err := each(group, func(r *repository.ArchivedRow) bool {
-			if wanted == nil || wanted[r.ID] {
-				refused = do(r)
-			}
+		one := func(r *repository.ArchivedRow) bool {
+			refused = do(r)
 			return refused == nil
-		})
+		}
+		if wanted == nil {
+			err = each(group, one)
+		} else {
+			err = some(group, wanted, one)
+		}
 		if refused != nil || err != nil {
 			return errors.Join(refused, err)
 		}
@@ -242,4 +245,43 @@ func each[T any](group parquet.RowGroup, do func(*T) bool) error {
 			return io.ErrNoProgress
 		}
 	}
+}
+
+// fewRows is the number of rows up to which it is faster to find each row (3 ms) than to read a whole row group (35 ms).
+const fewRows = 8
+
+// some reads the wanted rows of a group, until do returns false. It finds few rows by the column of ids.
+func some(group parquet.RowGroup, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) bool) error {
+	var at, numbers = int64(0), []int64{}
+	err := each(group, func(r *struct {
+		ID uuid.UUID `parquet:"id,uuid"`
+	},
+	) bool {
+		if wanted[r.ID] {
+			numbers = append(numbers, at)
+		}
+		at++
+		return true
+	})
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	if len(numbers) > fewRows {
+		return each(group, func(r *repository.ArchivedRow) bool { return !wanted[r.ID] || do(r) })
+	}
+	reader := parquet.NewGenericRowGroupReader[repository.ArchivedRow](group)
+	defer func() { _ = reader.Close() }()
+	for _, n := range numbers {
+		if err := reader.SeekToRow(n); err != nil {
+			return fmt.Errorf("find row %d: %w", n, err)
+		}
+		rows := make([]repository.ArchivedRow, 1)
+		if read, err := reader.Read(rows); read != 1 {
+			return fmt.Errorf("read row %d: %w", n, errors.Join(err, io.ErrUnexpectedEOF))
+		}
+		if !do(&rows[0]) {
+			return nil
+		}
+	}
+	return nil
 }

@@ -190,6 +190,14 @@ func TestFile_KeepsEveryField(t *testing.T) {
 				t.Fatalf("entry %+v, want %+v", entries[i], want)
 			}
 		}
+		some := map[uuid.UUID]bool{uuid.New(): true}
+		for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(rows)-1), 0, 3*fewRows).Draw(t, "some") {
+			some[rows[i].ID] = true
+		}
+		wanted := slices.DeleteFunc(slices.Clone(rows), func(r repository.ArchivedRow) bool { return !some[r.ID] })
+		if got, err := read(f, some); err != nil || !slices.EqualFunc(got, wanted, func(a, b repository.ArchivedRow) bool { return differs(&a, &b) == "" }) {
+			t.Fatalf("read %d rows and %v, want %d", len(got), err, len(wanted))
+		}
 		one := rows[rapid.IntRange(0, len(rows)-1).Draw(t, "one")]
 		if got, err := read(f, map[uuid.UUID]bool{one.ID: true}); err != nil || len(got) != 1 || differs(&got[0], &one) != "" {
 			t.Fatalf("read %d rows and %v, want row %s", len(got), err, one.ID)
