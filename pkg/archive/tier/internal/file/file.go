@@ -252,7 +252,8 @@ const fewRows = 8
 
 // some reads the wanted rows of a group, until do returns false. It finds few rows by the column of ids.
 func some(group parquet.RowGroup, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) bool) error {
-	var at, numbers = int64(0), []int64{}
+	var at int64
+	var numbers []int64
 	err := each(group, func(r *struct {
 		ID uuid.UUID `parquet:"id,uuid"`
 	},
