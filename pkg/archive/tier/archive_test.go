@@ -150,6 +150,23 @@ func TestArchive(t *testing.T) {
 		check.Len(t, s.keys(), 0, "objects")
 	})
 
+	// The error group of archived messages may be purged. Without it, the indexer gives a restored message its group again.
+	postgrestest.Parallel(t, "RestoresWithoutAnErrorGroupThatWasPurged", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 2, 2)
+		s.exec(`UPDATE dlq.dlq_messages_archive SET group_id = gen_random_uuid()`)
+		kept := s.all(entity.Filter{})[1]
+		s.exec(`INSERT INTO dlq.error_groups (id) VALUES ($1)`, kept.Group)
+		s.move()
+		for _, m := range s.all(entity.Filter{}) {
+			want := uuid.Nil
+			if m.ID == kept.ID {
+				want = kept.Group
+			}
+			check.Same(t, check.Must(s.archive.Restore(t.Context(), m.ID, entity.AuditInfo{Actor: "ada"}))(t).Group, want, "the error group")
+		}
+	})
+
 	postgrestest.Parallel(t, "RepeatsARestoreOfTheSameOperation", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 2, 2)
