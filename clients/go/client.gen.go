@@ -28,6 +28,7 @@ const (
 	ActionCreate      Action = "create"
 	ActionDead        Action = "dead"
 	ActionDelete      Action = "delete"
+	ActionErase       Action = "erase"
 	ActionFinish      Action = "finish"
 	ActionMap         Action = "map"
 	ActionPass        Action = "pass"
@@ -58,6 +59,8 @@ func (e Action) Valid() bool {
 	case ActionDead:
 		return true
 	case ActionDelete:
+		return true
+	case ActionErase:
 		return true
 	case ActionFinish:
 		return true
@@ -3494,6 +3497,12 @@ type SearchArchiveParamsCount string
 // SearchArchiveParamsOmit defines parameters for SearchArchive.
 type SearchArchiveParamsOmit string
 
+// EraseMessageJSONBody defines parameters for EraseMessage.
+type EraseMessageJSONBody struct {
+	// Reason The reason, for the audit trail.
+	Reason string `json:"reason"`
+}
+
 // GetArchivedParams defines parameters for GetArchived.
 type GetArchivedParams struct {
 	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
@@ -4151,6 +4160,9 @@ type SaveViewJSONBodyList string
 // Alive200JSONResponseBodyStatus defines parameters for Alive.
 type Alive200JSONResponseBodyStatus string
 
+// EraseMessageJSONRequestBody defines body for EraseMessage for application/json ContentType.
+type EraseMessageJSONRequestBody EraseMessageJSONBody
+
 // RestoreMessageJSONRequestBody defines body for RestoreMessage for application/json ContentType.
 type RestoreMessageJSONRequestBody RestoreMessageJSONBody
 
@@ -4292,8 +4304,44 @@ type ClientInterface interface {
 
 	// SearchArchive Search the archive
 	//
+	// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+	// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+	// `source=archive`.
+	//
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchive(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EraseMessageWithBody Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EraseMessage Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetArchived Get an archived message
 	//
@@ -4345,7 +4393,7 @@ type ClientInterface interface {
 	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 	// `cancel`, `stop` and `finish`.
@@ -5191,9 +5239,65 @@ func (c *Client) GetActivity(ctx context.Context, params *GetActivityParams, req
 
 // SearchArchive Search the archive
 //
+// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+// `source=archive`.
+//
 // Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSearchArchiveRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EraseMessageWithBody Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *Client) EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EraseMessage Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *Client) EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5314,7 +5418,7 @@ func (c *Client) GetArchivedSchema(ctx context.Context, id InMessageID, params *
 // `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 // exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 // `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 // on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 // `cancel`, `stop` and `finish`.
@@ -7142,6 +7246,53 @@ func NewSearchArchiveRequest(server string, params *SearchArchiveParams) (*http.
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewEraseMessageRequest calls the generic EraseMessage builder with application/json body
+func NewEraseMessageRequest(server string, id InMessageID, body EraseMessageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEraseMessageRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewEraseMessageRequestWithBody constructs an http.Request for the EraseMessage method, with any body, and a specified content type
+func NewEraseMessageRequestWithBody(server string, id InMessageID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/archive/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -11040,10 +11191,46 @@ type ClientWithResponsesInterface interface {
 
 	// SearchArchiveWithResponse Search the archive
 	//
+	// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+	// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+	// `source=archive`.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchiveWithResponse(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*SearchArchiveResponse, error)
+
+	// EraseMessageWithBodyWithResponse Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
+
+	// EraseMessageWithResponse Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
 
 	// GetArchivedWithResponse Get an archived message
 	//
@@ -11103,7 +11290,7 @@ type ClientWithResponsesInterface interface {
 	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 	// `cancel`, `stop` and `finish`.
@@ -12074,6 +12261,64 @@ func (r SearchArchiveResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SearchArchiveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type EraseMessageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Message       string     `json:"message"`
+		Pending       bool       `json:"pending"`
+		RetainedUntil *time.Time `json:"retained_until"`
+		Success       bool       `json:"success"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EraseMessageResponse) GetJSON200() *struct {
+	Message       string     `json:"message"`
+	Pending       bool       `json:"pending"`
+	RetainedUntil *time.Time `json:"retained_until"`
+	Success       bool       `json:"success"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r EraseMessageResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EraseMessageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EraseMessageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EraseMessageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EraseMessageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -14717,6 +14962,10 @@ func (c *ClientWithResponses) GetActivityWithResponse(ctx context.Context, param
 
 // SearchArchiveWithResponse Search the archive
 //
+// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+// `source=archive`.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
@@ -14726,6 +14975,50 @@ func (c *ClientWithResponses) SearchArchiveWithResponse(ctx context.Context, par
 		return nil, err
 	}
 	return ParseSearchArchiveResponse(rsp)
+}
+
+// EraseMessageWithBodyWithResponse Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *ClientWithResponses) EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessageWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseMessageResponse(rsp)
+}
+
+// EraseMessageWithResponse Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *ClientWithResponses) EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessage(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseMessageResponse(rsp)
 }
 
 // GetArchivedWithResponse Get an archived message
@@ -14822,7 +15115,7 @@ func (c *ClientWithResponses) GetArchivedSchemaWithResponse(ctx context.Context,
 // `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 // exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 // `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 // on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 // `cancel`, `stop` and `finish`.
@@ -16123,6 +16416,44 @@ func ParseSearchArchiveResponse(rsp *http.Response) (*SearchArchiveResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Found
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEraseMessageResponse parses an HTTP response from a EraseMessageWithResponse call
+func ParseEraseMessageResponse(rsp *http.Response) (*EraseMessageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EraseMessageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Message       string     `json:"message"`
+			Pending       bool       `json:"pending"`
+			RetainedUntil *time.Time `json:"retained_until"`
+			Success       bool       `json:"success"`
+		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -43,6 +44,8 @@ type parts struct {
 	shares  *sharegroup.Watcher // nil: no Kafka
 	service *redrive.Service
 	heart   *heartbeat.Heart // nil: no heartbeats are sent
+
+	bucket tier.Bucket // nil: the archive is in the database only
 
 	// The fields below are nil without a database.
 	finder *search.Worker
@@ -127,7 +130,11 @@ func (p *parts) buildServer(store repository.Core) error {
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
 	}
-	p.server = rest.New(cfg.Server, restStores(store, p.reads), p.service, p.checks(), base.Registry, base.Log, options...)
+	stores := restStores(store, p.reads)
+	if err := p.useTier(&stores, store); err != nil {
+		return err
+	}
+	p.server = rest.New(cfg.Server, stores, p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
@@ -269,6 +276,7 @@ func (p *parts) checks() []rest.Check {
 	if p.db != nil {
 		checks = append(checks, program.SchemaCheck(p.db))
 	}
+	checks = append(checks, p.bucketCheck()...)
 	if p.cluster == nil {
 		return append(checks, rest.Check{Name: "kafka", Probe: alive, Passed: "not configured"})
 	}

@@ -49,6 +49,7 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodGet, "/api/v1/archive/{id}/payload", read, permission{auth.Viewer, oneArchived}, h.archivedPayloads.Get, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}/schema", read, permission{auth.Viewer, oneArchived}, h.archivedSchemas.Get, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}/history", read, permission{auth.Viewer, oneArchived}, h.archivedHistories.Get, "the archive"},
+		{http.MethodDelete, "/api/v1/archive/{id}", change, permission{auth.Admin, oneArchived}, h.changes.Erase, "the archive"},
 		{http.MethodPost, "/api/v1/archive/{id}/restore", change, permission{auth.Operator, oneArchived}, h.changes.Restore, "the archive"},
 
 		{http.MethodGet, "/api/v1/quarantine", read, permission{auth.Viewer, someTopics}, h.quarantine.List, "the quarantine"},

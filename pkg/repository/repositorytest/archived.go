@@ -22,6 +22,7 @@ func archivedPromises() []promise {
 		{"RestoredKeepsItsHistoryAndDocument", archivedHistory},
 		{"RestoreIsInTheAuditTrail", archivedAudit},
 		{"RestoreAgainIsNoError", archivedAgain},
+		{"EraseLeavesNothing", archivedErase},
 		{"RestoreOfNothingIsNotFound", archivedNothing},
 		{"OneOfManyRestores", archivedRace},
 		{"RestoredBeforeItWasIndexedIsFoundLater", archivedUnindexed},
@@ -129,10 +130,38 @@ func archivedAgain(h *harness) {
 	h.wantNotFound("another Restore", m.ID, check.Err(h.Repository.Restore(h.Context(), m.ID, fullCause())))
 }
 
+func archivedErase(h *harness) {
+	m, other := h.archived(), h.archived()
+	cause := fullCause()
+	for range 2 { // a repetition is no error
+		erased, err := h.Repository.Erase(h.Context(), m.ID, cause)
+		check.True(h, err == nil && erased == repository.Erased{}, "Erase = %+v, %v, want nothing left", erased, err)
+	}
+	h.wantNotFound("GetArchived", m.ID, check.Err(h.Repository.GetArchived(h.Context(), m.ID, 0)))
+	h.wantNotFound("Restore", m.ID, check.Err(h.Repository.Restore(h.Context(), m.ID, fullCause())))
+	h.wantNotFound("Erase by another operation", m.ID, check.Err(h.Repository.Erase(h.Context(), m.ID, fullCause())))
+	h.wantIDs("in the archive", h.search(repository.SearchQuery{Archived: true}), []uuid.UUID{other.ID})
+	check.Len(h, h.history(m.ID), 0, "attempts")
+	check.Len(h, h.history(other.ID), 2, "attempts of another message")
+
+	var erasures int
+	for _, e := range h.trail(repository.TrailQuery{ObjectID: m.ID}) {
+		check.Same(h, e.LastError, "", "the error of the entry %s", e.Action)
+		if e.Action == entity.ActionErase {
+			erasures++
+			check.Same(h, e.Cause, cause, "cause")
+		}
+	}
+	check.Same(h, erasures, 1, "entries of the erasure")
+	kept := slices.ContainsFunc(h.trail(repository.TrailQuery{ObjectID: other.ID}), func(e entity.AuditEntry) bool { return e.LastError != "" })
+	check.True(h, kept, "the errors of another message are erased too")
+}
+
 func archivedNothing(h *harness) {
 	live, lost := h.put(), uuid.New()
 	for _, id := range []uuid.UUID{live.ID, lost} {
 		h.wantNotFound("Restore", id, check.Err(h.Repository.Restore(h.Context(), id, fullCause())))
+		h.wantNotFound("Erase", id, check.Err(h.Repository.Erase(h.Context(), id, fullCause())))
 	}
 	h.wantUnchanged(h.get(live.ID))
 }
