@@ -13,7 +13,7 @@ need() { # COMMAND WHAT
 need go "Go 1.26"
 need node "Node.js 20"
 need npm "npm"
-need python3 "Python 3.10 with venv, for the clients of schema registries"
+need python3 "Python 3.10 with venv, for the clients of schema registries and DuckDB"
 for command in java mvn; do
   command -v "$command" >/dev/null || {
     echo "make test needs Java 17 with Maven for a real Kafka: $command is not on PATH, so a stand-in is used" >&2

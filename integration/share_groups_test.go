@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -377,4 +378,96 @@ func (c *cluster) deleteRules(topic string) {
 	req.Filters = append(req.Filters, filter)
 	res, err := req.RequestWith(c.t.Context(), c.client)
 	check.Require(c.t, err == nil && len(res.Results[0].MatchingACLs) == 1, "delete the ACL: %+v, %v", res, err)
+}
+
+func (s *shared) inState(state string) int {
+	s.t.Helper()
+	return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = '` + state + `')`)
+}
+
+// TestShareGroupsForgedBefore: a program that may write to the dead-letter topic forges the dead letter of a record before
+// it fails, with an old timestamp. The forged message is refused for good; the record of the genuine one is stored.
+func TestShareGroupsForgedBefore(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, false)
+	s.startReady("ingester")
+	consumer := s.kafka.startShareConsumer(s.group, s.topic)
+	s.fail(2, "reject")
+	s.completed(2)
+	check.NoError(t, consumer.Stop())
+	s.fail(1, "reject") // nobody consumes it yet
+	victim := s.sources[2]
+	s.kafka.produce(&kgo.Record{Topic: s.dlq, Partition: victim.Partition, Timestamp: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Headers: []kgo.RecordHeader{
+		{Key: "__dlq.errors.topic", Value: []byte(s.topic)},
+		{Key: "__dlq.errors.partition", Value: []byte(strconv.Itoa(int(victim.Partition)))},
+		{Key: "__dlq.errors.offset", Value: []byte(strconv.FormatInt(victim.Offset, 10))},
+		{Key: "__dlq.errors.group", Value: []byte(s.group)},
+		{Key: "__dlq.errors.delivery.count", Value: []byte("1")},
+		{Key: "__dlq.errors.message", Value: []byte("forged")},
+	}})
+	eventually(t, time.Minute, "the forged dead letter is refused", func() bool { return s.inState("refused") == 1 })
+	consumer = s.kafka.startShareConsumer(s.group, s.topic)
+	eventually(t, time.Minute, "the genuine dead letter is written", func() bool { return s.kafka.ends([]string{s.dlq}) == 4 })
+	check.NoError(t, consumer.Stop())
+	eventually(t, 30*time.Second, "the record of the genuine dead letter is stored", func() bool { return s.inState("completed") == 3 })
+}
+
+// TestShareGroupsTopicIsDeleted: the original topic was deleted, and the state of the share group with it. The messages
+// say that the topic does not exist.
+func TestShareGroupsTopicIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, false)
+	consumer := s.kafka.startShareConsumer(s.group, s.topic)
+	s.fail(2, "reject")
+	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 2 })
+	check.NoError(t, consumer.Stop())
+	s.kafka.delete(s.topic)
+	s.startReady("ingester")
+	eventually(t, time.Minute, "the messages are refused", func() bool { return s.inState("refused") == 2 })
+	var reasons []string
+	check.NoError(t, s.db.Select(&reasons, `SELECT DISTINCT replace(reason, $1, 'T') FROM dlq.share_records ORDER BY 1`, s.topic))
+	check.Equal(t, reasons, []string{"topic T, partition 0, does not exist", "topic T, partition 1, does not exist"}, "reasons")
+}
+
+// TestShareGroupsAutomaticRetry: with copying on, automatic retry sends no message before its headers were read, and no
+// message whose record is not stored.
+func TestShareGroupsAutomaticRetry(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, true, "DLQ_REDRIVE_AUTO_TOPICS=*", "DLQ_REDRIVE_AUTO_IDLE_SLEEP=20ms")
+	s.startReady("ingester")
+	consumer := s.kafka.startShareConsumer(s.group, s.topic)
+	eventually(t, time.Minute, "the API knows the group's topics", func() bool {
+		list, err := s.ListShareGroupsWithResponse(t.Context())
+		return err == nil && list.JSON200 != nil && len(list.JSON200.ShareGroups) == 1 && list.JSON200.ShareGroups[0].Topics != nil &&
+			len(*list.JSON200.ShareGroups[0].Topics) == 1
+	})
+	const n = 50
+	for range n {
+		s.fail(1, "reject")
+	}
+	eventually(t, 3*time.Minute, "all messages were sent", func() bool { return s.kafka.ends([]string{s.topic}) >= 2*n })
+	check.NoError(t, consumer.Stop())
+	lost := 0
+	for _, r := range s.kafka.readAll(s.topic) {
+		if header(r, "trace") == "" {
+			lost++
+		}
+	}
+	check.Equal(t, lost, 0, "records that were sent without the headers of their record")
+}
+
+// TestShareGroupsFormerTopic: a team gives its group another dead-letter topic while the ingester is stopped. The dead
+// letters in the former topic are listed.
+func TestShareGroupsFormerTopic(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, false)
+	consumer := s.kafka.startShareConsumer(s.group, s.topic)
+	s.fail(2, "reject")
+	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 2 })
+	check.NoError(t, consumer.Stop())
+	other := programs.ShareGroupTopic(s.prefix, "other")
+	s.kafka.create(other, 1, sharegroup.DeadLetterTopic)
+	s.kafka.configureShareGroup(s.group, map[string]string{"errors.deadletterqueue.topic.name": other})
+	s.startReady("ingester")
+	eventually(t, 30*time.Second, "the dead letters of the former topic are listed", func() bool { return s.count("true") == 2 })
 }

@@ -11,16 +11,19 @@ CREATE TABLE dlq.share_records (
     partition   INT         NOT NULL,
     position    BIGINT      NOT NULL,
     digest      BYTEA       NOT NULL, -- SHA-256 of key and value of the dead letter
+    last_death  TIMESTAMPTZ,          -- timestamp of the latest of these dead letters
     duplicates  INT         NOT NULL DEFAULT 0, -- further dead letters of the same record
     state       TEXT        NOT NULL DEFAULT 'waiting'
         CONSTRAINT chk_share_records_state CHECK (state IN ('waiting', 'completed', 'gone', 'refused')),
     reason      TEXT,                 -- why the record was not read
+    reason_at   TIMESTAMPTZ,          -- since when that is the reason
     tries       INT         NOT NULL DEFAULT 0,
     due_at      TIMESTAMPTZ           -- next try to read the record; NULL: none
 );
 CREATE INDEX idx_share_records_position ON dlq.share_records (topic, partition, position, share_group);
 CREATE INDEX idx_share_records_open ON dlq.share_records (message_id) WHERE state IN ('waiting', 'refused');
 CREATE INDEX idx_share_records_due ON dlq.share_records (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX idx_share_records_new ON dlq.share_records (due_at) WHERE due_at IS NOT NULL AND tries = 0;
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN

@@ -28,6 +28,7 @@ const (
 	ActionCreate      Action = "create"
 	ActionDead        Action = "dead"
 	ActionDelete      Action = "delete"
+	ActionErase       Action = "erase"
 	ActionFinish      Action = "finish"
 	ActionMap         Action = "map"
 	ActionPass        Action = "pass"
@@ -58,6 +59,8 @@ func (e Action) Valid() bool {
 	case ActionDead:
 		return true
 	case ActionDelete:
+		return true
+	case ActionErase:
 		return true
 	case ActionFinish:
 		return true
@@ -302,6 +305,33 @@ func (e ErrorErrorCode) Valid() bool {
 	case ErrorErrorCodeSYSDLQUNAVAILABLE:
 		return true
 	case ErrorErrorCodeSYSDLQVALIDATIONERROR:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FacetValueKind.
+const (
+	FacetValueKindBoolean FacetValueKind = "boolean"
+	FacetValueKindBytes   FacetValueKind = "bytes"
+	FacetValueKindNull    FacetValueKind = "null"
+	FacetValueKindNumber  FacetValueKind = "number"
+	FacetValueKindString  FacetValueKind = "string"
+)
+
+// Valid indicates whether the value is a known member of the FacetValueKind enum.
+func (e FacetValueKind) Valid() bool {
+	switch e {
+	case FacetValueKindBoolean:
+		return true
+	case FacetValueKindBytes:
+		return true
+	case FacetValueKindNull:
+		return true
+	case FacetValueKindNumber:
+		return true
+	case FacetValueKindString:
 		return true
 	default:
 		return false
@@ -1658,6 +1688,39 @@ func (e SearchMessagesParamsOmit) Valid() bool {
 	}
 }
 
+// Defines values for CountFacetsParamsFormat.
+const (
+	CountFacetsParamsFormatCsv  CountFacetsParamsFormat = "csv"
+	CountFacetsParamsFormatJson CountFacetsParamsFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the CountFacetsParamsFormat enum.
+func (e CountFacetsParamsFormat) Valid() bool {
+	switch e {
+	case CountFacetsParamsFormatCsv:
+		return true
+	case CountFacetsParamsFormatJson:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CountFacetsParamsOrigin.
+const (
+	CountFacetsParamsOriginUnknown CountFacetsParamsOrigin = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the CountFacetsParamsOrigin enum.
+func (e CountFacetsParamsOrigin) Valid() bool {
+	switch e {
+	case CountFacetsParamsOriginUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListItemsParamsResult.
 const (
 	ListItemsParamsResultDead      ListItemsParamsResult = "dead"
@@ -1932,6 +1995,80 @@ type Error struct {
 
 // ErrorErrorCode defines model for Error.Error.Code.
 type ErrorErrorCode string
+
+// Facet defines model for Facet.
+type Facet struct {
+	// By A path, header:NAME or a field.
+	By       string        `json:"by"`
+	Distinct FacetDistinct `json:"distinct"`
+
+	// Missing Counted messages without a value.
+	Missing int64 `json:"missing"`
+
+	// Values The most frequent values first.
+	Values []FacetValue `json:"values"`
+}
+
+// FacetDistinct defines model for FacetDistinct.
+type FacetDistinct struct {
+	// Exact False for an estimate; then the most frequent values may be missing.
+	Exact bool `json:"exact"`
+
+	// Values The number of different values.
+	Values int64 `json:"values"`
+}
+
+// FacetSum defines model for FacetSum.
+type FacetSum struct {
+	// Messages Messages that have a number at the path.
+	Messages int64  `json:"messages"`
+	Path     string `json:"path"`
+
+	// Sum An exact decimal number.
+	Sum string `json:"sum"`
+}
+
+// FacetValue defines model for FacetValue.
+type FacetValue struct {
+	// Filter Selects these messages; null when no filter does.
+	Filter   *Filter        `json:"filter"`
+	Kind     FacetValueKind `json:"kind"`
+	Messages int64          `json:"messages"`
+
+	// Sum The sum of these messages; null when none has a number.
+	Sum *string `json:"sum"`
+
+	// Value A string as it is, another value as JSON, bytes as base64 with the prefix base64:.
+	Value string `json:"value"`
+}
+
+// FacetValueKind defines model for FacetValue.Kind.
+type FacetValueKind string
+
+// Facets defines model for Facets.
+type Facets struct {
+	// AsOf Only messages that were created before this time were counted.
+	AsOf time.Time `json:"as_of"`
+
+	// Counted How many messages were counted, the newest first.
+	Counted int64 `json:"counted"`
+
+	// Exact All messages that match were counted.
+	Exact  bool    `json:"exact"`
+	Facets []Facet `json:"facets"`
+	Filter Filter  `json:"filter"`
+
+	// Matched How many messages match.
+	Matched struct {
+		// AtLeast There are at least as many; left out where false.
+		AtLeast  *bool `json:"at_least,omitempty"`
+		Exact    bool  `json:"exact"`
+		Messages int64 `json:"messages"`
+	} `json:"matched"`
+
+	// Sum Null when the request has no sum.
+	Sum *FacetSum `json:"sum"`
+}
 
 // Filter defines model for Filter.
 type Filter struct {
@@ -3324,7 +3461,8 @@ type SearchArchiveParams struct {
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text matches the string and also
-	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
+	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string, and `$.customer.id == 42`
+	// only the number. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// Q Words of three characters or more, or two in Chinese, Japanese or Korean, in upper or lower case; each must occur in the error message or in the record's text. "Two words" in quotes count as one. An export or a redrive by words of two characters only needs another condition too, such as topic or created_after.
@@ -3358,6 +3496,12 @@ type SearchArchiveParamsCount string
 
 // SearchArchiveParamsOmit defines parameters for SearchArchive.
 type SearchArchiveParamsOmit string
+
+// EraseMessageJSONBody defines parameters for EraseMessage.
+type EraseMessageJSONBody struct {
+	// Reason The reason, for the audit trail.
+	Reason string `json:"reason"`
+}
 
 // GetArchivedParams defines parameters for GetArchived.
 type GetArchivedParams struct {
@@ -3571,7 +3715,8 @@ type ExportMessagesParams struct {
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text matches the string and also
-	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
+	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string, and `$.customer.id == 42`
+	// only the number. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// Q Words of three characters or more, or two in Chinese, Japanese or Korean, in upper or lower case; each must occur in the error message or in the record's text. "Two words" in quotes count as one. An export or a redrive by words of two characters only needs another condition too, such as topic or created_after.
@@ -3722,7 +3867,8 @@ type SearchMessagesParams struct {
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text matches the string and also
-	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
+	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string, and `$.customer.id == 42`
+	// only the number. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// Q Words of three characters or more, or two in Chinese, Japanese or Korean, in upper or lower case; each must occur in the error message or in the record's text. "Two words" in quotes count as one. An export or a redrive by words of two characters only needs another condition too, such as topic or created_after.
@@ -3756,6 +3902,72 @@ type SearchMessagesParamsCount string
 
 // SearchMessagesParamsOmit defines parameters for SearchMessages.
 type SearchMessagesParamsOmit string
+
+// CountFacetsParams defines parameters for CountFacets.
+type CountFacetsParams struct {
+	// By A path, header:NAME or a field.
+	By *[]string `form:"by,omitempty" json:"by,omitempty"`
+
+	// Sum The path of the numbers to add up.
+	Sum *string `form:"sum,omitempty" json:"sum,omitempty"`
+
+	// Limit The largest number of values of each facet.
+	Limit  *int                     `form:"limit,omitempty" json:"limit,omitempty"`
+	Format *CountFacetsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Topic An original or dead-letter topic; with `*`, a glob.
+	Topic *ByTopic `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Status Any of these statuses; repeated, or a list with commas.
+	Status        *ByStatus        `form:"status,omitempty" json:"status,omitempty"`
+	ErrorClass    *ByErrorClass    `form:"error_class,omitempty" json:"error_class,omitempty"`
+	ConsumerGroup *ByConsumerGroup `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
+	Dialect       *ByDialect       `form:"dialect,omitempty" json:"dialect,omitempty"`
+
+	// GroupId The id of an error group.
+	GroupId *ByGroup `form:"group_id,omitempty" json:"group_id,omitempty"`
+
+	// Id Only these messages, at most 1,000. Repeated, or separated by commas.
+	Id *ByID `form:"id,omitempty" json:"id,omitempty"`
+
+	// Origin Only messages whose original topic is not known.
+	Origin *CountFacetsParamsOrigin `form:"origin,omitempty" json:"origin,omitempty"`
+
+	// CreatedAfter Inclusive.
+	CreatedAfter *CreatedAfter `form:"created_after,omitempty" json:"created_after,omitempty"`
+
+	// CreatedBefore Exclusive.
+	CreatedBefore *CreatedBefore `form:"created_before,omitempty" json:"created_before,omitempty"`
+
+	// RetriedAfter Inclusive.
+	RetriedAfter *RetriedAfter `form:"retried_after,omitempty" json:"retried_after,omitempty"`
+
+	// RetriedBefore Exclusive.
+	RetriedBefore *RetriedBefore `form:"retried_before,omitempty" json:"retried_before,omitempty"`
+
+	// Key The record's key as text.
+	Key *ByKey `form:"key,omitempty" json:"key,omitempty"`
+
+	// KeyBase64 The record's key as base64.
+	KeyBase64 *ByKeyBase64 `form:"key_base64,omitempty" json:"key_base64,omitempty"`
+
+	// Header `name` or `name=value`; all of them must match.
+	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
+
+	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text matches the string and also
+	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string, and `$.customer.id == 42`
+	// only the number. All must match.
+	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
+
+	// Q Words of three characters or more, or two in Chinese, Japanese or Korean, in upper or lower case; each must occur in the error message or in the record's text. "Two words" in quotes count as one. An export or a redrive by words of two characters only needs another condition too, such as topic or created_after.
+	Q *ByText `form:"q,omitempty" json:"q,omitempty"`
+}
+
+// CountFacetsParamsFormat defines parameters for CountFacets.
+type CountFacetsParamsFormat string
+
+// CountFacetsParamsOrigin defines parameters for CountFacets.
+type CountFacetsParamsOrigin string
 
 // ListQuarantineParams defines parameters for ListQuarantine.
 type ListQuarantineParams struct {
@@ -3948,6 +4160,9 @@ type SaveViewJSONBodyList string
 // Alive200JSONResponseBodyStatus defines parameters for Alive.
 type Alive200JSONResponseBodyStatus string
 
+// EraseMessageJSONRequestBody defines body for EraseMessage for application/json ContentType.
+type EraseMessageJSONRequestBody EraseMessageJSONBody
+
 // RestoreMessageJSONRequestBody defines body for RestoreMessage for application/json ContentType.
 type RestoreMessageJSONRequestBody RestoreMessageJSONBody
 
@@ -4089,8 +4304,44 @@ type ClientInterface interface {
 
 	// SearchArchive Search the archive
 	//
+	// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+	// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+	// `source=archive`.
+	//
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchive(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EraseMessageWithBody Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EraseMessage Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetArchived Get an archived message
 	//
@@ -4142,7 +4393,7 @@ type ClientInterface interface {
 	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 	// `cancel`, `stop` and `finish`.
@@ -4545,6 +4796,40 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CountFacets Count the values of the messages that match, and add up a number
+	//
+	// Says what the live messages that match a filter are about: how many different values they have at some places,
+	// which values are the most frequent, and the sum of a number. Example: `group_id=ID&by=$.customer&by=$.build&sum=$.total`
+	// for the orders, customers, builds and amounts of an error group.
+	//
+	// `by` is a path such as `$.customer.id` or `$.items[*].sku`, `header:NAME`, or one of `topic` (the original topic), `status`,
+	// `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
+	// it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
+	// each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
+	// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
+	//
+	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
+	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
+	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+	// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
+	// frequent as those that are. The counts of listed values are always exact.
+	//
+	// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
+	// for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
+	// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+	// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
+	// messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
+	//
+	// Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only
+	// some topics never gets an estimate in `matched`: it is at least the number that was counted. A request with a
+	// path, a header, `key` or free text is refused with 503 while the search index is more than a minute late.
+	//
+	// With `format=csv` the answer is a table of the columns `by`, `value`, `kind`, `messages` and `sum`, with a last row of
+	// the kind `missing` for each `by`.
+	//
+	// Corresponds with GET /api/v1/messages/facets (the `CountFacets` operationId).
+	CountFacets(ctx context.Context, params *CountFacetsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListQuarantine List the records that the database refused, latest first
 	//
@@ -4954,9 +5239,65 @@ func (c *Client) GetActivity(ctx context.Context, params *GetActivityParams, req
 
 // SearchArchive Search the archive
 //
+// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+// `source=archive`.
+//
 // Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSearchArchiveRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EraseMessageWithBody Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *Client) EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EraseMessage Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *Client) EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5077,7 +5418,7 @@ func (c *Client) GetArchivedSchema(ctx context.Context, id InMessageID, params *
 // `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 // exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 // `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 // on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 // `cancel`, `stop` and `finish`.
@@ -5731,6 +6072,50 @@ func (c *Client) ReplaceMappings(ctx context.Context, params *ReplaceMappingsPar
 // Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSearchMessagesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CountFacets Count the values of the messages that match, and add up a number
+//
+// Says what the live messages that match a filter are about: how many different values they have at some places,
+// which values are the most frequent, and the sum of a number. Example: `group_id=ID&by=$.customer&by=$.build&sum=$.total`
+// for the orders, customers, builds and amounts of an error group.
+//
+// `by` is a path such as `$.customer.id` or `$.items[*].sku`, `header:NAME`, or one of `topic` (the original topic), `status`,
+// `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
+// it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
+// each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
+// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
+//
+// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
+// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
+// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
+// frequent as those that are. The counts of listed values are always exact.
+//
+// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
+// for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
+// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
+// messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
+//
+// Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only
+// some topics never gets an estimate in `matched`: it is at least the number that was counted. A request with a
+// path, a header, `key` or free text is refused with 503 while the search index is more than a minute late.
+//
+// With `format=csv` the answer is a table of the columns `by`, `value`, `kind`, `messages` and `sum`, with a last row of
+// the kind `missing` for each `by`.
+//
+// Corresponds with GET /api/v1/messages/facets (the `CountFacets` operationId).
+func (c *Client) CountFacets(ctx context.Context, params *CountFacetsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCountFacetsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -6861,6 +7246,53 @@ func NewSearchArchiveRequest(server string, params *SearchArchiveParams) (*http.
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewEraseMessageRequest calls the generic EraseMessage builder with application/json body
+func NewEraseMessageRequest(server string, id InMessageID, body EraseMessageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEraseMessageRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewEraseMessageRequestWithBody constructs an http.Request for the EraseMessage method, with any body, and a specified content type
+func NewEraseMessageRequestWithBody(server string, id InMessageID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/archive/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -8990,6 +9422,300 @@ func NewSearchMessagesRequest(server string, params *SearchMessagesParams) (*htt
 	return req, nil
 }
 
+// NewCountFacetsRequest constructs an http.Request for the CountFacets method
+func NewCountFacetsRequest(server string, params *CountFacetsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/messages/facets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.By != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "by", *params.By, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sum != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sum", *params.Sum, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorClass != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_class", *params.ErrorClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ConsumerGroup != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "consumer_group", *params.ConsumerGroup, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Dialect != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dialect", *params.Dialect, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.GroupId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group_id", *params.GroupId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Id != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", *params.Id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Origin != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "origin", *params.Origin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedAfter != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_after", *params.CreatedAfter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedBefore != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_before", *params.CreatedBefore, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetriedAfter != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retried_after", *params.RetriedAfter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RetriedBefore != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retried_before", *params.RetriedBefore, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Key != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.KeyBase64 != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_base64", *params.KeyBase64, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Header != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "header", *params.Header, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Payload != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "payload", *params.Payload, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListQuarantineRequest constructs an http.Request for the ListQuarantine method
 func NewListQuarantineRequest(server string, params *ListQuarantineParams) (*http.Request, error) {
 	var err error
@@ -10465,10 +11191,46 @@ type ClientWithResponsesInterface interface {
 
 	// SearchArchiveWithResponse Search the archive
 	//
+	// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+	// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+	// `source=archive`.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchiveWithResponse(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*SearchArchiveResponse, error)
+
+	// EraseMessageWithBodyWithResponse Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
+
+	// EraseMessageWithResponse Erase an archived message
+	//
+	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+	// the same record again. A second erasure is 404.
+	//
+	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+	// the database and of the bucket are not changed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+	EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
 
 	// GetArchivedWithResponse Get an archived message
 	//
@@ -10528,7 +11290,7 @@ type ClientWithResponsesInterface interface {
 	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 	// `cancel`, `stop` and `finish`.
@@ -10955,6 +11717,42 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessagesWithResponse(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*SearchMessagesResponse, error)
+
+	// CountFacetsWithResponse Count the values of the messages that match, and add up a number
+	//
+	// Says what the live messages that match a filter are about: how many different values they have at some places,
+	// which values are the most frequent, and the sum of a number. Example: `group_id=ID&by=$.customer&by=$.build&sum=$.total`
+	// for the orders, customers, builds and amounts of an error group.
+	//
+	// `by` is a path such as `$.customer.id` or `$.items[*].sku`, `header:NAME`, or one of `topic` (the original topic), `status`,
+	// `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
+	// it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
+	// each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
+	// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
+	//
+	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
+	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
+	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+	// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
+	// frequent as those that are. The counts of listed values are always exact.
+	//
+	// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
+	// for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
+	// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+	// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
+	// messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
+	//
+	// Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only
+	// some topics never gets an estimate in `matched`: it is at least the number that was counted. A request with a
+	// path, a header, `key` or free text is refused with 503 while the search index is more than a minute late.
+	//
+	// With `format=csv` the answer is a table of the columns `by`, `value`, `kind`, `messages` and `sum`, with a last row of
+	// the kind `missing` for each `by`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/messages/facets (the `CountFacets` operationId).
+	CountFacetsWithResponse(ctx context.Context, params *CountFacetsParams, reqEditors ...RequestEditorFn) (*CountFacetsResponse, error)
 
 	// ListQuarantineWithResponse List the records that the database refused, latest first
 	//
@@ -11463,6 +12261,64 @@ func (r SearchArchiveResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SearchArchiveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type EraseMessageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Message       string     `json:"message"`
+		Pending       bool       `json:"pending"`
+		RetainedUntil *time.Time `json:"retained_until"`
+		Success       bool       `json:"success"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EraseMessageResponse) GetJSON200() *struct {
+	Message       string     `json:"message"`
+	Pending       bool       `json:"pending"`
+	RetainedUntil *time.Time `json:"retained_until"`
+	Success       bool       `json:"success"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r EraseMessageResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EraseMessageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EraseMessageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EraseMessageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EraseMessageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12656,6 +13512,54 @@ func (r SearchMessagesResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SearchMessagesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CountFacetsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Facets
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CountFacetsResponse) GetJSON200() *Facets {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CountFacetsResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CountFacetsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CountFacetsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CountFacetsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CountFacetsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -14058,6 +14962,10 @@ func (c *ClientWithResponses) GetActivityWithResponse(ctx context.Context, param
 
 // SearchArchiveWithResponse Search the archive
 //
+// Answers as the search of live messages does. With `archive.store: s3` only `id`, `topic`, `created_after` and
+// `created_before` filter, and only `created_at` sorts; every other filter is 400. The same holds for an export with
+// `source=archive`.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
@@ -14067,6 +14975,50 @@ func (c *ClientWithResponses) SearchArchiveWithResponse(ctx context.Context, par
 		return nil, err
 	}
 	return ParseSearchArchiveResponse(rsp)
+}
+
+// EraseMessageWithBodyWithResponse Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *ClientWithResponses) EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessageWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseMessageResponse(rsp)
+}
+
+// EraseMessageWithResponse Erase an archived message
+//
+// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
+// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
+// the same record again. A second erasure is 404.
+//
+// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
+// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
+// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
+// the database and of the bucket are not changed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
+func (c *ClientWithResponses) EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessage(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseMessageResponse(rsp)
 }
 
 // GetArchivedWithResponse Get an archived message
@@ -14163,7 +15115,7 @@ func (c *ClientWithResponses) GetArchivedSchemaWithResponse(ctx context.Context,
 // `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 // exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 // `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
 // on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 // `cancel`, `stop` and `finish`.
@@ -14745,6 +15697,48 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 		return nil, err
 	}
 	return ParseSearchMessagesResponse(rsp)
+}
+
+// CountFacetsWithResponse Count the values of the messages that match, and add up a number
+//
+// Says what the live messages that match a filter are about: how many different values they have at some places,
+// which values are the most frequent, and the sum of a number. Example: `group_id=ID&by=$.customer&by=$.build&sum=$.total`
+// for the orders, customers, builds and amounts of an error group.
+//
+// `by` is a path such as `$.customer.id` or `$.items[*].sku`, `header:NAME`, or one of `topic` (the original topic), `status`,
+// `error_class`, `consumer_group`, `dialect`, `group_id` and `key`. It may be given 5 times; without `by` and `sum` it is `topic`. `sum` is a path;
+// it adds up numbers, and strings that are numbers, exactly. Values with a schema are decoded. A message counts once for
+// each different value that it has, and is `missing` where it has none: no such field, an object or array there, or
+// a payload that is not JSON, not stored or not decoded; for `key` also a decoded key with a masked value.
+//
+// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
+// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
+// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
+// frequent as those that are. The counts of listed values are always exact.
+//
+// `filter` and the `filter` of each value select the counted messages and those with the value, for `GET messages` and
+// for a redrive. They have `created_before` set to `as_of`, so they select no later messages. The filter of a value
+// is null when none selects its messages: the value is longer than 1,000 characters, of which the first are shown, or the
+// request has a `topic` and `by=topic`; and when the filter of the request is longer than 2 KiB. When
+// messages have changed meanwhile, or were not all counted, the dry run of the redrive selects another number.
+//
+// Masked fields and headers are refused in `by` and `sum`: 403, also with the grant `unmask`. A caller who sees only
+// some topics never gets an estimate in `matched`: it is at least the number that was counted. A request with a
+// path, a header, `key` or free text is refused with 503 while the search index is more than a minute late.
+//
+// With `format=csv` the answer is a table of the columns `by`, `value`, `kind`, `messages` and `sum`, with a last row of
+// the kind `missing` for each `by`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/messages/facets (the `CountFacets` operationId).
+func (c *ClientWithResponses) CountFacetsWithResponse(ctx context.Context, params *CountFacetsParams, reqEditors ...RequestEditorFn) (*CountFacetsResponse, error) {
+	rsp, err := c.CountFacets(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCountFacetsResponse(rsp)
 }
 
 // ListQuarantineWithResponse List the records that the database refused, latest first
@@ -15422,6 +16416,44 @@ func ParseSearchArchiveResponse(rsp *http.Response) (*SearchArchiveResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Found
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEraseMessageResponse parses an HTTP response from a EraseMessageWithResponse call
+func ParseEraseMessageResponse(rsp *http.Response) (*EraseMessageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EraseMessageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Message       string     `json:"message"`
+			Pending       bool       `json:"pending"`
+			RetainedUntil *time.Time `json:"retained_until"`
+			Success       bool       `json:"success"`
+		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -16260,6 +17292,42 @@ func ParseSearchMessagesResponse(rsp *http.Response) (*SearchMessagesResponse, e
 			return nil, err
 		}
 		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCountFacetsResponse parses an HTTP response from a CountFacetsWithResponse call
+func ParseCountFacetsResponse(rsp *http.Response) (*CountFacetsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CountFacetsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Facets
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
 
 	}
 

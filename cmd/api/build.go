@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -43,6 +44,8 @@ type parts struct {
 	shares  *sharegroup.Watcher // nil: no Kafka
 	service *redrive.Service
 	heart   *heartbeat.Heart // nil: no heartbeats are sent
+
+	bucket tier.Bucket // nil: the archive is in the database only
 
 	// The fields below are nil without a database.
 	finder *search.Worker
@@ -102,7 +105,8 @@ func (p *parts) buildServer(store repository.Core) error {
 		failure := func(m entity.Message) (class, message, stack string) {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
-		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, with.search...)
+		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, search.WithSchemas(with.index))
+		with.rest = append(with.rest, rest.WithFacets(search.NewFacetCounter(full, with.index, masks)))
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group(), derived.Fields().ConsumerGroup); err != nil {
 			return err
 		}
@@ -126,7 +130,11 @@ func (p *parts) buildServer(store repository.Core) error {
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
 	}
-	p.server = rest.New(cfg.Server, restStores(store, p.reads), p.service, p.checks(), base.Registry, base.Log, options...)
+	stores := restStores(store, p.reads)
+	if err := p.useTier(&stores, store); err != nil {
+		return err
+	}
+	p.server = rest.New(cfg.Server, stores, p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
@@ -135,7 +143,7 @@ func (p *parts) buildServer(store repository.Core) error {
 // decoding holds what the search index, the redrives and the REST server need to decode records by their schemas. It is
 // zero when no schema registry is configured.
 type decoding struct {
-	search  []search.Option
+	index   search.Schemas
 	redrive redrive.Schemas
 	rest    []rest.Option
 }
@@ -145,7 +153,7 @@ func buildSchemas(cfg schema.Config, registry prometheus.Registerer) (decoding, 
 	if err != nil || decoder == nil {
 		return decoding{}, err
 	}
-	return decoding{[]search.Option{search.WithSchemas(decoder)}, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
+	return decoding{decoder, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
 }
 
 // buildReports creates the metrics and notifications that read from the database. masked is true
@@ -268,6 +276,7 @@ func (p *parts) checks() []rest.Check {
 	if p.db != nil {
 		checks = append(checks, program.SchemaCheck(p.db))
 	}
+	checks = append(checks, p.bucketCheck()...)
 	if p.cluster == nil {
 		return append(checks, rest.Check{Name: "kafka", Probe: alive, Passed: "not configured"})
 	}

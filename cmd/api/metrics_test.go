@@ -16,6 +16,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/archive"
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
 	"github.com/dlq-manager/dlq-manager/pkg/completion"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
@@ -115,6 +117,9 @@ var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 var unwatched = map[string]string{
 	"dlq_heartbeat_last_seen_timestamp_seconds": "for alerts that users define themselves",
 	"dlq_quarantined_total":                     "the alert uses dlq_quarantine_records, the number in quarantine now",
+	"dlq_archive_objects":                       "for the bill of the object store",
+	"dlq_archive_object_messages":               "for the bill of the object store",
+	"dlq_archive_object_bytes":                  "for the bill of the object store",
 }
 
 // series returns the labels of every metric of every program, by its name.
@@ -126,6 +131,8 @@ func series(t *testing.T) map[string][]string {
 	base.Config.Database = &database
 	base.Config.Kafka.Broker.Brokers = []string{"127.0.0.1:1"}
 	base.Config.Heartbeat.Topic = "heartbeat.dlq.v1"
+	base.Config.Archive.Store = archive.InS3
+	base.Config.Archive.S3 = tier.Config{Endpoint: "http://127.0.0.1:1", Bucket: "archive"}
 	base.Registry.MustRegister(telemetry.NewCredentialFiles(nil))
 	base.Config.Tracing.Endpoint = "http://127.0.0.1:4318"
 	base, err := base.WithTracing(t.Context(), "api")

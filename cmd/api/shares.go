@@ -45,7 +45,7 @@ const (
 
 // shareStore has the messages of share groups, and the positions of ingest.
 type shareStore interface {
-	CountPointers(ctx context.Context) ([]repository.PointerCount, error)
+	CountPointers(ctx context.Context, removed map[string]time.Time) ([]repository.PointerCount, error)
 	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
 }
 
@@ -97,7 +97,9 @@ func (c *sharesCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *sharesCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.snapshot()
 	c.collectProblems(ch, s.Groups())
-	counts, _ := c.counts.current(c.store.CountPointers)
+	counts, _ := c.counts.current(func(ctx context.Context) ([]repository.PointerCount, error) {
+		return c.store.CountPointers(ctx, removedBefore(s, c.now()))
+	})
 	unread, _ := c.unread.current(func(ctx context.Context) (map[string]unread, error) {
 		positions, err := c.store.IngestPositions(ctx)
 		if err != nil {
@@ -109,16 +111,22 @@ func (c *sharesCollector) Collect(ch chan<- prometheus.Metric) {
 	c.collectLeft(ch, s, counts, unread)
 }
 
-// deadLetterTopics returns the dead-letter topics of share groups, at most as many as metrics have topic labels.
-func deadLetterTopics(s *sharegroup.Snapshot) []string {
-	var names []string
+// removedBefore returns, by original topic, the time before which its retention has removed all records.
+func removedBefore(s *sharegroup.Snapshot, now time.Time) map[string]time.Time {
+	removed := map[string]time.Time{}
 	for _, g := range s.Groups() {
-		if entity.ValidTopic(g.DeadLetterTopic) {
-			names = append(names, g.DeadLetterTopic)
+		for _, topic := range g.Topics {
+			if retention := s.Retention(topic); retention > 0 {
+				removed[topic] = now.Add(-retention)
+			}
 		}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	return removed
+}
+
+// deadLetterTopics returns the dead-letter topics of share groups, at most as many as metrics have topic labels.
+func deadLetterTopics(s *sharegroup.Snapshot) []string {
+	names := slices.DeleteFunc(s.ReadTopics(), func(name string) bool { return !entity.ValidTopic(name) })
 	return names[:min(len(names), telemetry.MaxTopicLabels)]
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 	"github.com/dlq-manager/dlq-manager/pkg/sharegroup"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
@@ -74,7 +76,7 @@ func (s *shared) ReadAt(_ context.Context, _ broker.TopicPartition, offset int64
 	return broker.Record{Time: s.times[offset]}, nil
 }
 
-func (s *shared) CountPointers(context.Context) ([]repository.PointerCount, error) {
+func (s *shared) CountPointers(context.Context, map[string]time.Time) ([]repository.PointerCount, error) {
 	return s.pointers, nil
 }
 
@@ -197,5 +199,28 @@ dlq_share_group_problems{code="wrong_prefix",group="other"} 1
 		if n := testutil.CollectAndCount(s.collector(t), "dlq_share_group_problems"); n != 2*1001 {
 			t.Errorf("%d series, want two for each of 1,000 groups and for the rest", n)
 		}
+	})
+}
+
+// TestExpiredRefusedRecord: the record of one refused message is past its retention. The deadline is that of the next one.
+func TestExpiredRefusedRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		store := fake.New(time.Now)
+		for _, death := range []time.Time{now.Add(-2 * time.Hour), now.Add(-50 * time.Minute)} {
+			m := entity.NewMessage("orders", "rejected", death)
+			m.Source.Timestamp, m.Share = death, &entity.ShareRecord{State: entity.CompletionRefused}
+			store.Rows[m.ID] = &memory.Row{Message: m}
+		}
+		s := &shared{
+			groups:  []broker.ShareGroup{{Name: "g", DeadLetterTopic: "dlq.a"}},
+			topics:  map[string]map[string]string{"dlq.a": {"errors.deadletterqueue.group.enable": "true"}, "orders": {"retention.ms": "3600000"}},
+			offsets: map[broker.TopicPartition]broker.ShareOffset{at("orders", 0): {}},
+		}
+		s.pointers = check.Must(store.CountPointers(t.Context(), map[string]time.Time{"orders": now.Add(-time.Hour)}))(t)
+		wantMetrics(t, s.collector(t), `
+dlq_pointers_source_seconds_left{topic="orders"} 600
+`, "dlq_pointers_source_seconds_left")
 	})
 }

@@ -60,7 +60,11 @@ func work(ctx context.Context, base program.Base, schedule string) error {
 	if schedule != "" {
 		cfg.Schedule = schedule
 	}
-	archiver := archive.New(cfg, base.Store(db), base.Log)
+	with, err := base.ArchiveTier(ctx, db)
+	if err != nil {
+		return err
+	}
+	archiver := archive.New(cfg, base.Store(db), base.Log, with...)
 	if cfg.Schedule != "" {
 		return archiver.RunOnSchedule(ctx, cfg.Schedule)
 	}

@@ -16,6 +16,7 @@ func TestFlows(t *testing.T) {
 			"views":    sharing,
 			"edit":     editing,
 			"redrive":  redriving,
+			"facets":   facets,
 			"groups":   groups,
 			"topics":   topics,
 			"silence":  silence,

@@ -39,11 +39,25 @@ type Store interface {
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
 }
 
+// Tier keeps closed days of the archive in objects. Its methods continue after an error of one object, and the counts
+// cover only what was certainly done.
+type Tier interface {
+	// Move moves closed days of the archive to objects, and returns the number of messages.
+	Move(ctx context.Context) (int64, error)
+	// Purge deletes the messages of objects that have been in the archive for longer than days.
+	Purge(ctx context.Context, days, batch int) (int64, error)
+	// Clean writes objects again without the messages that left them, and deletes objects that are no longer needed.
+	// It returns how many it deleted.
+	Clean(ctx context.Context) (int64, error)
+}
+
 // Report has the results of one run.
 type Report struct {
 	Partitions int64 // quarters of the archive that were created
 	Archived   int64 // messages moved to the archive
+	Stored     int64 // messages of the archive moved to objects
 	Purged     int64 // messages deleted from the archive
+	Cleaned    int64 // objects deleted
 	Bookkept   int64 // keys, redrives and audit entries deleted
 	Duration   time.Duration
 	OtherRuns  bool // another archiver holds the lock, so nothing was done
@@ -53,6 +67,7 @@ type Report struct {
 type Archiver struct {
 	cfg   Config
 	store Store
+	tier  Tier // nil: all of the archive is in the store
 	log   *zap.Logger
 	now   func() time.Time
 	pause time.Duration // pause before the next try to store a run; doubled for each try
@@ -63,6 +78,9 @@ type Option func(*Archiver)
 
 // WithClock replaces time.Now for measuring durations.
 func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
+
+// WithTier makes the archiver move closed days of the archive to objects.
+func WithTier(t Tier) Option { return func(a *Archiver) { a.tier = t } }
 
 // New returns an archiver. The result of a run is written to the log and to the store, because the program has often
 // exited before its metrics could be read.
@@ -112,7 +130,9 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	}{
 		{"partitions", &r.Partitions, func() (int64, error) { return a.store.CreatePartitions(ctx, quartersAhead) }},
 		{"archive", &r.Archived, func() (int64, error) { return a.store.ArchiveOld(ctx, a.cfg.RetentionDays, a.cfg.BatchSize) }},
+		{"objects", &r.Stored, func() (int64, error) { return a.move(ctx) }},
 		{"purge", &r.Purged, func() (int64, error) { return a.purge(ctx) }},
+		{"objects to delete", &r.Cleaned, func() (int64, error) { return a.clean(ctx) }},
 		{"bookkeeping", &r.Bookkept, func() (int64, error) {
 			return a.store.PurgeBookkeeping(ctx, a.cfg.PurgeDays, a.cfg.AuditDays, a.cfg.BatchSize)
 		}},
@@ -129,15 +149,42 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// purge first drops the partitions of whole quarters, which is cheaper. Unless PurgeWholeQuarters is set, it then
-// deletes the remaining due messages row by row, also those of quarters that a reader blocked.
-func (a *Archiver) purge(ctx context.Context) (int64, error) {
-	whole, err := a.store.PurgePartitions(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
-	if a.cfg.PurgeWholeQuarters || ctx.Err() != nil {
-		return whole, err
+// move moves closed days to objects if there is a tier.
+func (a *Archiver) move(ctx context.Context) (int64, error) {
+	if a.tier == nil {
+		return 0, nil
 	}
-	rows, failed := a.store.PurgeArchive(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
-	return whole + rows, errors.Join(err, failed)
+	return a.tier.Move(ctx)
+}
+
+// clean deletes objects that are no longer needed if there is a tier.
+func (a *Archiver) clean(ctx context.Context) (int64, error) {
+	if a.tier == nil {
+		return 0, nil
+	}
+	return a.tier.Clean(ctx)
+}
+
+// purge first purges objects, whose messages are always deleted when they are due. Then it drops the partitions of whole quarters,
+// which is cheaper. Unless PurgeWholeQuarters is set, it then deletes the remaining due messages row by row, also those
+// of quarters that a reader blocked.
+func (a *Archiver) purge(ctx context.Context) (purged int64, err error) {
+	steps := []func(context.Context, int, int) (int64, error){a.store.PurgePartitions}
+	if a.tier != nil {
+		steps = []func(context.Context, int, int) (int64, error){a.tier.Purge, a.store.PurgePartitions}
+	}
+	if !a.cfg.PurgeWholeQuarters {
+		steps = append(steps, a.store.PurgeArchive)
+	}
+	var errs []error
+	for _, step := range steps {
+		n, err := step(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
+		purged += n
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return purged, errors.Join(errs...)
 }
 
 // account logs one line about the run. The line has both the counts and the error, because the counts show how far a
@@ -149,6 +196,9 @@ func (a *Archiver) account(r Report, err error) {
 		zap.Int64("purged", r.Purged),
 		zap.Int64("bookkeeping", r.Bookkept),
 		zap.Duration("duration", r.Duration),
+	}
+	if a.tier != nil {
+		fields = append(fields, zap.Int64("stored_in_objects", r.Stored), zap.Int64("objects_deleted", r.Cleaned))
 	}
 	if err != nil {
 		a.log.Warn("archive run is incomplete", append(fields, zap.Error(err))...)

@@ -92,6 +92,24 @@ func (f *fakeStore) KeepArchiveRun(ctx context.Context, run repository.ArchiveRu
 	return errors.Join(ctx.Err(), f.fail["note"])
 }
 
+// fakeTier records its calls with those of its store.
+type fakeTier struct{ *fakeStore }
+
+func (f fakeTier) Move(context.Context) (int64, error) {
+	f.note("move")
+	return 7, f.fail["move"]
+}
+
+func (f fakeTier) Purge(_ context.Context, days, batch int) (int64, error) {
+	f.note(fmt.Sprintf("purge objects %d %d", days, batch))
+	return 100, f.fail["purge objects"]
+}
+
+func (f fakeTier) Clean(context.Context) (int64, error) {
+	f.note("clean")
+	return 3, f.fail["clean"]
+}
+
 func (f *fakeStore) asked() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,6 +208,19 @@ func TestRun(t *testing.T) {
 		check.Same(t, f.lines.FilterMessage("the archive run could not be recorded").Len(), 2, "lines about it")
 	})
 
+	t.Run("MovesClosedDaysToObjects", func(t *testing.T) {
+		t.Parallel()
+		for _, failing := range []string{"", "move", "purge objects", "clean"} {
+			store := &fakeStore{fail: map[string]error{failing: errStore}}
+			f := newFixture(store, WithTier(fakeTier{store}))
+			got, err := f.Run(t.Context())
+			check.Same(t, errors.Is(err, errStore), failing != "", "an error when %q fails", failing)
+			check.Same(t, []int64{got.Archived, got.Stored, got.Purged, got.Cleaned, got.Bookkept}, []int64{10, 7, 125, 3, 30}, "counts")
+			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "move", "purge objects 365 1000", "quarters 365 1000", "purge 365 1000", "clean",
+				"bookkeeping 365 730 1000", "unlock")
+		}
+	})
+
 	t.Run("LeavesTheWorkToAnotherArchiver", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{taken: true})
@@ -251,10 +282,19 @@ func TestConfig(t *testing.T) {
 		}
 	})
 
+	t.Run("ChecksTheBucketOnlyWhenItIsUsed", func(t *testing.T) {
+		t.Parallel()
+		c := DefaultConfig()
+		c.S3.Bucket = "?"
+		check.NoError(t, c.Validate())
+		c.Store = InS3
+		check.Says(t, c.Validate(), "s3.bucket", "a wrong bucket")
+	})
+
 	t.Run("ReportsEveryProblem", func(t *testing.T) {
 		t.Parallel()
-		err := Config{RetentionDays: -1, PurgeDays: -1, AuditDays: maxDays + 1, Schedule: "daily"}.Validate()
-		for _, want := range []string{"retention_days", "purge_days", "audit_days", "batch_size", `schedule "daily"`} {
+		err := Config{RetentionDays: -1, PurgeDays: -1, AuditDays: maxDays + 1, Schedule: "daily", Store: "disk"}.Validate()
+		for _, want := range []string{"retention_days", "purge_days", "audit_days", "batch_size", `schedule "daily"`, "store must be"} {
 			check.True(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %s in it", err, want)
 		}
 	})

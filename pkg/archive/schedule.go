@@ -9,6 +9,8 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
 )
 
 // drainTime is how long a run may continue after the program was asked to end. Committed batches are kept, so
@@ -85,12 +87,21 @@ type Config struct {
 	PurgeWholeQuarters bool   `mapstructure:"purge_whole_quarters"`
 	AuditDays          int    `mapstructure:"audit_days"` // days that the audit trail is kept, at least 365
 	Schedule           string `mapstructure:"schedule"`   // five cron fields in UTC; empty: one run
+
+	Store string      `mapstructure:"store"` // where closed days of the archive are: InPostgres (default) or InS3
+	S3    tier.Config `mapstructure:"s3"`    // the bucket for InS3
 }
+
+// The values of Config.Store.
+const (
+	InPostgres = "postgres"
+	InS3       = "s3"
+)
 
 // DefaultConfig keeps finished messages 30 days in the live table and a year in the archive, and audit entries two
 // years.
 func DefaultConfig() Config {
-	return Config{RetentionDays: 30, BatchSize: 1000, PurgeDays: 365, AuditDays: 730}
+	return Config{RetentionDays: 30, BatchSize: 1000, PurgeDays: 365, AuditDays: 730, Store: InPostgres}
 }
 
 const (
@@ -119,6 +130,13 @@ func (c Config) Validate() error {
 		if _, err := parseSchedule(c.Schedule); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	switch c.Store {
+	case InPostgres, "":
+	case InS3:
+		errs = append(errs, c.S3.Usable())
+	default:
+		errs = append(errs, fmt.Errorf("store must be %s or %s, not %q", InPostgres, InS3, c.Store))
 	}
 	return errors.Join(errs...)
 }

@@ -58,9 +58,11 @@ const (
 
 	// patience is how many tries may fail before a message is shown as refused: a new group's state appears later.
 	patience = 3
-	// certain is how many tries must have failed, for more than an hour, before a record counts as gone because its
-	// topic does not exist or is too short: a cluster that starts may say so for a while.
-	certain    = 20
+	// certain is for how long a topic must not exist, or be too short, before a record counts as gone: a cluster that
+	// starts may say so for a while.
+	certain = time.Hour
+	// awayTime is for how long a partition that did not answer is not read again.
+	awayTime   = 30 * time.Second
 	firstAgain = 2 * time.Second
 	lastAgain  = 5 * time.Minute
 	// rareAgain is the pause after rare tries, about half a day: dead letters of groups that the configuration never
@@ -81,6 +83,9 @@ type Worker struct {
 	limit    int64 // largest size, in bytes, of the key and the value of a record that is stored
 	results  *prometheus.CounterVec
 	log      *zap.Logger
+
+	mu   sync.Mutex
+	away map[broker.TopicPartition]time.Time // partitions that did not answer, with the end of awayTime
 }
 
 // New returns a Worker. declared is repository.Batch.Declared; records whose key and value have together more than
@@ -98,7 +103,10 @@ func New(
 	for _, state := range []entity.Completion{entity.Completed, entity.SourceGone, entity.CompletionRefused} {
 		results.WithLabelValues(string(state))
 	}
-	return &Worker{store, cluster, confirms, declared, limit, results, log}
+	return &Worker{
+		store: store, cluster: cluster, confirms: confirms, declared: declared, limit: limit, results: results, log: log,
+		away: map[broker.TopicPartition]time.Time{},
+	}
 }
 
 // Run completes messages until ctx ends.
@@ -136,46 +144,46 @@ func (w *Worker) step(ctx context.Context) (more bool, err error) {
 	stop := b.saveRegularly(ctx)
 	reading, cancel := context.WithTimeout(ctx, readingTime)
 	defer cancel()
-	sources := map[broker.TopicPartition][]repository.Pointer{}
-	for _, p := range taken {
-		if err := w.refusal(&p.Message); err != nil {
-			b.add(ctx, again(p, err))
-			continue
-		}
-		at, _ := sourceOf(&p.Message)
-		sources[at] = append(sources[at], p)
-	}
-	err = w.readAll(reading, b, sources)
+	err = w.readAll(reading, b, taken)
 	stop()
 	b.flush(ctx)
 	return isFull(taken), cmp.Or(err, b.err)
 }
 
-// readAll reads the records of all partitions until reading ends. It begins with those where no try has failed yet.
-func (w *Worker) readAll(reading context.Context, b *batch, sources map[broker.TopicPartition][]repository.Pointer) error {
-	internal, err := w.internal(reading, sources)
+// readAll reads the records to which messages point, until reading ends. It begins with the partitions where no try has
+// failed yet.
+func (w *Worker) readAll(reading context.Context, b *batch, taken []repository.Pointer) error {
+	topics, err := w.topicsOf(reading, taken)
 	if err != nil {
-		for _, pointers := range sources {
-			b.giveBack(reading, pointers)
-		}
+		b.giveBack(reading, taken)
 		return err
 	}
-	var g errgroup.Group
-	g.SetLimit(atOnce)
+	sources := map[broker.TopicPartition][]repository.Pointer{}
+	for _, p := range taken {
+		refusal, original := w.refusal(&p.Message), topics[p.Message.OriginalTopic]
+		if errors.Is(refusal, entity.ErrNoShareState) && original.missing {
+			at, _ := sourceOf(&p.Message)
+			b.add(reading, failed(p, at, broker.ErrUnknownTopic)) // a group's state ends with the topic
+			continue
+		}
+		switch {
+		case refusal != nil:
+			b.add(reading, again(p, refusal))
+		case original.internal:
+			b.add(reading, refused(p, fmt.Sprintf("topic %s is internal", p.Message.OriginalTopic)))
+		default:
+			at, _ := sourceOf(&p.Message)
+			sources[at] = append(sources[at], p)
+		}
+	}
 	fewestTries := func(at broker.TopicPartition) int {
 		return slices.MinFunc(sources[at], func(a, b repository.Pointer) int { return cmp.Compare(a.Tries, b.Tries) }).Tries
 	}
-	order := slices.SortedFunc(maps.Keys(sources), func(a, b broker.TopicPartition) int { return cmp.Compare(fewestTries(a), fewestTries(b)) })
-	for _, at := range order {
-		pointers := sources[at]
-		if internal[at.Topic] {
-			for _, p := range pointers {
-				b.add(reading, refused(p, fmt.Sprintf("topic %s is internal", at.Topic)))
-			}
-			continue
-		}
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, at := range slices.SortedFunc(maps.Keys(sources), func(a, b broker.TopicPartition) int { return cmp.Compare(fewestTries(a), fewestTries(b)) }) {
 		g.Go(func() error {
-			w.readPartition(reading, b, at, pointers)
+			w.readPartition(reading, b, at, sources[at])
 			return nil
 		})
 	}
@@ -210,32 +218,42 @@ func (w *Worker) refusal(m *entity.Message) error {
 	return w.confirms(m.Source.Topic, m.Failure.ConsumerGroup, at)
 }
 
-// internal returns which of the topics Kafka marks as internal: Kafka may mark a topic of any name.
-func (w *Worker) internal(ctx context.Context, sources map[broker.TopicPartition][]repository.Pointer) (map[string]bool, error) {
+// topic is what the cluster says of a topic. Kafka may mark a topic of any name as internal.
+type topic struct{ internal, missing bool }
+
+// topicsOf asks the cluster for the original topics of messages.
+func (w *Worker) topicsOf(ctx context.Context, pointers []repository.Pointer) (map[string]topic, error) {
 	var names []string
-	for at := range sources {
-		names = append(names, at.Topic)
+	for i := range pointers {
+		if name := pointers[i].Message.OriginalTopic; entity.ValidTopic(name) {
+			names = append(names, name)
+		}
 	}
 	if len(names) == 0 {
 		return nil, nil
 	}
 	slices.Sort(names)
-	topics, err := w.cluster.Topics(ctx, slices.Compact(names)...)
+	found, err := w.cluster.Topics(ctx, slices.Compact(names)...)
 	if err != nil {
 		return nil, fmt.Errorf("look for topics: %w", err)
 	}
-	internal := map[string]bool{}
-	for _, t := range topics {
-		internal[t.Name] = t.Internal
+	topics := map[string]topic{}
+	for _, t := range found {
+		topics[t.Name] = topic{internal: t.Internal, missing: errors.Is(t.Err, broker.ErrUnknownTopic)}
 	}
-	return internal, nil
+	return topics, nil
 }
 
 // readPartition reads the records of one partition until reading ends. Messages that it does not come to are due at once.
 func (w *Worker) readPartition(reading context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) {
+	if rest := w.awayFor(at); rest > 0 {
+		b.giveBackFor(reading, pointers, rest)
+		return
+	}
 	ctx, cancel := context.WithTimeout(reading, readTimeout)
 	defer cancel()
 	slices.SortFunc(pointers, func(a, b repository.Pointer) int { return cmp.Compare(offsetOf(a), offsetOf(b)) })
+	all := len(pointers)
 	if areNeighbours(pointers) {
 		pointers = w.readTogether(ctx, b, at, pointers)
 	}
@@ -244,10 +262,13 @@ func (w *Worker) readPartition(reading context.Context, b *batch, at broker.Topi
 		switch {
 		case err == nil:
 			b.add(ctx, w.completed(p, rec))
-		case reading.Err() != nil:
+		case reading.Err() != nil, ctx.Err() != nil && len(pointers)-i < all: // time is over, and the partition can be read
 			b.giveBack(ctx, pointers[i:])
 			return
 		case isOfPartition(err):
+			if ctx.Err() != nil {
+				w.noteAway(at)
+			}
 			for _, other := range pointers[i:] {
 				b.add(ctx, failed(other, at, err))
 			}
@@ -256,6 +277,23 @@ func (w *Worker) readPartition(reading context.Context, b *batch, at broker.Topi
 			b.add(ctx, failed(p, at, err))
 		}
 	}
+}
+
+// awayFor returns for how long a partition that did not answer is not read.
+func (w *Worker) awayFor(at broker.TopicPartition) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rest := time.Until(w.away[at])
+	if rest <= 0 {
+		delete(w.away, at)
+	}
+	return rest
+}
+
+func (w *Worker) noteAway(at broker.TopicPartition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away[at] = time.Now().Add(awayTime)
 }
 
 func offsetOf(p repository.Pointer) int64 {
@@ -313,7 +351,7 @@ func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartitio
 			b.add(ctx, w.completed(p, rec))
 			return sorted[:n]
 		case !errors.Is(err, broker.ErrOutOfRange):
-			return sorted
+			return sorted[:n+1]
 		}
 		b.add(ctx, failed(p, at, err))
 	}
@@ -327,7 +365,7 @@ func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.C
 	switch copied := !bytes.Equal(m.Share.Digest, noRecord); {
 	case copied && !bytes.Equal(m.Share.Digest, entity.DeadLetterDigest(rec.Key, rec.Value)):
 		return refused(p, "the dead letter has another key or value than the record that it names")
-	case !copied && deadletter.IsLaterRecord(rec.Time, m.Source.Timestamp):
+	case !copied && deadletter.IsLaterRecord(rec.Time, p.LastDeath):
 		return refused(p, "the record at this offset is later than its dead letter: the original topic was deleted and created again, "+
 			"or the producer's clock is more than a minute ahead")
 	}
@@ -371,12 +409,12 @@ func gone(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.SourceGone, Reason: reason}
 }
 
-// goneInTime returns the result for a record that is gone if the reason still holds after certain tries.
+// goneInTime returns the result for a record that is gone when the reason has held for the time certain.
 func goneInTime(p repository.Pointer, reason string) repository.Completion {
-	if p.Tries < certain {
-		return again(p, errors.New(reason))
+	if p.Message.Share.Reason == reason && p.ReasonAge >= certain {
+		return gone(p, reason)
 	}
-	return gone(p, reason)
+	return again(p, errors.New(reason))
 }
 
 func refused(p repository.Pointer, reason string) repository.Completion {
@@ -419,9 +457,14 @@ func (b *batch) add(ctx context.Context, c repository.Completion) {
 
 // giveBack makes messages due at once, because their records were not read.
 func (b *batch) giveBack(ctx context.Context, pointers []repository.Pointer) {
+	b.giveBackFor(ctx, pointers, time.Millisecond)
+}
+
+// giveBackFor makes messages due after a pause, because their records were not read.
+func (b *batch) giveBackFor(ctx context.Context, pointers []repository.Pointer, pause time.Duration) {
 	for _, p := range pointers {
 		share := p.Message.Share
-		b.add(ctx, repository.Completion{Message: p.Message, State: share.State, Reason: share.Reason, Again: time.Millisecond, Untried: true})
+		b.add(ctx, repository.Completion{Message: p.Message, State: share.State, Reason: share.Reason, Again: pause, Untried: true})
 	}
 }
 

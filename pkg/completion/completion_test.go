@@ -48,7 +48,11 @@ func (f *fakes) Topics(_ context.Context, names ...string) ([]broker.Topic, erro
 	}
 	var all []broker.Topic
 	for _, name := range names {
-		all = append(all, broker.Topic{Name: name, Internal: name == f.internal})
+		t := broker.Topic{Name: name, Internal: name == f.internal}
+		if name == "deleted" {
+			t.Err = broker.ErrUnknownTopic
+		}
+		all = append(all, t)
 	}
 	return all, nil
 }
@@ -84,6 +88,11 @@ func (f *fakes) Scan(ctx context.Context, tp broker.TopicPartition, from, to int
 	f.mu.Lock()
 	f.scans++
 	f.mu.Unlock()
+	if f.hang != nil {
+		if err := f.hang(ctx, tp); err != nil {
+			return err
+		}
+	}
 	if f.end > 0 && to > f.end { // it waits for the log to grow
 		<-ctx.Done()
 		return ctx.Err()
@@ -115,8 +124,10 @@ func (f *fakes) SaveCompletions(_ context.Context, done []repository.Completion,
 	return nil, nil
 }
 
-func (f *fakes) CountPointers(context.Context) ([]repository.PointerCount, error) { return nil, nil }
-func (f *fakes) ForgetPointers(context.Context, int) (int, error)                 { return 0, nil }
+func (f *fakes) CountPointers(context.Context, map[string]time.Time) ([]repository.PointerCount, error) {
+	return nil, nil
+}
+func (f *fakes) ForgetPointers(context.Context, int) (int, error) { return 0, nil }
 
 // pointer returns the dead letter of a record.
 func pointer(topic string, offset int64) repository.Pointer {
@@ -126,16 +137,19 @@ func pointer(topic string, offset int64) repository.Pointer {
 	m.Failure = entity.Failure{ConsumerGroup: "g", Dialect: "sharegroup"}
 	m.Record.Headers = []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(topic)}}
 	m.Share = &entity.ShareRecord{State: entity.CompletionWaiting, Digest: noRecord}
-	return repository.Pointer{Message: m}
+	return repository.Pointer{Message: m, LastDeath: dead}
 }
 
 var errUnconfirmed = errors.New("no state")
 
-// newWorker returns a worker; the cluster confirms every pointer but those into topic unconfirmed.
+// newWorker returns a worker; the cluster confirms every pointer but those into the topics unconfirmed and deleted.
 func newWorker(f *fakes) *Worker {
 	confirms := func(_, _ string, at broker.TopicPartition) error {
-		if at.Topic == "unconfirmed" {
+		switch at.Topic {
+		case "unconfirmed":
 			return errUnconfirmed
+		case "deleted":
+			return entity.ErrNoShareState
 		}
 		return nil
 	}
@@ -160,16 +174,23 @@ func TestResults(t *testing.T) {
 		p.Tries = tries
 		return p
 	}
+	since := func(p repository.Pointer, age time.Duration, reason string) repository.Pointer {
+		p.Tries, p.ReasonAge, p.Message.Share.Reason = 5, age, reason
+		return p
+	}
+	const short, missing = "topic orders ends before offset 2 of partition 0: it was deleted and created again", "topic orders, partition 0, does not exist"
 	copied := func(digest []byte) repository.Pointer {
 		p := pointer("orders", 2)
 		p.Message.Share.Digest = digest
 		return p
 	}
-	mapped, early := pointer("orders", 2), pointer("orders", 2)
-	mapped.Message.OriginalTopic = "elsewhere"
-	early.Message.Source.Timestamp = dead.Add(-time.Hour)
-	earlyCopy := copied(entity.DeadLetterDigest([]byte("k2"), []byte("value")))
-	earlyCopy.Message.Source.Timestamp = dead.Add(-time.Hour)
+	early := func(latest time.Time) repository.Pointer {
+		p := pointer("orders", 2)
+		p.Message.Source.Timestamp, p.LastDeath = dead.Add(-time.Hour), latest
+		return p
+	}
+	mapped, earlyCopy := pointer("orders", 2), copied(entity.DeadLetterDigest([]byte("k2"), []byte("value")))
+	mapped.Message.OriginalTopic, earlyCopy.LastDeath = "elsewhere", dead.Add(-time.Hour)
 	for _, tt := range []struct {
 		name   string
 		p      repository.Pointer
@@ -183,13 +204,16 @@ func TestResults(t *testing.T) {
 		{"forged value", copied(entity.DeadLetterDigest([]byte("k2"), []byte("other"))), nil, entity.CompletionRefused, "another key or value", 0},
 		{"removed", pointer("orders", 3), nil, entity.SourceGone, "no record at offset 3", 0},
 		{"log too short yet", pointer("orders", 2), broker.ErrOutOfRange, entity.CompletionWaiting, "ends before offset 2", 2 * time.Second},
-		{"log too short", tried(pointer("orders", 2), 19), broker.ErrOutOfRange, entity.CompletionRefused, "ends before offset 2", 5 * time.Minute},
-		{"log too short for an hour", tried(pointer("orders", 2), 20), broker.ErrOutOfRange, entity.SourceGone, "ends before offset 2", 0},
-		{"later record", early, nil, entity.CompletionRefused, "clock is more than a minute ahead", 0},
+		{"log too short", since(pointer("orders", 2), 59*time.Minute, short), broker.ErrOutOfRange, entity.CompletionRefused, short, 64 * time.Second},
+		{"log too short for an hour", since(pointer("orders", 2), time.Hour, short), broker.ErrOutOfRange, entity.SourceGone, short, 0},
+		{"log too short after an hour without permission", since(pointer("orders", 2), time.Hour, "READ"), broker.ErrOutOfRange, entity.CompletionRefused, short, 64 * time.Second},
+		{"later record", early(dead.Add(-time.Hour)), nil, entity.CompletionRefused, "clock is more than a minute ahead", 0},
 		{"later record, copied", earlyCopy, nil, entity.Completed, "", 0},
 		{"no topic yet", pointer("orders", 2), broker.ErrUnknownTopic, entity.CompletionWaiting, "does not exist", 2 * time.Second},
 		{"no topic", tried(pointer("orders", 2), 3), broker.ErrUnknownTopic, entity.CompletionRefused, "does not exist", 16 * time.Second},
-		{"no topic for an hour", tried(pointer("orders", 2), 20), broker.ErrUnknownTopic, entity.SourceGone, "does not exist", 0},
+		{"no topic for an hour", since(pointer("orders", 2), time.Hour, missing), broker.ErrUnknownTopic, entity.SourceGone, missing, 0},
+		{"deleted with the group's state", tried(pointer("deleted", 2), 3), nil, entity.CompletionRefused, "topic deleted, partition 0, does not exist", 16 * time.Second},
+		{"later record, but an even later dead letter", early(dead), nil, entity.Completed, "", 0},
 		{"unconfirmed for half a day", tried(pointer("unconfirmed", 2), 150), nil, entity.CompletionRefused, "no state", time.Hour},
 		{"no permission", tried(pointer("orders", 2), 5), broker.ErrUnauthorized, entity.CompletionRefused, "READ", 64 * time.Second},
 		{"no permission for long", tried(pointer("orders", 2), 50), broker.ErrUnauthorized, entity.CompletionRefused, "READ", 5 * time.Minute},
@@ -316,4 +340,126 @@ func TestReturn(t *testing.T) {
 	w := newWorker(&fakes{})
 	got := w.completed(pointer("orders", 2), broker.Record{Headers: headers})
 	check.True(t, got.Message.Return != nil && got.Message.Return.Parent.String() == id, "Return = %+v", got.Message.Return)
+}
+
+// queue is a store that takes what is due as PostgreSQL does: first what was never tried, then what waits longest.
+type queue struct {
+	fakes
+	mu   sync.Mutex
+	rows []*row
+}
+
+type row struct {
+	p   repository.Pointer
+	due time.Time // zero: never
+}
+
+func (q *queue) TakePointers(_ context.Context, limit int, _ int64, lease time.Duration) ([]repository.Pointer, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var due []*row
+	for _, r := range q.rows {
+		if !r.due.IsZero() && !r.due.After(time.Now()) {
+			due = append(due, r)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(min(a.p.Tries, 1), min(b.p.Tries, 1)), a.due.Compare(b.due))
+	})
+	var taken []repository.Pointer
+	for _, r := range due[:min(limit, len(due))] {
+		taken = append(taken, r.p)
+		r.p.Tries++
+		r.due = time.Now().Add(lease)
+	}
+	return taken, nil
+}
+
+func (q *queue) SaveCompletions(_ context.Context, done []repository.Completion, _ func(*entity.Message) bool) ([]repository.Arrival, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range done {
+		for _, r := range q.rows {
+			if r.p.Message.ID != c.Message.ID {
+				continue
+			}
+			r.p.Message.Share = &entity.ShareRecord{State: c.State, Digest: noRecord}
+			if c.Untried {
+				r.p.Tries--
+			}
+			if r.due = (time.Time{}); c.Again > 0 {
+				r.due = time.Now().Add(c.Again)
+			}
+		}
+	}
+	return nil, nil
+}
+
+// TestBacklogOfAPartitionThatHangs: a partition whose leader does not answer has a backlog of thousands. New records of
+// another topic are stored soon all the same.
+func TestBacklogOfAPartitionThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{fakes: fakes{hang: func(ctx context.Context, at broker.TopicPartition) error {
+			if at.Topic == "hangs" {
+				<-ctx.Done()
+				return broker.ErrUnavailable
+			}
+			return nil
+		}}}
+		now := time.Now()
+		for i := range int64(3000) {
+			q.rows = append(q.rows, &row{p: pointer("hangs", i), due: now})
+		}
+		healthy := &row{p: pointer("orders", 2), due: now.Add(time.Second)}
+		q.rows = append(q.rows, healthy)
+		w := newWorker(&q.fakes)
+		w.store = q
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { w.Run(ctx); close(ended) }()
+		for range 6000 {
+			<-time.After(100 * time.Millisecond)
+			q.mu.Lock()
+			state := healthy.p.Message.Share.State
+			q.mu.Unlock()
+			if state == entity.Completed {
+				break
+			}
+		}
+		took := time.Since(now)
+		stop()
+		<-ended
+		check.True(t, took < 30*time.Second, "the record of the healthy topic was stored after %s", took)
+	})
+}
+
+// TestSlowPartition: a partition that answers, but too slowly for all records within readTimeout. The records that were
+// not reached are due at once, untried.
+func TestSlowPartition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{hang: func(ctx context.Context, _ broker.TopicPartition) error {
+			select {
+			case <-time.After(100 * time.Millisecond): // a record of a few MB
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		var pointers []repository.Pointer
+		for i := range int64(200) {
+			p := pointer("orders", i*1000)
+			p.Tries = 6
+			pointers = append(pointers, p)
+		}
+		got := f.step(t, newWorker(f), pointers...)
+		worst := time.Duration(0)
+		for _, c := range got {
+			if c.State != entity.Completed && !c.Untried {
+				worst = cmp.Or(max(worst, c.Again), worst)
+			}
+		}
+		check.Equal(t, worst, 0, "pause of records that were not tried")
+	})
 }

@@ -33,6 +33,7 @@ func (c *Console) Routes() []Route {
 	home, topics := &overview.Overview{API: client, Renderer: renderer, Now: now}, &overview.Topics{API: client, Renderer: renderer}
 	topicPage := &overview.Topic{API: client, Renderer: renderer, Now: now}
 	list := &messages.List{API: client, Renderer: renderer, Now: now}
+	facets := &messages.Facets{API: client, Renderer: renderer, Now: now}
 	errorGroups := &groups.Pages{API: client, Renderer: renderer, Now: now, VersionHeaders: c.cfg.VersionHeaders}
 	redrives := &redrive.Pages{API: client, Renderer: renderer, Now: now}
 	newRedrive := &redrive.Start{API: client, Renderer: renderer, Now: now}
@@ -56,6 +57,7 @@ func (c *Console) Routes() []Route {
 		// This route comes before /messages/{id}, because it is more specific.
 		{http.MethodPost, "/messages/chosen", s.page(list.Chosen)},
 		{http.MethodGet, "/messages/export", s.page(list.Export)},
+		{http.MethodGet, link.Facets, s.page(facets.Show)},
 		{http.MethodPost, "/messages/columns", s.page(messages.ChooseColumns)},
 		{http.MethodPost, "/messages/views", s.page(list.SaveView)},
 		{http.MethodPost, "/messages/views/delete", s.page(list.DeleteView)},

@@ -56,6 +56,7 @@ const (
 	ActionDelete  Action = "delete"
 	ActionMap     Action = "map"     // the original topic was set
 	ActionRestore Action = "restore" // a message was moved back from the archive
+	ActionErase   Action = "erase"   // a message of the archive was deleted for good
 	ActionUnmask  Action = "unmask"  // a user saw masked values
 
 	// ActionReadPointer: the record that a pointer names was read for a user.

@@ -3,6 +3,7 @@ package entity
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 )
 
 // Completion says whether the record to which a share group's dead letter points is stored with its message.
@@ -19,8 +20,10 @@ const (
 	CompletionRefused Completion = "refused"
 )
 
-// ShareRecord is a dead letter that a broker wrote for a share group (KIP-1191), as the group's configuration confirms.
-// Its consumer group and its origin name the record that failed. The broker may write several dead letters of one
+// ErrNoShareState is the kind of the error of a dead letter whose share group has no state for the partition that it names.
+var ErrNoShareState = errors.New("the share group has no state for the partition")
+
+// ShareRecord is a dead letter that a broker wrote for a share group (KIP-1191), or that says so. Its consumer group and its origin name the record that failed. The broker may write several dead letters of one
 // record: these are one message.
 type ShareRecord struct {
 	State  Completion

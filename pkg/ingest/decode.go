@@ -6,17 +6,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/errorgroups"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // batch converts chunks to the store's form, and returns the error groups of their messages. The chunks of a
 // partition form one range.
-func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicErrorGroup]entity.Fingerprint) {
+func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[errorgroups.Key]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
 		rows += len(c.records)
 	}
-	decoder, errorGroups := i.decoder.Load(), newErrorGrouping(i.fingerprinter)
+	decoder, errorGroups := i.decoder.Load(), errorgroups.NewGrouping(i.fingerprinter)
 	b := i.empty(decoder)
 	b.Messages = make([]entity.Message, 0, rows)
 	at := make(map[repository.Partition]int, len(chunks))
@@ -30,11 +31,11 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicErrorGroup]
 		}
 		for n := range c.records {
 			m := i.message(decoder, c.p, &c.records[n])
-			m.Group = errorGroups.group(&m)
+			m.Group = errorGroups.Group(&m)
 			b.Messages = append(b.Messages, m)
 		}
 	}
-	return b, errorGroups.found
+	return b, errorGroups.Found
 }
 
 // empty returns a batch without records.

@@ -133,16 +133,6 @@ func TestFingerprints(t *testing.T) {
 			check.True(w.t, unclassified == 4,
 				"%d messages are unclassified, want both of the 2 groups beyond the limit", unclassified)
 		},
-		"MoreThanCanBeRememberedAreNotedAgain": func(w *world, _ *firstWords, n *notes) {
-			full := make([]uuid.UUID, maxFingerprints)
-			for i := range full {
-				full[i] = uuid.New()
-			}
-			w.i.fingerprints.remember(full)
-			w.arrive(a, saying("timeout", ""))
-			check.Equal(w.t, len(w.i.fingerprints.admitted), 1, "fingerprints remembered")
-			check.True(w.t, len(n.noted) == 1, "noted %d times, want 1", len(n.noted))
-		},
 	}
 	for name, test := range tests {
 		t.Run(name, bubble(func(w *world) {

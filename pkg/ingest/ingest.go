@@ -27,8 +27,8 @@ func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) {
 
 // ShareGroups knows the share groups whose configuration names a dead-letter topic. It is safe for concurrent use.
 type ShareGroups interface {
-	// IsDeadLetterTopic reports whether a group's configuration names the topic.
-	IsDeadLetterTopic(topic string) bool
+	// IsRead reports whether the topic may have dead letters of share groups.
+	IsRead(topic string) bool
 	// Answered is closed when the groups have been read once, or may not be read.
 	Answered() <-chan struct{}
 }
@@ -37,7 +37,7 @@ type ShareGroups interface {
 func WithShareGroups(groups ShareGroups) Option {
 	return func(i *Ingester) {
 		i.shareGroups = groups
-		i.topics = i.topics.Or(groups.IsDeadLetterTopic)
+		i.topics = i.topics.Or(groups.IsRead)
 	}
 }
 

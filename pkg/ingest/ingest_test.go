@@ -63,8 +63,8 @@ func TestHealthTellsUsesApart(t *testing.T) {
 // noGroups are share groups that are not known yet.
 type noGroups struct{}
 
-func (noGroups) IsDeadLetterTopic(string) bool { return false }
-func (noGroups) Answered() <-chan struct{}     { return nil }
+func (noGroups) IsRead(string) bool        { return false }
+func (noGroups) Answered() <-chan struct{} { return nil }
 
 // TestShareRecords: the dead letter of a share group is completed later, also when it arrives before the group is known.
 func TestShareRecords(t *testing.T) {

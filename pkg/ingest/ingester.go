@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/errorgroups"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -58,7 +59,7 @@ type Ingester struct {
 
 	tracer        trace.Tracer  // nil: no spans
 	fingerprinter Fingerprinter // nil: no error groups
-	fingerprints  fingerprints
+	admitted      errorgroups.Cache
 
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
 	health health.Uses

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/errorgroups"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
@@ -96,14 +97,14 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 }
 
 // released returns a batch with the message of a quarantined record.
-func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicErrorGroup]entity.Fingerprint) {
-	decoder, errorGroups := i.decoder.Load(), newErrorGrouping(i.fingerprinter)
+func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[errorgroups.Key]entity.Fingerprint) {
+	decoder, errorGroups := i.decoder.Load(), errorgroups.NewGrouping(i.fingerprinter)
 	m := i.decoded(decoder, q.Source, q.Record)
 	m.ID = q.ID
-	m.Group = errorGroups.group(&m)
+	m.Group = errorGroups.Group(&m)
 	batch := i.empty(decoder)
 	batch.Messages = []entity.Message{m}
-	return batch, errorGroups.found
+	return batch, errorGroups.Found
 }
 
 // countQuarantined counts the records in quarantine, and determines the topics that have too many.

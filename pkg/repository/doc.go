@@ -12,6 +12,8 @@
 //   - shares.go: records of share groups
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
+//   - facets.go: the values of matching messages
+//   - objects.go: archived messages in objects
 //   - search.go: searches, counts, exports and the archive
 //   - reading.go: reads that a replica of the database may answer
 //   - notifications.go: events and notifications

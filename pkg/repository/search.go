@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -105,7 +106,14 @@ type ExportQuery struct {
 	Archived bool
 	Limit    int
 	MaxValue int64 // limit in bytes; a longer value is not loaded
+
+	// Parts says what to load of each message; nil loads everything. With Parts, a message has its id, created_at,
+	// topics, status, error class, consumer group, dialect and error group, and of its record these parts.
+	Parts *RecordParts
 }
+
+// RecordParts are parts of records.
+type RecordParts struct{ Key, Value, Headers bool }
 
 // TooBroadError reports that the search or count took too long because the filter matches too many messages. Its kind
 // is entity.ErrInvalid.
@@ -127,4 +135,19 @@ type Archive interface {
 	// keeps its id, bytes, history and created_at. For an id that is not in the archive, Restore returns a
 	// *entity.NotFoundError.
 	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
+
+	// Erase deletes a message of the archive for good, with its attempts, edits and search document, the stored answers
+	// of requests that name it, and the error texts in its notifications and audit entries. The position of its record
+	// does not change, so the record is not stored again. For an id that is not in the archive, Erase returns a
+	// *entity.NotFoundError.
+	Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (Erased, error)
+}
+
+// Erased reports what is left of an erased message. The zero value means nothing.
+type Erased struct {
+	// RetainedUntil is when an Object Lock ends that forbids to delete the message's bytes in the object store; zero when
+	// none does.
+	RetainedUntil time.Time
+	// Pending means that the bytes could not be deleted from the object store now, and the archiver will delete them.
+	Pending bool
 }

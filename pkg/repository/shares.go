@@ -21,8 +21,9 @@ type Shares interface {
 	// A message that was deleted, archived or completed meanwhile does not change. The returns are those that counted.
 	SaveCompletions(ctx context.Context, done []Completion, declared func(*entity.Message) bool) ([]Arrival, error)
 
-	// CountPointers counts the messages whose record is not stored yet, by original topic.
-	CountPointers(ctx context.Context) ([]PointerCount, error)
+	// CountPointers counts the messages whose record is not stored yet, by original topic. The parameter removed has, by
+	// topic, the time before which retention has removed all records; nil for unknown.
+	CountPointers(ctx context.Context, removed map[string]time.Time) ([]PointerCount, error)
 
 	// ForgetPointers deletes at most limit rows of messages that no longer exist, and returns how many.
 	ForgetPointers(ctx context.Context, limit int) (int, error)
@@ -32,6 +33,10 @@ type Shares interface {
 type Pointer struct {
 	Message entity.Message // has the Digest, but neither key nor value; Origin and Failure.ConsumerGroup name the record
 	Tries   int            // tries that ended before the present try
+	// LastDeath is the timestamp of the latest dead letter that names the record: the message's or that of a repeat.
+	LastDeath time.Time
+	// ReasonAge is for how long Message.Share.Reason has been the reason; 0 for no reason.
+	ReasonAge time.Duration
 }
 
 // Completion is the result of reading a message's record.
@@ -51,6 +56,7 @@ type PointerCount struct {
 	Topic string // original topic
 	State entity.Completion
 	Count int64
-	// OldestDeath is the timestamp of the oldest of these dead letters; zero where none has one.
+	// OldestDeath is the timestamp of the oldest of these dead letters; zero where none has one. Refused ones whose
+	// record was removed before do not count.
 	OldestDeath time.Time
 }

@@ -18,14 +18,15 @@ func WithPointers(topics deadletter.Patterns) Option {
 
 // pointerRefusal returns why a pointer's record must not be read. It does not check the caller's rights.
 func (r *Republisher) pointerRefusal(m *entity.Message) error {
+	topic := m.OriginalTopic
+	if m.Share != nil && m.Share.State == entity.CompletionWaiting {
+		return refuse(entity.PointerRefused, "the record of the dead letter, with its headers, is not stored yet: it is read from topic %s as soon as "+
+			"that is possible", topic)
+	}
 	if !deadletter.IsPointer(m.Record) {
 		return nil
 	}
-	topic := m.OriginalTopic
 	switch share := m.Share; {
-	case share != nil && share.State == entity.CompletionWaiting:
-		return refuse(entity.PointerRefused, "the dead letter only points to its record, which is not stored yet: it is read from topic %s as soon as "+
-			"that is possible", topic)
 	case share != nil && share.State == entity.SourceGone:
 		return refuse(entity.BadRecord, "the dead letter only points to its record, and the record is gone: %s", share.Reason)
 	case !r.pointers.Match(m.Source.Topic):

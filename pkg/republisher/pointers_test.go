@@ -109,3 +109,15 @@ func TestPointersOfShareGroups(t *testing.T) {
 	wantPointer(t, "Plan", r.Plan(t.Context(), plain(m), true)[0].Err, "retention removed it")
 	check.NoError(t, fetch(entity.CompletionRefused)) // callers who may see the topic read it themselves
 }
+
+// A dead letter with a copy of key and value is not sent before its headers are stored.
+func TestCopiedDeadLetterWaitsForItsHeaders(t *testing.T) {
+	t.Parallel()
+	r := newRepublisher(t, newLogs())
+	m := message()
+	m.Record.Headers = []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(orders)}}
+	m.Share = &entity.ShareRecord{State: entity.CompletionWaiting}
+	wantPointer(t, "Plan", r.Plan(t.Context(), plain(m), true)[0].Err, "not stored yet")
+	m.Share.State = entity.CompletionRefused
+	check.NoError(t, r.Plan(t.Context(), plain(m), true)[0].Err)
+}

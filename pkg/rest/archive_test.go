@@ -99,3 +99,14 @@ func TestArchive_PayloadAndHistory(t *testing.T) {
 	}
 	wantAnswer(t, f.do("GET", archived+"/history", ""), 200, before)
 }
+
+func TestArchive_EraseNeedsAReason(t *testing.T) {
+	t.Parallel()
+	f := documentFixture()
+	archived := "/api/v1/archive/" + idArchived.String()
+	wantEnvelope(t, f.do("DELETE", archived, ""), 400, "reason")
+	wantEnvelope(t, f.do("DELETE", archived, `{"reason":""}`), 400, "reason")
+	wantStatus(t, f.do("DELETE", archived, `{"reason":"request of the customer"}`), 200, `"retained_until":null,"pending":false`)
+	wantEnvelope(t, f.do("GET", archived, ""), 404)
+	wantEnvelope(t, f.do("DELETE", archived, `{"reason":"again"}`), 404)
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/address"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
@@ -27,7 +28,7 @@ type authentication struct {
 	authenticator auth.Authenticator
 	mode          string
 	timeout       time.Duration
-	hosts         hosts
+	hosts         address.Hosts
 	crossSite     *http.CrossOriginProtection
 	attempts      *attempts
 }
@@ -91,7 +92,7 @@ func (a *authentication) tooManyAttempts(r *http.Request) error {
 // expectedHost refuses requests for other host names while there is no authentication, except probes and metrics.
 func (a *authentication) expectedHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a.mode == auth.ModeNone && !isProbe(r.URL.Path) && !a.hosts.answer(r.Host) {
+		if a.mode == auth.ModeNone && !isProbe(r.URL.Path) && !a.hosts.Answer(r.Host) {
 			a.fail(w, r, respond.Refused(respond.ErrMisdirected, fmt.Sprintf("this program does not answer for the host %q: "+
 				"server.hosts does not list it", respond.Clip(r.Host)), respond.Detail{Field: "Host", Reason: "is not in server.hosts"}))
 			return
@@ -188,3 +189,18 @@ func (l SignIns) Wait(r *http.Request) time.Duration { return l.attempts.wait(cl
 
 // Failed counts a sign-in that failed.
 func (l SignIns) Failed(r *http.Request) { l.attempts.failed(clientNetwork(r)) }
+
+// clientNetwork returns the network for which failed sign-ins are counted: the client's address or, for IPv6, its
+// /64, which usually belongs to one customer.
+func clientNetwork(r *http.Request) netip.Prefix {
+	from := exchangeOf(r).address
+	bits := from.BitLen()
+	if from.Is6() {
+		bits = 64
+	}
+	network, err := from.Prefix(bits)
+	if err != nil { // the address is the zero Addr
+		return netip.Prefix{}
+	}
+	return network
+}

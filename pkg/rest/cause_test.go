@@ -43,6 +43,7 @@ func TestCause(t *testing.T) {
 			entity.ActionMap,
 		},
 		{"POST", "/api/v1/archive/" + idArchived.String() + "/restore", body, entity.ActionRestore},
+		{"DELETE", "/api/v1/archive/" + idArchived.String(), body, entity.ActionErase},
 		{"PATCH", "/api/v1/groups/" + failure.ID().String(), `{"muted":true,"reason":"` + reason + `"}`, entity.ActionAnnotate},
 		{"PUT", "/api/v1/mappings", `{"version":0,"rules":[],"reason":"` + reason + `"}`, entity.ActionReplace},
 	} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/address"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 )
 
@@ -125,8 +126,8 @@ func (c Config) Validate() error {
 	complain(c.MaxExports <= 0, "max_exports: must be positive, is %d", c.MaxExports)
 	complain(c.MaxBodyBytes <= 0, "max_body_bytes: must be positive, is %d", c.MaxBodyBytes)
 	complain(c.MaxHeaderBytes <= 0, "max_header_bytes: must be positive, is %d", c.MaxHeaderBytes)
-	_, badHosts := parseHosts(c.Hosts)
-	_, badProxies := parseProxies(c.TrustedProxies)
+	_, badHosts := address.ParseHosts(c.Hosts)
+	_, badProxies := address.ParseProxies(c.TrustedProxies)
 	return errors.Join(append(problems, badHosts, badProxies)...)
 }
 

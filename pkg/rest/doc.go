@@ -21,7 +21,6 @@
 //   - route.go: the columns of the table of routes
 //   - interfaces.go: what the server needs of other packages, and what it does without
 //   - config.go: settings
-//   - address.go: accepted host names, addresses of clients
 //   - errors.go: answers to errors
 //   - metrics.go: counters of requests
 //   - exchange.go: the state of a request and its answer, its span, and the pace of its client

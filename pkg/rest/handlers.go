@@ -17,6 +17,7 @@ import (
 type handlers struct {
 	lists                            search.Lists
 	exports                          search.Exports
+	facets                           search.Facets
 	views                            search.Views
 	live, archived                   messages.Reader
 	livePayloads, archivedPayloads   messages.Payloads
@@ -48,8 +49,9 @@ func (s *Server) handlers() handlers {
 		exports: search.Exports{
 			Database: s.db.Exports, Show: show, Unmask: rules, Now: now, Timeout: s.cfg.ExportTimeout, MessageTimeout: s.cfg.RequestTimeout,
 		},
-		views: search.Views{Database: s.db.Views, Masking: masking, Bodies: bodies},
-		live:  messages.Reader{Load: s.stores.Objects.Get, Redirects: s.db.Redirects, Topics: s.topics, Show: show, Unmask: rules},
+		facets: search.Facets{Engine: s.facets, Database: s.db.Searches, Unmask: rules, Now: now},
+		views:  search.Views{Database: s.db.Views, Masking: masking, Bodies: bodies},
+		live:   messages.Reader{Load: s.stores.Objects.Get, Redirects: s.db.Redirects, Topics: s.topics, Show: show, Unmask: rules},
 		livePayloads: messages.Payloads{
 			Load: s.stores.Objects.Get, Store: s.stores.Values, Fetcher: s.fetcher, Dialects: s.dialects, Unmask: rules, Reserve: s.limits.reserve,
 			Timeout: s.cfg.RequestTimeout,

@@ -89,6 +89,8 @@ type (
 	ShareWatcher = groups.ShareWatcher
 	// Targets checks targets of replays.
 	Targets = admin.Targets
+	// FacetEngine counts the values of the messages that match.
+	FacetEngine = search.FacetEngine
 	// Topics knows which topics exist.
 	Topics = messages.Topics
 )

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/address"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 )
 
@@ -20,7 +21,7 @@ import (
 type instrumentation struct {
 	reporter
 	metrics      *metrics
-	proxies      proxies
+	proxies      address.Proxies
 	minWriteRate int64 // see Config.MinWriteRate
 	writeTimeout time.Duration
 }
@@ -30,7 +31,7 @@ func (o *instrumentation) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{
 			ResponseWriter: w, info: request.Info{ID: requestID(r), Call: entity.NewID(), TraceID: traceID(r.Header, trace.SpanContext{})}, route: unmatched,
-			address: o.proxies.client(r), client: r.Context(), asked: r.Header,
+			address: o.proxies.Client(r), client: r.Context(), asked: r.Header,
 		}
 		if outer, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 			x.pace, x.inner, x.address, x.info.Call = outer.pace, true, outer.address, outer.info.Call
@@ -42,7 +43,7 @@ func (o *instrumentation) observe(next http.Handler) http.Handler {
 		header.Set("X-Request-Id", x.info.ID)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if o.proxies.secure(r) {
+		if o.proxies.Secure(r) {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		header.Set("Cache-Control", "no-store")

@@ -107,7 +107,7 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 		}
 	}
 	for name, answer := range map[string]any{
-		"Activity": wire.Activity{}, "Attempt": wire.Attempt{}, "Change": wire.Change{}, "Group": wire.ErrorGroup{}, "History": wire.History{},
+		"Activity": wire.Activity{}, "Attempt": wire.Attempt{}, "Change": wire.Change{}, "Facet": wire.Facet{}, "Facets": wire.Facets{}, "FacetSum": wire.FacetSum{}, "FacetValue": wire.FacetValue{}, "Group": wire.ErrorGroup{}, "History": wire.History{},
 		"Item": wire.RedriveItem{}, "MappingRule": wire.MappingRule{}, "Mappings": wire.Mapping{}, "Pagination": wire.Pagination{}, "Preview": wire.Preview{},
 		"PreviewGroup": wire.PreviewGroup{}, "Redirect": wire.Redirect{}, "RedirectAnswer": wire.RedirectAnswer{}, "RedirectPreview": wire.RedirectPreview{},
 		"Readiness": readinessJSON{}, "Redrive": wire.Redrive{}, "RetryAllResult": wire.RetryAllResult{}, "RetryResult": wire.RetryResult{},

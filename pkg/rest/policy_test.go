@@ -54,6 +54,7 @@ var matrix = map[string]expectation{
 	},
 
 	"GET /api/v1/messages":              {permission{auth.Viewer, someTopics}, "", "search"},
+	"GET /api/v1/messages/facets":       {permission{auth.Viewer, someTopics}, "", "facets"},
 	"GET /api/v1/export":                {permission{auth.Viewer, someTopics}, "", "an export"},
 	"GET /api/v1/archive":               {permission{auth.Viewer, someTopics}, "", "the archive"},
 	"GET /api/v1/archive/{id}":          {permission{auth.Viewer, oneArchived}, "", "the archive"},
@@ -61,6 +62,7 @@ var matrix = map[string]expectation{
 	"GET /api/v1/archive/{id}/schema":   {permission{auth.Viewer, oneArchived}, "", "the archive"},
 	"GET /api/v1/archive/{id}/history":  {permission{auth.Viewer, oneArchived}, "", "the archive"},
 	"POST /api/v1/archive/{id}/restore": {permission{auth.Operator, oneArchived}, "", "the archive"},
+	"DELETE /api/v1/archive/{id}":       {permission{auth.Admin, oneArchived}, `{"reason":"request of the customer"}`, "the archive"},
 
 	"GET /api/v1/quarantine":             {permission{auth.Viewer, someTopics}, "", "the quarantine"},
 	"POST /api/v1/quarantine/{id}/retry": {permission{auth.Operator, oneQuarantined}, "", "the quarantine"},

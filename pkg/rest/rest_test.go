@@ -25,6 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/resttest"
+	index "github.com/dlq-manager/dlq-manager/pkg/search"
 )
 
 var (
@@ -78,7 +79,8 @@ func newFixture(messages ...entity.Message) *fixture {
 }
 
 func (f *fixture) starting() *fixture {
-	f.server = New(f.cfg, f.stores, f.redriver, f.checks, prometheus.NewRegistry(), f.logger, f.options...)
+	options := append([]Option{WithFacets(index.NewFacetCounter(f.memory, nil, nil))}, f.options...)
+	f.server = New(f.cfg, f.stores, f.redriver, f.checks, prometheus.NewRegistry(), f.logger, options...)
 	f.server.now = func() time.Time { return noon.Add(4 * time.Second) }
 	return f
 }

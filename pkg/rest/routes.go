@@ -42,12 +42,14 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, permission{auth.Operator, oneMessage}, h.changes.SetOrigin, "setting an original topic"},
 
 		{http.MethodGet, "/api/v1/messages", read, permission{auth.Viewer, someTopics}, h.lists.Search, "search"},
+		{http.MethodGet, "/api/v1/messages/facets", read, permission{auth.Viewer, someTopics}, h.facets.Get, "facets"},
 		{http.MethodGet, "/api/v1/export", stream, permission{auth.Viewer, someTopics}, h.exports.Get, "an export"},
 		{http.MethodGet, "/api/v1/archive", read, permission{auth.Viewer, someTopics}, h.lists.SearchArchive, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}", read, permission{auth.Viewer, oneArchived}, h.archived.Get, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}/payload", read, permission{auth.Viewer, oneArchived}, h.archivedPayloads.Get, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}/schema", read, permission{auth.Viewer, oneArchived}, h.archivedSchemas.Get, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}/history", read, permission{auth.Viewer, oneArchived}, h.archivedHistories.Get, "the archive"},
+		{http.MethodDelete, "/api/v1/archive/{id}", change, permission{auth.Admin, oneArchived}, h.changes.Erase, "the archive"},
 		{http.MethodPost, "/api/v1/archive/{id}/restore", change, permission{auth.Operator, oneArchived}, h.changes.Restore, "the archive"},
 
 		{http.MethodGet, "/api/v1/quarantine", read, permission{auth.Viewer, someTopics}, h.quarantine.List, "the quarantine"},

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/address"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
@@ -39,6 +40,7 @@ type Server struct {
 	targets   Targets      // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
+	facets    FacetEngine
 	schemas   Schemas // nil: nothing is decoded
 	replica   Replica // nil: the database has no replica
 
@@ -97,6 +99,9 @@ func WithReplica(r Replica) Option { return func(s *Server) { s.replica = r } }
 
 // WithTargets sets the check of the targets of redirects.
 func WithTargets(t Targets) Option { return func(s *Server) { s.targets = t } }
+
+// WithFacets sets the source of facets. It is needed with a Database.
+func WithFacets(e FacetEngine) Option { return func(s *Server) { s.facets = e } }
 
 // WithSigner sets the signer of cursors. Without this option cursors are valid in this process only.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
@@ -159,8 +164,8 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 	s.health = newHealth(checks, func() bool { return s.phase.Load() == ready }, logger)
 	// Config.Validate has already reported entries that cannot be read, so errors are ignored here. Entries that cannot
 	// be read are not trusted.
-	hosts, _ := parseHosts(cfg.Hosts)
-	proxies, _ := parseProxies(cfg.TrustedProxies)
+	hosts, _ := address.ParseHosts(cfg.Hosts)
+	proxies, _ := address.ParseProxies(cfg.TrustedProxies)
 	s.instrumentation = &instrumentation{
 		reporter: s.report, metrics: s.metrics, proxies: proxies, minWriteRate: cfg.MinWriteRate, writeTimeout: cfg.WriteTimeout,
 	}

@@ -1,6 +1,7 @@
-// Package search fills the search index: it reads messages that have no document of the present version and stores a
-// document for each of them, with an error group if the message has none. This happens after messages were stored, so
-// that ingest does not wait for it. Searches do not use this package; the store runs them.
+// Package search fills the search index, and counts the values of messages for facets. The indexer reads messages that
+// have no document of the present version and stores a document for each of them, with an error group if the message
+// has none. This happens after messages were stored, so that ingest does not wait for it. Searches do not use this
+// package; the store runs them. Facets have the values that have terms in documents.
 package search
 
 import (

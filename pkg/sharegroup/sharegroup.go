@@ -5,6 +5,7 @@ package sharegroup
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ func topicsOf(offsets map[broker.TopicPartition]broker.ShareOffset) []string {
 type Snapshot struct {
 	groups   []Group
 	named    map[string][]int // dead-letter topic to the indexes of its groups
+	read     map[string]bool  // dead-letter topics of this installation, named by a configuration or not
 	enabled  map[string]bool  // topics that allow dead letters of share groups, and those of groups not followed
 	prefixes []string         // prefixes of the names of dead-letter topics; none where the feature is off
 	settings settings
@@ -60,6 +62,14 @@ func (s *Snapshot) Group(name string) *Group {
 
 // IsDeadLetterTopic reports whether a group's configuration names the topic.
 func (s *Snapshot) IsDeadLetterTopic(topic string) bool { return len(s.named[topic]) > 0 }
+
+// IsRead reports whether the topic may have dead letters of share groups that this installation reads: a group's
+// configuration names it, or its own configuration allows them. A group that got another dead-letter topic may have left
+// some in the former one.
+func (s *Snapshot) IsRead(topic string) bool { return s.read[topic] }
+
+// ReadTopics returns the topics of IsRead, in order.
+func (s *Snapshot) ReadTopics() []string { return slices.Sorted(maps.Keys(s.read)) }
 
 // IsReserved reports whether the broker may write dead letters of share groups to the topic: a configuration names it,
 // the topic allows it, or its name has the broker's prefix. Such a topic is no target and no original topic.
@@ -86,6 +96,15 @@ func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
 	return found
 }
 
+// noStateError is the text of an error of the kinds ErrNotKnown and entity.ErrNoShareState.
+type noStateError string
+
+func (e noStateError) Error() string { return string(e) }
+
+func (noStateError) Is(target error) bool {
+	return target == ErrNotKnown || target == entity.ErrNoShareState
+}
+
 // CheckPointer returns why a record of a dead-letter topic that names a group and a position must not be followed, nil
 // when it may be: the group's configuration must name the dead-letter topic, and the group must have state for the
 // partition. ErrNotKnown means that the answer may change within seconds.
@@ -98,8 +117,8 @@ func (s *Snapshot) CheckPointer(dlqTopic, group string, at broker.TopicPartition
 		return fmt.Errorf("the state of share group %q cannot be read: %w", group, ErrNotKnown)
 	}
 	if _, known := g.Offsets[at]; !known {
-		return fmt.Errorf("share group %q has no state for partition %d of topic %s, or dlq-manager may not describe that topic: %w",
-			group, at.Partition, at.Topic, ErrNotKnown)
+		return noStateError(fmt.Sprintf("share group %q has no state for partition %d of topic %s, or dlq-manager may not describe that topic: %v",
+			group, at.Partition, at.Topic, ErrNotKnown))
 	}
 	return nil
 }

@@ -72,6 +72,9 @@ func (w *Watcher) Snapshot() *Snapshot { return w.current.Load() }
 // IsDeadLetterTopic is Snapshot.IsDeadLetterTopic as of now.
 func (w *Watcher) IsDeadLetterTopic(topic string) bool { return w.Snapshot().IsDeadLetterTopic(topic) }
 
+// IsRead is Snapshot.IsRead as of now.
+func (w *Watcher) IsRead(topic string) bool { return w.Snapshot().IsRead(topic) }
+
 // IsReserved is Snapshot.IsReserved as of now.
 func (w *Watcher) IsReserved(topic string) bool { return w.Snapshot().IsReserved(topic) }
 
@@ -142,7 +145,12 @@ func (w *Watcher) look(ctx context.Context) error {
 
 // snapshotOf returns a snapshot of groups with the offsets that offsetsOf returns.
 func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.ShareGroup) map[broker.TopicPartition]broker.ShareOffset) *Snapshot {
-	s := &Snapshot{named: map[string][]int{}, enabled: w.settings.enabled(), prefixes: w.settings.guardedPrefixes(), settings: w.settings}
+	s := &Snapshot{named: map[string][]int{}, read: map[string]bool{}, enabled: w.settings.enabled(), prefixes: w.settings.guardedPrefixes(), settings: w.settings}
+	for topic := range s.enabled {
+		if w.topics.Match(topic) {
+			s.read[topic] = true
+		}
+	}
 	for _, g := range groups {
 		if !w.topics.Match(g.DeadLetterTopic) { // the topic of another installation, or a name that no topic can have
 			s.enabled[g.DeadLetterTopic] = !w.settings.refuses(g.DeadLetterTopic)
@@ -152,6 +160,7 @@ func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.S
 		}
 		if !w.settings.refuses(g.DeadLetterTopic) {
 			s.named[g.DeadLetterTopic] = append(s.named[g.DeadLetterTopic], len(s.groups))
+			s.read[g.DeadLetterTopic] = true
 		}
 		offsets := offsetsOf(g)
 		found := Group{ShareGroup: g, Offsets: offsets, Topics: topicsOf(offsets)}

@@ -14,7 +14,7 @@ type comments struct {
 }
 
 // keyLine matches a key, its value, and a comment. No value in the reference file contains #.
-var keyLine = regexp.MustCompile(`^( *)([a-z_]+):([^#]*)(?:# *(.*))?$`)
+var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):([^#]*)(?:# *(.*))?$`)
 
 // readComments reads the reference file.
 func readComments(text string) comments {

@@ -218,6 +218,13 @@ func TestComponents(t *testing.T) {
 			t.Errorf("%s: got the files %v, want %v", name, got, want)
 		}
 	}
+	tiered := renderWith(t, "s3-archive")
+	for _, name := range []string{"api", "archiver"} {
+		pod := podOf(t, tiered, name)
+		if tiered.Setting(pod, "archive.store") != "s3" || tiered.Setting(pod, "archive.s3.bucket") != "dlq-manager-archive" {
+			t.Errorf("%s: got the store %q, want s3 with its bucket", name, tiered.Setting(pod, "archive.store"))
+		}
+	}
 	migrator := podOf(t, own, "migrate")
 	if own.Setting(migrator, "database.user") != "dlq_migrator" || vaultFiles(migrator)["db-password"] != inVault+"dlq-manager/migrator" || own.Setting(podOf(t, own, "api"), "database.user") == "dlq_migrator" {
 		t.Error("want the migrations alone to have the migrator's user")

@@ -50,6 +50,10 @@ func network(set *Set) (problems []string) {
 		case "ingester":
 			need, may = append(need, kafka, kafkaTLS), []string{collector, kafkaTokens, msk, sts}
 			from = []string{prometheus + metricsPort(set, pod)}
+		case "archiver":
+			if set.Setting(pod, "archive.store") == "s3" {
+				need = append(need, receivers)
+			}
 		}
 		egress, ingress := Reach(set, pod)
 		report("cannot connect to", need, egress)

@@ -1,5 +1,5 @@
-// Package stacktest provides servers for tests: one PostgreSQL and one Kafka per test process,
-// started for the first test that needs them. Each test creates its own database, topics and
+// Package stacktest provides servers for tests: one PostgreSQL, one Kafka and one S3 server per test
+// process, started for the first test that needs them. Each test creates its own database, topics and
 // consumer groups with unique names.
 package stacktest
 
@@ -47,12 +47,37 @@ func Kafka(t testing.TB) []string {
 	return broker.get(t).Brokers()
 }
 
+// s3 is the S3 server of the test process.
+var s3 struct {
+	start  sync.Once
+	server *stack.S3
+	err    error
+}
+
+// S3 returns a running S3 server. Each test creates its own bucket. Without a server the test fails; it is never
+// skipped.
+func S3(t testing.TB) *stack.S3 {
+	t.Helper()
+	s3.start.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // see get
+		defer cancel()
+		s3.server, s3.err = stack.StartS3(ctx)
+	})
+	if s3.err != nil {
+		t.Fatalf("a test needs a server: %v", s3.err)
+	}
+	return s3.server
+}
+
 // Main runs the tests of a package, stops the servers they started and exits. Call it from TestMain. Without Main, the
 // servers still end with the process, but their data remains until the next start of a stack.
 func Main(m interface{ Run() int }) {
 	code := m.Run()
 	postgres.stop()
 	broker.stop()
+	if s3.server != nil {
+		_ = s3.server.Stop()
+	}
 	os.Exit(code)
 }
 

@@ -397,6 +397,14 @@ func TestAutoPlan(t *testing.T) {
 		check.True(b, got >= 20 && got <= 65, "counted %v times in an hour, want at most once a minute", got)
 	}))
 
+	t.Run("MessagesWithoutTheirRecordDoNotStopTheirTopic", automatic(func(b *bench) {
+		b.Add(5*heldMax, func(m *entity.Message) { m.Share = &entity.ShareRecord{State: entity.SourceGone} })
+		own := b.Add(3)
+		defer b.auto()()
+		elapse(time.Minute)
+		b.WantSent(orders, own...)
+	}))
+
 	t.Run("NothingIsResolvedWithoutKafka", automatic(func(b *bench) {
 		ids := b.Add(10)
 		b.build(b.cfg, b.Store, nowhereKafka{b.Kafka})

@@ -366,6 +366,8 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	switch {
 	case m.CanClaim() != nil || !slices.Contains(q.Topics, m.OriginalTopic):
 		return false
+	case m.Share != nil && m.Share.State != entity.Completed: // its record, and what that is a return of, are not known
+		return false
 	case m.Origin.Confidence != entity.FromOperator && slices.Contains(q.Except, repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}):
 		return false
 	case m.NextAttemptAt.IsZero():

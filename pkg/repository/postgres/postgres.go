@@ -9,6 +9,7 @@
 //   - messages: claim, finish, read, change, archive
 //   - ingest: incoming records, their returns, quarantine, payloads
 //   - search: filters, scopes of topics, pages, counts, exports, the search index
+//   - objects: the manifest of the archive's objects, and what moves there and back
 //   - redrives: selections, redrives, batches, results
 //   - insight: error groups, topics, activity, audit trail, keys, notifications, mapping, redirects, runs of the archiver
 //   - replica: reads that a streaming replica may answer
@@ -29,6 +30,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/objects"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/redrives"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/replica"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
@@ -193,3 +195,20 @@ type Drafts = insight.Drafts
 
 // NewDrafts uses a database that Open connected, whose schema has been migrated. A draft is kept for as long as life.
 func NewDrafts(db *sqlx.DB, life time.Duration) *Drafts { return insight.NewDrafts(db, life) }
+
+// Objects keeps the manifest of the archive's objects.
+type Objects struct {
+	*objects.Mover
+	*objects.Rewriter
+	*objects.Reader
+}
+
+// NewObjects returns the Objects of a database that Open returned and whose schema has been migrated.
+func NewObjects(db *sqlx.DB, with ...Option) *Objects {
+	o := options{}
+	for _, change := range with {
+		change(&o)
+	}
+	d := conn.New(db, o.now)
+	return &Objects{objects.NewMover(d), objects.NewRewriter(d), objects.NewReader(d, messages.New(d))}
+}

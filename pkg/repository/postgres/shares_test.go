@@ -220,7 +220,7 @@ func TestCompletion(t *testing.T) {
 	} {
 		check.Equal(t, *check.Must(f.store.Get(t.Context(), b.Messages[i+1].ID, -1))(t).Share, want, "Share")
 	}
-	check.Equal(t, check.Must(f.store.CountPointers(t.Context()))(t), []repository.PointerCount{
+	check.Equal(t, check.Must(f.store.CountPointers(t.Context(), nil))(t), []repository.PointerCount{
 		{Topic: "orders", State: entity.CompletionRefused, Count: 1, OldestDeath: entity.TruncateTime(b.Messages[1].Source.Timestamp)},
 	}, "CountPointers")
 	check.Equal(t, postgrestest.All[string](t, db, `SELECT state FROM dlq.share_records WHERE due_at IS NOT NULL`), []string{"refused"}, "due")
@@ -305,4 +305,156 @@ func TestForgetPointers(t *testing.T) {
 	check.Len(t, f.take(t), 1, "pointers")
 	check.Equal(t, check.Must(f.store.ForgetPointers(t.Context(), 10))(t), 1, "forgotten")
 	check.Equal(t, count(t, db, "share_records"), 1, "rows that stay")
+}
+
+// end saves that the record of the only due pointer will not be read.
+func (f *feed) end(t *testing.T, state entity.Completion) {
+	t.Helper()
+	for _, p := range f.take(t) {
+		c := repository.Completion{Message: p.Message, State: state, Reason: "a reason"}
+		check.NoError(t, check.Err(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, nil)))
+	}
+}
+
+// TestDeadLetterAfterOneThatIsNotCompleted: the record of a forged dead letter, or of one from before the topic was created
+// again, is gone or refused for good. The next dead letter of the same offset is a message of its own.
+func TestDeadLetterAfterOneThatIsNotCompleted(t *testing.T) {
+	for _, state := range []entity.Completion{entity.SourceGone, entity.CompletionRefused} {
+		t.Run(string(state), func(t *testing.T) {
+			db := freshDB(t)
+			f := newFeed(t, New(db))
+			f.storeBatch(t, f.deadLetters(nil, 5)) // forged, or of the topic before it was created again
+			f.end(t, state)
+			f.storeBatch(t, f.deadLetters(nil, 5)) // genuine
+			check.Len(t, f.take(t), 1, "pointers that are due after the genuine dead letter")
+		})
+	}
+}
+
+// TestReplayWhoseDeadLetterIsStored: the dead letter of a replay is stored, at the position that the attempt wrote, and its
+// record cannot be read. The replay is not shown as consumed.
+func TestReplayWhoseDeadLetterIsStored(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	first := f.deadLetters(nil, 7)
+	f.storeBatch(t, first)
+	f.take(t)
+	f.send(t, uuid.Nil, first.Messages...) // to partition 1, offset 0, of orders
+	again := f.deadLetters(nil, 0)
+	*again.Messages[0].Origin.Partition = 1
+	f.storeBatch(t, again)
+	f.end(t, entity.CompletionRefused)
+	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{
+		{TopicGroup: repository.TopicGroup{Topic: "orders", Group: "g"}, TopicID: "life-1", Partition: 1, Offset: 1},
+	}))
+	m := check.Must(f.store.Get(t.Context(), first.Messages[0].ID, -1))(t)
+	check.True(t, m.Consumption == nil && m.Outcome != entity.Consumed, "outcome of the replay = %s %+v, want it not to be consumed: its dead letter is stored", m.Outcome, m.Consumption)
+}
+
+// TestParentAndChildInOneCompletion: a message and its return are completed together. The message has its record and its
+// outcome.
+func TestParentAndChildInOneCompletion(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	parent := f.deadLetters([]byte("v"), 1)
+	f.storeBatch(t, parent)
+	f.send(t, uuid.Nil, parent.Messages...)
+	child := f.deadLetters([]byte("v"), 2)
+	f.storeBatch(t, child)
+	due := f.take(t)
+	check.Len(t, due, 2, "pointers")
+	done := []repository.Completion{completed(due[1], "v"), completed(due[2], "v")}
+	attempt := postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts`)
+	done[1].Message.Return = &entity.Return{Parent: parent.Messages[0].ID, Attempt: attempt}
+	check.NoError(t, check.Err(f.store.SaveCompletions(t.Context(), done, func(*entity.Message) bool { return true })))
+	m := check.Must(f.store.Get(t.Context(), parent.Messages[0].ID, -1))(t)
+	check.True(t, m.Outcome == entity.Returned && m.Origin.Timestamp.Equal(done[0].Timestamp),
+		"parent has outcome %q and original timestamp %v, want returned and %v", m.Outcome, m.Origin.Timestamp, done[0].Timestamp)
+}
+
+// TestActivityOfReturnsOfShareGroups: a return whose document was stored before its record was read counts as a return.
+func TestActivityOfReturnsOfShareGroups(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	parents, _ := f.put(t, 0, records(0, 1)...)
+	f.send(t, uuid.Nil, parents...)
+	b := f.deadLetters(nil, 1)
+	f.storeBatch(t, b)
+	due := f.take(t)
+	check.NoError(t, check.Err(f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)))
+	index := func(incomplete bool) {
+		m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
+		d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: "x", Incomplete: incomplete}
+		check.NoError(t, f.store.StoreDocuments(t.Context(), 1, []entity.Document{d}))
+	}
+	index(true)
+	c := completed(due[1], "v")
+	c.Message.Return = &entity.Return{Parent: parents[0].ID, Attempt: postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts`)}
+	check.Len(t, check.Must(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, func(*entity.Message) bool { return true }))(t), 1, "returns")
+	index(false)
+	check.Equal(t, postgrestest.Get[int](t, db, `SELECT coalesce(sum(returned), 0) FROM dlq.activity WHERE minutes = 1`), 1, "returns in the activity")
+}
+
+// TestRepeatAfterARefusedRecord: a repeat that follows a record that goes into quarantine is counted.
+func TestRepeatAfterARefusedRecord(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	refuse(t, db)
+	f.storeBatch(t, f.deadLetters(nil, 1))
+	b := f.deadLetters(nil, 2, 1, 3)
+	b.Messages[0].Record.Value = []byte("refused")
+	f.storeBatch(t, b)
+	wantDuplicates(t, db, "1+1", "3+0")
+}
+
+// TestDueNeedsTheRecord: automatic retry does not find a share group's message before its record is stored.
+func TestDueNeedsTheRecord(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	b := f.deadLetters(nil, 1, 2, 3)
+	f.storeBatch(t, b)
+	exec(t, db, `UPDATE dlq.dlq_messages SET next_attempt_at = now() - interval '1 minute' WHERE original_offset > 1`)
+	due := f.take(t)
+	query := repository.DueQuery{Topics: []string{"orders"}, Limit: 10}
+	ids, _, err := f.store.Due(t.Context(), query)
+	check.True(t, err == nil && len(ids) == 0, "Due = %v, %v, want none", ids, err)
+	check.NoError(t, check.Err(f.store.SaveCompletions(t.Context(), []repository.Completion{completed(due[1], "a"), completed(due[2], "b")}, nil)))
+	ids, _, err = f.store.Due(t.Context(), query)
+	check.True(t, err == nil && len(ids) == 2, "Due = %v, %v, want the two with their records", ids, err)
+}
+
+// TestReasonAge: the age of a reason begins when the reason changes.
+func TestReasonAge(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	f.storeBatch(t, f.deadLetters(nil, 1))
+	for i, step := range []struct {
+		reason string
+		old    bool // of the age at the next try
+	}{{"READ", true}, {"READ", true}, {"no topic", false}} {
+		p := f.take(t)[1]
+		c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: step.reason, Again: time.Microsecond}
+		check.NoError(t, check.Err(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, nil)))
+		if i == 0 {
+			exec(t, db, `UPDATE dlq.share_records SET reason_at = now() - interval '2 hours'`)
+		}
+		next := f.take(t)[1]
+		check.Equal(t, next.ReasonAge > time.Hour, step.old, "the age %s of reason %q is more than an hour", next.ReasonAge, step.reason)
+		exec(t, db, `UPDATE dlq.share_records SET due_at = now()`)
+	}
+}
+
+// TestNewPointersComeFirst: messages that were never tried are taken before those that failed, however long these wait.
+func TestNewPointersComeFirst(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	f.storeBatch(t, f.deadLetters(nil, 1, 2, 3))
+	f.take(t)
+	exec(t, db, `UPDATE dlq.share_records SET due_at = now() - interval '1 hour'`)
+	f.storeBatch(t, f.deadLetters(nil, 4))
+	for _, want := range []int64{4, 1} {
+		taken := check.Must(f.store.TakePointers(t.Context(), 1, 1<<20, time.Minute))(t)
+		check.Require(t, len(taken) == 1, "pointers %v, want one", taken)
+		check.True(t, want == 4 == (*taken[0].Message.Origin.Offset == 4), "took offset %d", *taken[0].Message.Origin.Offset)
+	}
 }

@@ -22,6 +22,7 @@ func archivedPromises() []promise {
 		{"RestoredKeepsItsHistoryAndDocument", archivedHistory},
 		{"RestoreIsInTheAuditTrail", archivedAudit},
 		{"RestoreAgainIsNoError", archivedAgain},
+		{"EraseLeavesNothing", archivedErase},
 		{"RestoreOfNothingIsNotFound", archivedNothing},
 		{"OneOfManyRestores", archivedRace},
 		{"RestoredBeforeItWasIndexedIsFoundLater", archivedUnindexed},
@@ -129,10 +130,38 @@ func archivedAgain(h *harness) {
 	h.wantNotFound("another Restore", m.ID, check.Err(h.Repository.Restore(h.Context(), m.ID, fullCause())))
 }
 
+func archivedErase(h *harness) {
+	m, other := h.archived(), h.archived()
+	cause := fullCause()
+	for range 2 { // a repetition is no error
+		erased, err := h.Repository.Erase(h.Context(), m.ID, cause)
+		check.True(h, err == nil && erased == repository.Erased{}, "Erase = %+v, %v, want nothing left", erased, err)
+	}
+	h.wantNotFound("GetArchived", m.ID, check.Err(h.Repository.GetArchived(h.Context(), m.ID, 0)))
+	h.wantNotFound("Restore", m.ID, check.Err(h.Repository.Restore(h.Context(), m.ID, fullCause())))
+	h.wantNotFound("Erase by another operation", m.ID, check.Err(h.Repository.Erase(h.Context(), m.ID, fullCause())))
+	h.wantIDs("in the archive", h.search(repository.SearchQuery{Archived: true}), []uuid.UUID{other.ID})
+	check.Len(h, h.history(m.ID), 0, "attempts")
+	check.Len(h, h.history(other.ID), 2, "attempts of another message")
+
+	var erasures int
+	for _, e := range h.trail(repository.TrailQuery{ObjectID: m.ID}) {
+		check.Same(h, e.LastError, "", "the error of the entry %s", e.Action)
+		if e.Action == entity.ActionErase {
+			erasures++
+			check.Same(h, e.Cause, cause, "cause")
+		}
+	}
+	check.Same(h, erasures, 1, "entries of the erasure")
+	kept := slices.ContainsFunc(h.trail(repository.TrailQuery{ObjectID: other.ID}), func(e entity.AuditEntry) bool { return e.LastError != "" })
+	check.True(h, kept, "the errors of another message are erased too")
+}
+
 func archivedNothing(h *harness) {
 	live, lost := h.put(), uuid.New()
 	for _, id := range []uuid.UUID{live.ID, lost} {
 		h.wantNotFound("Restore", id, check.Err(h.Repository.Restore(h.Context(), id, fullCause())))
+		h.wantNotFound("Erase", id, check.Err(h.Repository.Erase(h.Context(), id, fullCause())))
 	}
 	h.wantUnchanged(h.get(live.ID))
 }
@@ -300,6 +329,7 @@ func exportPromises() []promise {
 		{"StopsWhenTheCallerDoes", exportStops},
 		{"LeavesOutValuesOverTheLimit", exportLargeValues},
 		{"GoesOnBeyondAStep", exportMany},
+		{"LoadsTheRequestedParts", exportParts},
 	}
 }
 
@@ -403,6 +433,47 @@ func exportLargeValues(h *harness) {
 			check.True(h, loaded == (r.State == entity.ValueStored) && loaded == (int64(len(r.Value)) == r.Size),
 				"up to %d bytes: a value of %d is in state %d with %d bytes", limit, r.Size, r.State, len(r.Value))
 		})
+	}
+}
+
+// exportParts checks that an export of parts has these parts, and the fields of ExportQuery.Parts, as a whole message has
+// them, also when a part is too long for a step.
+func exportParts(h *harness) {
+	h.assorted()
+	h.put(func(m *entity.Message) {
+		m.Record.Key, m.Record.Value = bytes.Repeat([]byte("k"), 20_000), bytes.Repeat([]byte("v"), 100_000)
+		m.Record.Headers = []entity.Header{{Key: "a", Value: bytes.Repeat([]byte("h"), 50_000)}}
+	})
+	h.put(func(m *entity.Message) { m.Record.Value = nil })
+	type described struct {
+		id, group                                    uuid.UUID
+		created                                      time.Time
+		topic, source, class, consumerGroup, dialect string
+		status                                       entity.Status
+	}
+	describe := func(m *entity.Message) described {
+		f := m.Failure
+		return described{m.ID, m.Group, m.CreatedAt, m.OriginalTopic, m.Source.Topic, f.Class, f.ConsumerGroup, f.Dialect, m.Status}
+	}
+	for n := range 8 {
+		parts := repository.RecordParts{Key: n&1 > 0, Value: n&2 > 0, Headers: n&4 > 0}
+		seen := 0
+		h.exported(repository.ExportQuery{Limit: everything, MaxValue: whole, Parts: &parts}, func(m *entity.Message) {
+			seen++
+			want := h.get(m.ID)
+			check.Same(h, describe(m), describe(&want), "%+v: fields", parts)
+			if parts.Key {
+				check.Same(h, m.Record.Key, want.Record.Key, "%+v: key", parts)
+			}
+			if parts.Value {
+				check.Same(h, m.Record.Value, want.Record.Value, "%+v: value", parts)
+				check.Same(h, m.Record.State, want.Record.State, "%+v: state of the value", parts)
+			}
+			if parts.Headers {
+				check.Same(h, m.Record.Headers, want.Record.Headers, "%+v: headers", parts)
+			}
+		})
+		check.Same(h, seen, 9, "messages with %+v", parts)
 	}
 }
 

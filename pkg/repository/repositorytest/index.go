@@ -300,6 +300,7 @@ func indexUndecoded(h *harness) {
 		})))
 	}
 	deferAll(one)
+	h.clock.Advance(time.Second) // so that one is due for longer
 	deferAll(two)
 	due("at once")
 	h.clock.Advance(10 * time.Second)

@@ -98,6 +98,14 @@ type Restored struct {
 	Message string        `json:"message"`
 }
 
+// Erased is the answer to erasing a message of the archive.
+type Erased struct {
+	Success       bool    `json:"success"`
+	Message       string  `json:"message"`
+	RetainedUntil *string `json:"retained_until"` // until then an object lock keeps the bytes; null: it does not
+	Pending       bool    `json:"pending"`        // the bytes are still in the object store, and will be deleted
+}
+
 // Session is the principal of a request and its grants.
 type Session struct {
 	Name    string  `json:"name"`

@@ -8,6 +8,7 @@
 //   - changes.go: answers to changes of single objects
 //   - history.go: attempts, their edits, and changes
 //   - message.go: messages, and records that could not be stored
+//   - facets.go: values of messages, with their counts
 //   - csv.go: messages as CSV
 //   - explanation.go: where the fields of a message come from
 //   - decoded.go: payloads and keys with a schema

@@ -93,7 +93,7 @@ func FieldMatch(m entity.FieldMatch, by Masking) string {
 		return m.Path + "=" + MaskedText
 	}
 	if len(m.Values) == 1 {
-		return m.Path + "=" + m.Values[0]
+		return m.Path + "==" + m.Values[0]
 	}
 	var plain string // the values are a JSON string and the number with the same characters
 	if json.Unmarshal([]byte(m.Values[0]), &plain) != nil {

@@ -11,6 +11,7 @@ import (
 // Paths of pages.
 const (
 	Messages   = "/messages"
+	Facets     = "/messages/facets"
 	Archive    = "/archive"
 	Groups     = "/groups"
 	Redrives   = "/redrives"

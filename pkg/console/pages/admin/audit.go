@@ -26,7 +26,7 @@ var auditFields = []string{"actor", "action", "kind", "object_id", "request_id",
 var (
 	auditKinds   = []string{"message", "redrive", "group", "mapping", "list", "quarantine", "view"}
 	auditActions = []string{
-		"retry", "attempt", "requeue", "dead", "delete", "map", "restore", "unmask", "read_pointer",
+		"retry", "attempt", "requeue", "dead", "delete", "map", "restore", "erase", "unmask", "read_pointer",
 		"annotate", "replace", "save", "create", "pass", "pause", "resume", "cancel", "stop", "finish",
 	}
 )

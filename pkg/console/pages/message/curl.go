@@ -19,7 +19,8 @@ func commands(r *http.Request, ref api.MessageRef, m *api.Message, needToken boo
 		{"curl-history", "Fetch its history", curl(r, needToken, http.MethodGet, ref.Endpoint("history"), "")},
 	}
 	if ref.Archived {
-		return append(list, command{"curl-restore", "Restore it", curl(r, needToken, http.MethodPost, ref.Endpoint("restore"), `{"reason":""}`)})
+		return append(list, command{"curl-restore", "Restore it", curl(r, needToken, http.MethodPost, ref.Endpoint("restore"), `{"reason":""}`)},
+			command{"curl-erase", "Erase it for good, which needs admin and a reason", curl(r, needToken, http.MethodDelete, ref.Endpoint(), `{"reason":""}`)})
 	}
 	return append(list, command{"curl-retry", "Send it back", curl(r, needToken, http.MethodPost, ref.Endpoint("retry"), `{"reason":""}`)})
 }

@@ -129,6 +129,7 @@ var changeWords = map[string]string{
 	"delete":  "was deleted",
 	"map":     "was given an original topic",
 	"restore": "was restored from the archive",
+	"erase":   "was erased from the archive",
 	"unmask":  "was shown without masks",
 }
 

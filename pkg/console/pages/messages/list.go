@@ -66,6 +66,7 @@ type page struct {
 	Count    *count
 	Arrivals *arrivals
 	Topics   []string // names of known topics
+	Facets   string   // address of the facets of the list; "" for the archive
 }
 
 type list struct {
@@ -345,6 +346,14 @@ func (q listQuery) exports() []listLink {
 	return links
 }
 
+// facets returns the address of the facets of the messages that match.
+func (q listQuery) facets() string {
+	query := q.own()
+	query.Del("cols")
+	query.Del("sort")
+	return link.WithQuery(link.Facets, query)
+}
+
 // elsewhere returns a link to the same search in the other list, of archived or of live messages.
 func (q listQuery) elsewhere() listLink {
 	other := listQuery{path: link.Archive, filter: q.filter, since: q.since, sort: q.sort, cols: q.cols}
@@ -361,6 +370,9 @@ func (l *List) render(w http.ResponseWriter, r *http.Request, q listQuery, statu
 		title, name = "Archive", "archive"
 	}
 	p.Plain = link.WithQuery(q.path, nil)
+	if q.path == link.Messages {
+		p.Facets = q.facets()
+	}
 	p.Views = q.views()
 	p.Form = formOf(q, problem)
 	if part := partOf(r); part == viewsPart {

@@ -34,6 +34,10 @@ type order struct {
 	Meant   bool
 	Shown   int64 // how many messages the preview of the form showed; -1: unknown
 
+	// Counted is how many messages a facet counted with the value that the filter names; 0: no facet did. CountedOf is
+	// how many it counted in all, when these were not all that match; else 0.
+	Counted, CountedOf int64
+
 	problems []view.FieldProblem
 }
 
@@ -63,6 +67,8 @@ func readOrder(r *http.Request, now time.Time) order {
 		Action: strings.TrimSpace(form.Get("action")), IDs: separated(form["ids"]), Filter: url.Values{},
 		Topic: strings.TrimSpace(form.Get("original_topic")),
 	}
+	o.Counted, _ = strconv.ParseInt(form.Get("counted"), 10, 64) // 0 for any other text
+	o.CountedOf, _ = strconv.ParseInt(form.Get("counted_of"), 10, 64)
 	if sent {
 		o.readTerms(form)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,7 +177,29 @@ func (o order) Address(action string) string {
 	for name, values := range o.Filter {
 		query[name] = values
 	}
+	for name, n := range map[string]int64{"counted": o.Counted, "counted_of": o.CountedOf} {
+		if n > 0 {
+			query.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
 	return link.WithQuery(link.NewRedrive, query)
+}
+
+// Compared compares the number of selected messages with that of the facet; "" when they are equal or there was none.
+func (p startPage) Compared() string {
+	counted := "The facet counted " + format.Messages(p.Counted, "") + " with this value"
+	switch {
+	case p.Counted <= 0 || p.Dry == nil:
+		return ""
+	case p.CountedOf > 0:
+		return counted + ", among the newest " + format.Number(p.CountedOf) + " that match. " + format.Number(p.Dry.Selected) + " of all are selected here."
+	case p.Dry.Selected == p.Counted:
+		return ""
+	case p.Dry.Selected > p.Counted:
+		return counted + ". Now " + format.Number(p.Dry.Selected) + " match."
+	}
+	return counted + ", in any status. " + format.Number(p.Dry.Selected) + " of them are selected: the others have a status that " +
+		"this action does not take, have changed, or are in topics on which you may not act."
 }
 
 // Few reports whether the selection fits into an address.

@@ -255,3 +255,22 @@ func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
 	away := consoletest.NewAPI(t).Says("POST /api/v1/redrives", consoletest.Refuse(http.StatusServiceUnavailable, "X", "later", nil))
 	consoletest.MustHave(t, consoletest.Get(t, consoletest.Site(t, away), "/redrives/new?topic=x").Body.String(), `name="canary" inputmode="numeric" value="1"`)
 }
+
+// The preview of a redrive of a facet's value shows both numbers when they differ.
+func TestPreviewIsComparedWithTheFacet(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]string{
+		"":                           "",
+		"&counted=x":                 "",
+		"&counted=12431":             "",
+		"&counted=12500":             "The facet counted 12,500 messages with this value, in any status. 12,431 of them are selected",
+		"&counted=12000":             "The facet counted 12,000 messages with this value. Now 12,431 match.",
+		"&counted=7&counted_of=1000": "The facet counted 7 messages with this value, among the newest 1,000 that match. 12,431 of all are selected here.",
+	} {
+		a := dryAPI(t, aDryRun)
+		body := consoletest.Get(t, consoletest.Site(t, a), "/redrives/new?action=retry&topic=orders"+query).Body.String()
+		if got := strings.Contains(body, `id="compared"`); got != (want != "") || !strings.Contains(body, want) {
+			t.Errorf("%s: the comparison is shown: %t, want %q", query, got, want)
+		}
+	}
+}

@@ -149,6 +149,26 @@ func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 	return m, err
 }
 
+// Erase implements repository.Archive.
+func (s *Store) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error) {
+	return repository.Erased{}, s.Step(ctx, "erase message", func(now time.Time) error {
+		if _, ok := s.Archived[id]; !ok {
+			if s.Did(cause.Operation, entity.ActionErase)[id] {
+				return nil
+			}
+			return &entity.NotFoundError{ID: id}
+		}
+		delete(s.Archived, id)
+		for i := range s.trail {
+			if e := &s.trail[i]; e.Kind == entity.KindMessage && e.ObjectID == id {
+				e.LastError = ""
+			}
+		}
+		s.record(entity.AuditEntry{At: now, Action: entity.ActionErase, Kind: entity.KindMessage, ObjectID: id, Cause: cause})
+		return nil
+	})
+}
+
 // restore resets what a message's retries have changed. The state chart has no such transition, because it does not
 // include the archive.
 func restore(r *row, now time.Time) {

@@ -12,7 +12,7 @@ import (
 )
 
 // CountPointers implements repository.Shares.
-func (s *Store) CountPointers(ctx context.Context) ([]repository.PointerCount, error) {
+func (s *Store) CountPointers(ctx context.Context, removed map[string]time.Time) ([]repository.PointerCount, error) {
 	var counts []repository.PointerCount
 	err := s.Step(ctx, "count pointers", func(time.Time) error {
 		for _, r := range s.Rows {
@@ -26,10 +26,14 @@ func (s *Store) CountPointers(ctx context.Context) ([]repository.PointerCount, e
 				counts = append(counts, repository.PointerCount{Topic: m.OriginalTopic, State: m.Share.State})
 			}
 			c := &counts[i]
-			if dead := m.Source.Timestamp; c.Count == 0 || dead.Before(c.OldestDeath) {
+			c.Count++
+			dead := m.Source.Timestamp
+			if m.Share.State == entity.CompletionRefused && !dead.After(removed[m.OriginalTopic]) {
+				continue
+			}
+			if c.OldestDeath.IsZero() || dead.Before(c.OldestDeath) {
 				c.OldestDeath = dead
 			}
-			c.Count++
 		}
 		return nil
 	})

@@ -81,7 +81,7 @@ var (
 	actions = []entity.Action{
 		entity.ActionRetry, entity.ActionAttempt, entity.ActionRequeue, entity.ActionDead, entity.ActionDelete,
 		entity.ActionCreate, entity.ActionPass, entity.ActionPause, entity.ActionResume, entity.ActionCancel,
-		entity.ActionStop, entity.ActionFinish, entity.ActionMap, entity.ActionRestore, entity.ActionUnmask,
+		entity.ActionStop, entity.ActionFinish, entity.ActionMap, entity.ActionRestore, entity.ActionErase, entity.ActionUnmask,
 		entity.ActionAnnotate, entity.ActionReplace, entity.ActionReadPointer, entity.ActionSave, entity.ActionRedirect,
 	}
 )

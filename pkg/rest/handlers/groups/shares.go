@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -21,7 +22,7 @@ type ShareWatcher interface {
 
 // ShareDatabase has the messages of share groups.
 type ShareDatabase interface {
-	CountPointers(ctx context.Context) ([]repository.PointerCount, error)
+	CountPointers(ctx context.Context, removed map[string]time.Time) ([]repository.PointerCount, error)
 }
 
 // ShareGroups answers with the share groups whose dead letters the broker writes.
@@ -50,7 +51,7 @@ func (h ShareGroups) List(w http.ResponseWriter, r *http.Request) error {
 			seen = append(seen, g)
 		}
 	}
-	counts, err := h.Database.CountPointers(r.Context())
+	counts, err := h.Database.CountPointers(r.Context(), nil)
 	if err != nil {
 		return err
 	}

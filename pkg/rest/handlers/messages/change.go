@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -39,6 +40,7 @@ type ChangeStore interface {
 type ChangeDatabase interface {
 	Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
+	Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error)
 }
 
 // Dialects reads the headers of dead-letter producers.
@@ -113,6 +115,32 @@ func (h Changes) Restore(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	respond.JSON(w, http.StatusOK, wire.Restored{ID: id, Status: m.Status, Message: "message " + id.String() + " restored"})
+	return nil
+}
+
+// Erase deletes a message of the archive for good, with everything that is stored of it.
+func (h Changes) Erase(w http.ResponseWriter, r *http.Request) error {
+	id, cause, err := h.Bodies.ReadReason(w, r, "message")
+	if err != nil {
+		return err
+	}
+	if cause.Reason == "" {
+		return &entity.FieldError{Field: "reason", Reason: "is needed to erase a message"}
+	}
+	erased, err := h.Database.Erase(r.Context(), id, cause)
+	if err != nil {
+		return err
+	}
+	text := "message " + id.String() + " erased"
+	switch {
+	case erased.Pending:
+		text += "; its bytes are still in the object store, and the archiver deletes them"
+	case !erased.RetainedUntil.IsZero():
+		text += "; an object lock keeps its bytes in the object store until " + erased.RetainedUntil.Format(time.DateOnly)
+	}
+	respond.JSON(w, http.StatusOK, wire.Erased{
+		Success: true, Message: text, RetainedUntil: wire.Stamp(erased.RetainedUntil), Pending: erased.Pending,
+	})
 	return nil
 }
 

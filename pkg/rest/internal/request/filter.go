@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -79,6 +80,11 @@ func (f FilterOrder) Fields() Fields {
 
 // ReadFilter reads the filter of a query, and reports every problem.
 func ReadFilter(query url.Values, p *Problems) entity.Filter {
+	return ReadFilterOrder(query, p).Read("", p)
+}
+
+// ReadFilterOrder reads the conditions of a query.
+func ReadFilterOrder(query url.Values, p *Problems) FilterOrder {
 	f := NewFilterOrder()
 	for _, name := range filterTexts {
 		text, err := Text(query, name)
@@ -97,7 +103,44 @@ func ReadFilter(query url.Values, p *Problems) entity.Filter {
 			list.Value = strings.Split(strings.Join(list.Value, ","), ",")
 		}
 	}
-	return f.Read("", p)
+	return f
+}
+
+// With returns the conditions together with another one; false when a filter cannot have them together.
+func (f FilterOrder) With(name, value string) (FilterOrder, bool) {
+	all := FilterOrder{maps.Clone(f.texts), maps.Clone(f.lists)}
+	switch {
+	case f.texts[name] != nil:
+		all.texts[name] = &Option[string]{true, value}
+	case name == "status":
+		all.lists[name] = &Option[[]string]{true, []string{value}}
+	default:
+		all.lists[name] = &Option[[]string]{true, append(slices.Clone(f.lists[name].Value), value)}
+	}
+	var p Problems
+	all.Read("", &p)
+	return all, len(p) == 0
+}
+
+// Has reports whether there is a condition of that name.
+func (f FilterOrder) Has(name string) bool {
+	return f.texts[name] != nil && f.texts[name].Given || f.lists[name] != nil && f.lists[name].Given
+}
+
+// Show returns the conditions by their names, as the filter of a redrive has them.
+func (f FilterOrder) Show() map[string]any {
+	shown := map[string]any{}
+	for name, text := range f.texts {
+		if text.Given {
+			shown[name] = text.Value
+		}
+	}
+	for name, list := range f.lists {
+		if list.Given {
+			shown[name] = list.Value
+		}
+	}
+	return shown
 }
 
 // Read reads the filter. prefix goes in front of the names in errors.
@@ -261,7 +304,7 @@ func (in filterReader) payloadFields() []entity.FieldMatch {
 	for _, text := range in.conditions("payload") {
 		match, ok := ParseFieldMatch(text)
 		if in.bad(!ok, "payload", "must be a path such as $.customer.id or $.items[*].sku, "+
-			"alone or with = and a JSON scalar or plain text, of at most %d characters", MaxFilterText) {
+			"alone, with = and a JSON scalar or plain text, or with == and a JSON scalar, of at most %d characters", MaxFilterText) {
 			return nil
 		}
 		matches = append(matches, match)
@@ -269,7 +312,8 @@ func (in filterReader) payloadFields() []entity.FieldMatch {
 	return matches
 }
 
-// ParseFieldMatch reads path or path=value; false for other text.
+// ParseFieldMatch reads path, path=value or path==value; false for other text. A value after == is JSON: 42 means only
+// the number, and not the string.
 func ParseFieldMatch(text string) (entity.FieldMatch, bool) {
 	if !PossibleText(text, MaxFilterText) {
 		return entity.FieldMatch{}, false
@@ -283,6 +327,11 @@ func ParseFieldMatch(text string) (entity.FieldMatch, bool) {
 		return match, true
 	}
 	value, valued := strings.CutPrefix(rest, "=")
+	if json, exact := strings.CutPrefix(value, "="); exact {
+		scalar, ok := payload.Scalar([]byte(json))
+		match.Values = []string{scalar}
+		return match, ok
+	}
 	if value = strings.TrimSpace(value); !valued || value == "" {
 		return match, false
 	}
@@ -382,6 +431,9 @@ func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity
 	until, err := index.IndexedUntil(ctx)
 	return SearchedUntil{asked: true, until: until, lag: now().Sub(until)}, err
 }
+
+// Until returns the time up to which the index is complete; zero for a query that does not use the index.
+func (u SearchedUntil) Until() time.Time { return u.until }
 
 // Show returns nil for a query that does not use the index, and for an empty index.
 func (u SearchedUntil) Show() *string { return wire.Stamp(u.until) }

@@ -89,6 +89,10 @@ var filters = []struct {
 		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a", Values: []string{`"true"`}}}},
 	},
 	{
+		"PayloadNumberAlone", `payload=$.a%20==%204.20e1`, `{"payload":["$.a==42"]}`,
+		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a", Values: []string{"42"}}}},
+	},
+	{
 		"Words", `q=Timed+OUT+%22at+Line+7%22+timed`, `{"q":"Timed OUT \"at Line 7\" timed"}`,
 		entity.Filter{Words: []string{"Timed", "OUT", "at Line 7"}},
 	},

@@ -117,6 +117,15 @@ func (u Rules) Searchable(r *http.Request, f entity.Filter) (*entity.TopicPatter
 	return access.ScopeOfAll(who, auth.Viewer, auth.Unmask), nil
 }
 
+// RefuseMasked returns an error when the filter compares something with a masked value. name is the parameter of the
+// request.
+func (u Rules) RefuseMasked(name string, f entity.Filter) error {
+	if u.maskedCondition(f) == "" {
+		return nil
+	}
+	return forbidden(name, "names something that is masked")
+}
+
 // maskedCondition returns the name of a parameter of the filter that is compared with a masked value; "" for none.
 func (u Rules) maskedCondition(f entity.Filter) string {
 	for name, text := range map[string]string{"error_class": f.ErrorClass, "consumer_group": f.ConsumerGroup} {

@@ -6,6 +6,7 @@
 //   - page.go: messages of a page or alone, with limited bytes
 //   - scan.go: rows of a query without reflection
 //   - attempt.go: an attempt and its edit
+//   - object.go: the bytes of a row of an object
 //   - row.go: Row, a message, and its columns
 //   - defect.go: what could not be read of a record
 //   - arrays.go: arrays in binary form, texts, JSON

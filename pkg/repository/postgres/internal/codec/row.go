@@ -112,8 +112,9 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
-// the message's consumer group in the target. When the consumer group is not known, it reads the committed offsets of
-// all consumer groups that are configured for the target topic, and returns the highest.
+// the message's consumer group in the target, unless a dead letter of that group for the record is stored. When the
+// consumer group is not known, it reads the committed offsets of all consumer groups that are configured for the target
+// topic, and returns the highest.
 const ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -127,6 +128,8 @@ const ConsumptionOf = `
 			AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition
 			AND c.committed > a.target_offset
 		WHERE m.status = 'RESOLVED' AND m.outcome = 'published' AND a.message_id = m.id AND a.attempt_no = m.attempt_no
+			AND NOT EXISTS (SELECT FROM dlq.share_records s WHERE (s.topic, s.partition, s.position, s.share_group)
+				= (a.target_topic, a.target_partition, a.target_offset, c.consumer_group))
 		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
@@ -159,10 +162,15 @@ func HeadersUpTo(limit string) string {
 // ByteColumnsWith does the same as ByteColumns, with these SQL expressions for key and headers.
 func ByteColumnsWith(key, limit, headers string) string {
 	return `
-	` + key + `, octet_length(m.key) AS key_size, m.omitted_sha256, m.omitted_size, m.defect,
+	` + key + `, octet_length(m.key) AS key_size,
 	octet_length(m.headers) > 1 AS has_headers,
 	` + headers + ` AS headers,
-	octet_length(m.value) AS value_size,
+	` + ValueUpTo(limit)
+}
+
+// ValueUpTo returns the columns of the value, which is NULL for a value longer than limit bytes.
+func ValueUpTo(limit string) string {
+	return `m.omitted_sha256, m.omitted_size, m.defect, octet_length(m.value) AS value_size,
 	CASE WHEN ` + limit + ` < 0 OR octet_length(m.value) <= ` + limit + ` THEN m.value END AS value,
 	m.dlq_topic_id IS NULL AND m.value IS NULL AND m.payload IS NOT NULL AS has_payload,
 	CASE WHEN m.dlq_topic_id IS NULL AND m.value IS NULL

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -67,8 +68,14 @@ func (p *prepared) halves(n int) (first, second *prepared) {
 // dead letters writes some of them again.
 type repeats struct {
 	all []repeat
-	// within counts, by the first message, the repeats in the batch of a message that is stored with them.
-	within map[uuid.UUID]int
+	// within has, by the first message, the repeats in the batch of a message that is stored with them.
+	within map[uuid.UUID]within
+}
+
+// within are repeats of a message in its own batch: how many, and the timestamp of the latest.
+type within struct {
+	times  int
+	latest time.Time
 }
 
 // messages returns the ids of the stored messages that have repeats, each once.

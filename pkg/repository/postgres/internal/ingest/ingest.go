@@ -332,7 +332,7 @@ func (s *Ingester) store(ctx context.Context, in incoming) ([]repository.Partiti
 	if len(in.back) > 0 {
 		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
 	}
-	steps, query, args := withShares(in, query, args)
+	steps, query, args := withShares(in, query, args, clockParameter)
 	if s.projection.mode != PayloadInline {
 		query = strings.Replace(query, valueForPayload, "NULL::bytea AS value, ", 1)
 	}

@@ -109,6 +109,9 @@ const ParentQuery = `
 			SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id, dlq_topic_id
 			FROM dlq.dlq_messages_archive a WHERE a.id = kept.id AND a.archived_at = kept.archived_at OFFSET 0
 		) m WHERE kept.id = ANY ($1::uuid[])
+		UNION ALL
+		SELECT id, root_id, 0, NULL, NULL, NULL, NULL, dlq_topic_id FROM dlq.archive_ids
+		WHERE id = ANY ($1::uuid[]) AND object_id IS NOT NULL
 	)
 	SELECT s.ord, s.attempt AS attempt_id, p.id AS parent_id, p.root_id,
 		coalesce(a.retry_count, p.retry_count) AS retry_count,
@@ -200,7 +203,7 @@ const sentBytes = `
 
 // sameQuery finds attempts that sent the records that sentQuery returned. For each record it returns at most as many
 // attempts as the batch has messages with that record, the latest first. An attempt must have sent the same bytes, and
-// must have no return yet.
+// must have no return yet. The bytes of a message in an object are not compared; then only the hash is.
 var sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
@@ -228,6 +231,8 @@ var sameQuery = `
 			UNION ALL
 			SELECT m.id, m.root_id, m.dlq_topic_id FROM dlq.archive_ids kept JOIN dlq.archived_messages m ON m.id = kept.id AND m.archived_at = kept.archived_at
 			WHERE kept.id = a.message_id AND ` + sentBytes + `
+			UNION ALL
+			SELECT id, root_id, dlq_topic_id FROM dlq.archive_ids WHERE id = a.message_id AND object_id IS NOT NULL
 			) p
 		) p
 		WHERE NOT a.attempt_id = ANY ($8::uuid[])

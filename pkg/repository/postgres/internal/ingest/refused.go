@@ -10,19 +10,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// quarantineQuery moves the position past one record and stores the record in quarantine.
-const quarantineQuery = moveSteps + `, kept AS (
+// quarantineSteps follow moveSteps: they store the record in quarantine past which the position moves.
+const quarantineSteps = `, kept AS (
 		INSERT INTO dlq.quarantine (id, dlq_topic_id, incarnation_id, partition, dlq_offset, timestamp_ms,
 			headers, state, sqlstate, error, first_try, last_try, retry_at, key, value)
 		SELECT $5::uuid, $6::int, incarnation_id, partition, $7::bigint, $8::bigint,
 			$9::bytea, $10, $11, $12, moment, moment, moment + $14::bigint * interval '1 microsecond', $15::bytea, $16::bytea
 		FROM moved CROSS JOIN (SELECT coalesce($13::timestamptz, clock_timestamp()) AS moment) c
 		ON CONFLICT ON CONSTRAINT quarantine_position DO NOTHING
-	)
-	SELECT incarnation_id, partition, next_offset FROM moved`
+	)`
 
-// quarantine stores the record of a batch that has only one message in quarantine, and moves the position past it.
-func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, refusal error) (repository.Stored, error) {
+// quarantineClock is the number of the parameter of quarantineSteps that has the time.
+const quarantineClock = 13
+
+// quarantine stores the record of a batch that has only one message in quarantine, and moves the position past it. The
+// range of the batch may go on with repeats, which are counted.
+func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	m := &batch.Messages[0]
 	state, err := recordState(m.Record)
 	if err != nil {
@@ -32,8 +35,10 @@ func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, refus
 	args := append(rangeArgs(batch.Ranges), m.ID, m.Source.TopicID, m.Source.Offset, timestampOf(m.Source),
 		codec.PackHeaders(m.Record.Headers), state, code, codec.Clean(text), s.db.Clock(), repository.QuarantineRest.Microseconds(),
 		nullBytes(m.Record.Key), nullBytes(m.Record.Value))
+	in := incoming{Batch: repository.Batch{Ranges: batch.Ranges}, prepared: known, steps: moveSteps}
+	steps, query, args := withShares(in, quarantineSteps, args, quarantineClock)
 	var found []positionRow
-	if err := s.db.Select(ctx, &found, quarantineQuery, args...); err != nil {
+	if err := s.db.Select(ctx, &found, steps+query+storedPartitions, args...); err != nil {
 		return repository.Stored{}, err
 	}
 	var stored repository.Stored
@@ -78,7 +83,7 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 		return repository.Stored{}, refusal // a batch without messages was refused, so no message is the cause
 	}
 	if len(batch.Messages) == 1 && len(batch.Ranges) == 1 {
-		return s.quarantine(ctx, batch, refusal)
+		return s.quarantine(ctx, batch, known, refusal)
 	}
 	first, second := halves(batch)
 	ofFirst, ofSecond := known.halves(len(first.Messages))

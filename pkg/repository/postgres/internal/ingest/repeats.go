@@ -29,8 +29,9 @@ func sharePositionOf(m *entity.Message) (sharePosition, bool) {
 	return sharePosition{m.Source.TopicID, m.Failure.ConsumerGroup, m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset, string(m.Share.Digest)}, true
 }
 
-// isOpen is the condition that the message m is not final: only then it has repeats.
-const isOpen = `m.status IN ('PENDING', 'RETRYING')`
+// isOpen is the condition that the message m with the row s can have repeats: it is not final, and its record is stored or
+// may still be. A message that a forged dead letter made must not hide the genuine one when its record is not read.
+const isOpen = `m.status IN ('PENDING', 'RETRYING') AND (s.state IN ('waiting', 'completed') OR s.state = 'refused' AND s.due_at IS NOT NULL)`
 
 // repeatedQuery finds the messages that are not final and have the positions, from any dead-letter topic.
 const repeatedQuery = `
@@ -55,7 +56,7 @@ func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (r
 	if err != nil {
 		return batch, repeats{}, err
 	}
-	found := repeats{within: map[uuid.UUID]int{}}
+	found := repeats{within: map[uuid.UUID]within{}}
 	first := map[sharePosition]*entity.Message{}
 	var kept []entity.Message
 	for i := range batch.Messages {
@@ -67,7 +68,12 @@ func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (r
 			found.all = append(found.all, repeat{id, m.Source})
 			continue
 		case known && before != nil && before.Source.Incarnation == m.Source.Incarnation && before.Source.Partition == m.Source.Partition:
-			found.within[before.ID]++
+			w := found.within[before.ID]
+			w.times++
+			if w.latest.Before(m.Source.Timestamp) {
+				w.latest = m.Source.Timestamp
+			}
+			found.within[before.ID] = w
 			continue
 		case known:
 			first[at] = m
@@ -112,17 +118,17 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 // shareSteps store the rows of share groups' messages, and count the repeats whose position moved; see placed,
 // shareArgs and repeatArgs.
 const shareSteps = `, shared AS (
-		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, due_at)
-		SELECT id, share_group, topic, at_partition, position, digest, duplicates, moment FROM (
+		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, last_death, due_at)
+		SELECT id, share_group, topic, at_partition, position, digest, duplicates, last_death, moment FROM (
 			SELECT coalesce(@now::timestamptz, clock_timestamp()) AS moment, unnest(@1::uuid[]) AS id, unnest(@2::text[]) AS share_group,
 				unnest(@3::text[]) AS topic, unnest(@4::int4[]) AS at_partition, unnest(@5::int8[]) AS position,
 				unnest(@6::bytea[]) AS digest, unnest(@7::int4[]) AS duplicates, unnest(@8::int4[]) AS incarnation_id,
-				unnest(@9::int4[]) AS partition, unnest(@10::int8[]) AS dlq_offset
+				unnest(@9::int4[]) AS partition, unnest(@10::int8[]) AS dlq_offset, unnest(@15::timestamptz[]) AS last_death
 		) r ` + ofMoved + `
 	), repeated AS (
-		UPDATE dlq.share_records s SET duplicates = s.duplicates + d.times FROM (
-			SELECT r.id, count(*)::int AS times
-			FROM unnest(@11::uuid[], @12::int4[], @13::int4[], @14::int8[]) AS r (id, incarnation_id, partition, dlq_offset)
+		UPDATE dlq.share_records s SET duplicates = s.duplicates + d.times, last_death = greatest(s.last_death, d.latest) FROM (
+			SELECT r.id, count(*)::int AS times, max(r.died_at) AS latest
+			FROM unnest(@11::uuid[], @12::int4[], @13::int4[], @14::int8[], @16::timestamptz[]) AS r (id, incarnation_id, partition, dlq_offset, died_at)
 			JOIN step s USING (incarnation_id, partition) JOIN moved USING (incarnation_id, partition)
 			WHERE r.dlq_offset >= s.from_offset AND r.dlq_offset < s.to_offset GROUP BY r.id
 		) d WHERE s.message_id = d.id
@@ -132,14 +138,15 @@ const shareSteps = `, shared AS (
 // repeat are still open. The lock keeps them open until the repeats are counted.
 const openSteps = `
 	WITH open AS MATERIALIZED (
-		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY (@1::uuid[]) AND ` + isOpen + ` ORDER BY m.id FOR SHARE
+		SELECT m.id FROM dlq.dlq_messages m JOIN dlq.share_records s ON s.message_id = m.id
+		WHERE m.id = ANY (@1::uuid[]) AND ` + isOpen + ` ORDER BY m.id FOR SHARE OF m FOR NO KEY UPDATE OF s
 	), `
 
 const areOpen = isAtStart + ` AND (SELECT count(*) FROM open) = cardinality(@1::uuid[])`
 
-// withShares returns the steps and the rest of the statement that stores a batch, and its arguments. It adds shareSteps
-// and openSteps for dead letters of share groups.
-func withShares(in incoming, query string, args []any) (steps, whole string, all []any) {
+// withShares returns the steps and the rest of a statement that moves positions, and its arguments. It adds shareSteps and
+// openSteps for dead letters of share groups. The parameter clock is the number of the statement's time.
+func withShares(in incoming, query string, args []any, clock int) (steps, whole string, all []any) {
 	n := 0
 	for i := range in.Messages {
 		if in.Messages[i].Share != nil {
@@ -149,18 +156,22 @@ func withShares(in incoming, query string, args []any) (steps, whole string, all
 	if n == 0 && len(in.repeats.all) == 0 {
 		return in.steps, query, args
 	}
-	query += placed(shareSteps, clockParameter, len(args)+1)
-	args = append(append(args, shareArgs(in, n)...), repeatArgs(in.repeats.all)...)
+	query += placed(shareSteps, clock, len(args)+1)
+	rows, deaths := shareArgs(in, n)
+	repeated, latest := repeatArgs(in.repeats.all)
+	args = append(append(append(args, rows...), repeated...), deaths, latest)
 	steps = in.steps
 	if ids := in.repeats.messages(); len(ids) > 0 {
 		args = append(args, codec.UUIDArray(ids))
-		steps = strings.Replace(steps, "\n\tWITH ", placed(openSteps, clockParameter, len(args)), 1)
-		steps = strings.Replace(steps, isAtStart, placed(areOpen, clockParameter, len(args)), 1)
+		steps = strings.Replace(steps, "\n\tWITH ", placed(openSteps, clock, len(args)), 1)
+		steps = strings.Replace(steps, isAtStart, placed(areOpen, clock, len(args)), 1)
 	}
 	return steps, query, args
 }
 
-func shareArgs(in incoming, n int) []any {
+// shareArgs returns the columns of the rows of n messages, and the timestamps of their latest dead letters.
+func shareArgs(in incoming, n int) (columns []any, deaths any) {
+	latest := codec.NewArray(codec.OIDTimestamptz, n, 8)
 	ids, groups, topics := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
 	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
 	digests, duplicates := codec.NewArray(codec.OIDBytea, n, 32), codec.NewArray(codec.OIDInt4, n, 4)
@@ -177,7 +188,12 @@ func shareArgs(in incoming, n int) []any {
 		partitions.Int32(at.partition)
 		offsets.Int64(at.offset)
 		digests.Bytes(m.Share.Digest)
-		duplicates.Int32(int32(in.repeats.within[m.ID]))
+		w := in.repeats.within[m.ID]
+		duplicates.Int32(int32(w.times))
+		if w.latest.Before(m.Source.Timestamp) {
+			w.latest = m.Source.Timestamp
+		}
+		latest.Time(w.latest)
 		incarnations.Int32(m.Source.Incarnation)
 		deadPartitions.Int32(m.Source.Partition)
 		deadOffsets.Int64(m.Source.Offset)
@@ -185,18 +201,20 @@ func shareArgs(in incoming, n int) []any {
 	return []any{
 		ids.Arg(), groups.Arg(), topics.Arg(), partitions.Arg(), offsets.Arg(), digests.Arg(), duplicates.Arg(),
 		incarnations.Arg(), deadPartitions.Arg(), deadOffsets.Arg(),
-	}
+	}, latest.Arg()
 }
 
-func repeatArgs(all []repeat) []any {
+func repeatArgs(all []repeat) (columns []any, deaths any) {
 	n := len(all)
 	ids, incarnations := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDInt4, n, 4)
 	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
+	times := codec.NewArray(codec.OIDTimestamptz, n, 8)
 	for _, r := range all {
 		ids.UUID(r.message)
 		incarnations.Int32(r.source.Incarnation)
 		partitions.Int32(r.source.Partition)
 		offsets.Int64(r.source.Offset)
+		times.Time(r.source.Timestamp)
 	}
-	return []any{ids.Arg(), incarnations.Arg(), partitions.Arg(), offsets.Arg()}
+	return []any{ids.Arg(), incarnations.Arg(), partitions.Arg(), offsets.Arg()}, times.Arg()
 }

@@ -25,26 +25,37 @@ func NewShares(db *conn.DB, mode PayloadMode, limit int) *Shares {
 	return &Shares{db, returns{db}, projection{mode, limit}}
 }
 
-// takePointersQuery leases the rows that are due, until their messages have $4 bytes of headers. A row whose message is
-// no longer live is not due until the message is restored.
+// takePointersQuery leases the rows that are due, until their messages have $4 bytes of headers. Rows that were never
+// tried come first, because those that failed may fail again. A row whose message is no longer live is not due until the
+// message is restored.
 const takePointersQuery = `
-	WITH due AS MATERIALIZED (
-		SELECT s.message_id, s.due_at, n.moment FROM dlq.share_records s, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
-		WHERE s.due_at <= n.moment ORDER BY s.due_at LIMIT $2 FOR UPDATE OF s SKIP LOCKED
+	WITH moment AS MATERIALIZED (
+		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
+	), fresh AS MATERIALIZED (
+		SELECT s.message_id, s.due_at FROM dlq.share_records s
+		WHERE s.tries = 0 AND s.due_at <= (SELECT moment FROM moment) ORDER BY s.due_at LIMIT $2 FOR UPDATE OF s SKIP LOCKED
+	), again AS MATERIALIZED (
+		SELECT s.message_id, s.due_at FROM dlq.share_records s
+		WHERE s.tries > 0 AND s.due_at <= (SELECT moment FROM moment) ORDER BY s.due_at
+		LIMIT $2 - (SELECT count(*) FROM fresh) FOR UPDATE OF s SKIP LOCKED
 	), sized AS MATERIALIZED (
-		SELECT d.message_id, d.moment, sum(octet_length(r.headers)) OVER (
-			ORDER BY d.due_at, d.message_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-		FROM due d LEFT JOIN dlq.records r ON r.message_id = d.message_id
+		SELECT d.message_id, n.moment, sum(octet_length(r.headers)) OVER (
+			ORDER BY d.part, d.due_at, d.message_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+		FROM (SELECT 1 AS part, * FROM fresh UNION ALL SELECT 2, * FROM again) d CROSS JOIN moment n
+		LEFT JOIN dlq.records r ON r.message_id = d.message_id
 	), taken AS (
 		UPDATE dlq.share_records s SET tries = s.tries + 1,
 			due_at = CASE WHEN EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = s.message_id) THEN d.moment + $3::bigint * interval '1 microsecond' END
-		FROM sized d WHERE s.message_id = d.message_id AND coalesce(d.before, 0) < $4 RETURNING s.message_id, s.tries - 1 AS tries, s.digest
+		FROM sized d WHERE s.message_id = d.message_id AND coalesce(d.before, 0) < $4 RETURNING s.message_id, s.tries - 1 AS tries, s.digest, s.last_death,
+			extract(epoch FROM d.moment - s.reason_at)::float8 AS reason_age
 	)
-	SELECT x.tries, x.digest, `
+	SELECT x.tries, x.digest, x.last_death, coalesce(x.reason_age, 0) AS reason_age, `
 
 type pointerRow struct {
-	Tries  int    `db:"tries"`
-	Digest []byte `db:"digest"`
+	Tries     int          `db:"tries"`
+	Digest    []byte       `db:"digest"`
+	LastDeath sql.NullTime `db:"last_death"`
+	ReasonAge float64      `db:"reason_age"` // in seconds
 	codec.Row
 }
 
@@ -69,7 +80,10 @@ func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, le
 			completed = append(completed, m.ID)
 		default:
 			m.Share.Digest = found[i].Digest
-			pointers = append(pointers, repository.Pointer{Message: m, Tries: found[i].Tries})
+			pointers = append(pointers, repository.Pointer{
+				Message: m, Tries: found[i].Tries, LastDeath: codec.TimeOf(found[i].LastDeath),
+				ReasonAge: time.Duration(found[i].ReasonAge * float64(time.Second)),
+			})
 		}
 	}
 	return pointers, conn.Translate("take pointers", s.indexAgain(ctx, completed))
@@ -106,6 +120,14 @@ var completeQuery = `
 			record_hash = r.record_hash, payload_note = r.note, parent_id = coalesce(r.parent_id, m.parent_id),
 			root_id = coalesce(r.root_id, m.root_id), retry_count = r.retry_count, status = r.status
 		FROM record r WHERE m.id = r.id
+	), counted AS (
+		UPDATE dlq.activity a SET returned = a.returned + c.messages FROM (
+			SELECT m.original_topic, l.minutes, date_bin(l.minutes * interval '1 minute', m.created_at, 'epoch') AS at, count(*) AS messages
+			FROM record r JOIN dlq.dlq_messages m ON m.id = r.id
+			JOIN dlq.message_documents d ON d.message_id = m.id AND d.created_at = m.created_at
+			CROSS JOIN (VALUES (1::smallint), (5::smallint), (60::smallint)) AS l (minutes)
+			WHERE r.parent_id IS NOT NULL GROUP BY 1, 2, 3
+		) c WHERE (a.original_topic, a.minutes, a.at) = (c.original_topic, c.minutes, c.at)
 	), queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT array_agg(id), count(*) FROM record WHERE note = '` + notePending + `' HAVING count(*) > 0
@@ -140,6 +162,7 @@ func (s *Shares) indexAgain(ctx context.Context, completed []uuid.UUID) error {
 
 const saveStatesQuery = `
 	UPDATE dlq.share_records s SET state = x.state, reason = x.reason, tries = s.tries - x.untried,
+		reason_at = CASE WHEN s.reason IS NOT DISTINCT FROM x.reason THEN s.reason_at ELSE coalesce($5::timestamptz, clock_timestamp()) END,
 		due_at = CASE WHEN x.again > 0 THEN coalesce($5::timestamptz, clock_timestamp()) + x.again * interval '1 microsecond' END
 	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int8[], $6::int4[]) AS x (id, state, reason, again, untried)
 	WHERE s.message_id = x.id AND s.state <> 'completed'`
@@ -159,10 +182,45 @@ func (s *Shares) SaveCompletions(
 	if err := s.saveStates(ctx, others); err != nil || len(read) == 0 {
 		return nil, conn.Translate("save completions", err)
 	}
+	var all []repository.Arrival
+	for len(read) > 0 {
+		first, rest := withoutParents(read)
+		arrivals, err := s.completeUntil(ctx, first, declared)
+		if all = append(all, arrivals...); err != nil {
+			return all, conn.Translate("save completions", err)
+		}
+		read = rest
+	}
+	return all, nil
+}
+
+// withoutParents returns the completions whose messages may be completed by one statement, and the rest: a statement must
+// not change the row of a message both because its record was read and because its return was.
+func withoutParents(read []repository.Completion) (first, rest []repository.Completion) {
+	ids := make(map[uuid.UUID]bool, len(read))
+	for _, c := range read {
+		ids[c.Message.ID] = true
+	}
+	for _, c := range read {
+		if back := c.Message.Return; back != nil && ids[back.Parent] {
+			rest = append(rest, c)
+		} else {
+			first = append(first, c)
+		}
+	}
+	if len(first) == 0 { // headers may name any message
+		return rest[:1], rest[1:]
+	}
+	return first, rest
+}
+
+func (s *Shares) completeUntil(
+	ctx context.Context, read []repository.Completion, declared func(*entity.Message) bool,
+) ([]repository.Arrival, error) {
 	for range storeTries {
 		arrivals, err := s.complete(ctx, read, declared)
 		if !takenMeanwhile(err) {
-			return arrivals, conn.Translate("save completions", err)
+			return arrivals, err
 		}
 	}
 	return nil, entity.ErrContended
@@ -275,7 +333,12 @@ func (s *Shares) note(c repository.Completion) string {
 }
 
 // CountPointers implements repository.Shares.
-func (s *Shares) CountPointers(ctx context.Context) ([]repository.PointerCount, error) {
+func (s *Shares) CountPointers(ctx context.Context, removed map[string]time.Time) ([]repository.PointerCount, error) {
+	topics, times := codec.NewArray(codec.OIDText, len(removed), 24), codec.NewArray(codec.OIDTimestamptz, len(removed), 8)
+	for topic, at := range removed {
+		topics.Text(topic)
+		times.Time(at)
+	}
 	var found []struct {
 		Topic  string       `db:"original_topic"`
 		State  string       `db:"state"`
@@ -283,9 +346,11 @@ func (s *Shares) CountPointers(ctx context.Context) ([]repository.PointerCount, 
 		Oldest sql.NullTime `db:"oldest"`
 	}
 	err := s.db.Select(ctx, &found, `
-		SELECT m.original_topic, s.state, count(*) AS messages, min(m.dlq_timestamp) AS oldest
+		SELECT m.original_topic, s.state, count(*) AS messages,
+			min(m.dlq_timestamp) FILTER (WHERE s.state = 'waiting' OR x.removed IS NULL OR m.dlq_timestamp > x.removed) AS oldest
 		FROM dlq.share_records s JOIN dlq.dlq_messages m ON m.id = s.message_id
-		WHERE s.state IN ('waiting', 'refused') GROUP BY 1, 2 ORDER BY 1, 2`)
+		LEFT JOIN unnest($1::text[], $2::timestamptz[]) AS x (topic, removed) ON x.topic = m.original_topic
+		WHERE s.state IN ('waiting', 'refused') GROUP BY 1, 2 ORDER BY 1, 2`, topics.Arg(), times.Arg())
 	counts := make([]repository.PointerCount, len(found))
 	for i, f := range found {
 		counts[i] = repository.PointerCount{Topic: f.Topic, State: entity.Completion(f.State), Count: f.Count, OldestDeath: codec.TimeOf(f.Oldest)}

@@ -37,9 +37,9 @@ func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 	return m, nil
 }
 
-// restoredColumns are the columns that a restored message keeps. All other columns describe retries, which start again
+// RestoredColumns are the columns that a restored message keeps. All other columns describe retries, which start again
 // after a restore.
-const restoredColumns = `
+const RestoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
 	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
 	dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp, dlq_timestamp_ms,
@@ -53,8 +53,8 @@ var RestoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
 	), back AS (
-		INSERT INTO dlq.dlq_messages (` + restoredColumns + `, status, retry_count, updated_at, next_attempt_at)
-		SELECT ` + restoredColumns + `, 'PENDING', 0, c.moment, c.moment
+		INSERT INTO dlq.dlq_messages (` + RestoredColumns + `, status, retry_count, updated_at, next_attempt_at)
+		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, c.moment
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
 	), pointer AS (
@@ -87,4 +87,47 @@ func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 		return s.messages.Get(ctx, id, 0)
 	}
 	return entity.Message{}, &entity.NotFoundError{ID: id}
+}
+
+// eraseQuery erases a message of the archive. $8 is the id of its object, $9 and $10 are its topics there; NULL for a
+// message in the database.
+const eraseQuery = `
+	WITH gone AS MATERIALIZED (
+		SELECT dlq.erase_archived($1, $8, $9, $10) AS done
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, actor, reason, request_id, trace_id, operation_id, call_id)
+		SELECT coalesce($2::timestamptz, clock_timestamp()), 'erase', 'message', $1::uuid, ` + audit.CauseFrom3 + `
+		FROM gone WHERE done
+	)
+	SELECT done FROM gone`
+
+// InObject says in which object a message is, with its topics there; the zero value for a message in the database.
+type InObject struct {
+	ID               uuid.UUID
+	Topic, DeadTopic string
+}
+
+// EraseFrom erases a message of the archive, in the database or in an object, under the rules of repository.Archive. It
+// returns nil when the operation has erased the message already.
+func EraseFrom(ctx context.Context, db *conn.DB, id uuid.UUID, in InObject, cause entity.AuditInfo) error {
+	cause = audit.WithOperation(cause)
+	args := append([]any{id, db.Clock()}, audit.CauseArgs(cause)...)
+	args = append(args, uuid.NullUUID{UUID: in.ID, Valid: in.ID != uuid.Nil}, in.Topic, in.DeadTopic)
+	var done []bool
+	if err := db.Select(ctx, &done, eraseQuery, args...); err != nil {
+		return conn.Translate("erase message", err)
+	}
+	if len(done) > 0 && done[0] {
+		return nil
+	}
+	again, err := audit.ChangedBy(ctx, db, cause.Operation, entity.ActionErase, []uuid.UUID{id})
+	if err == nil && len(again) == 0 {
+		return &entity.NotFoundError{ID: id}
+	}
+	return conn.Translate("erase message", err)
+}
+
+// Erase implements repository.Archive.
+func (s *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error) {
+	return repository.Erased{}, EraseFrom(ctx, s.db, id, InObject{}, cause)
 }

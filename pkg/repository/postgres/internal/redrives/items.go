@@ -28,7 +28,8 @@ const itemsOfBatch = `
 	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
 	       coalesce(p.consumer_group, '') AS consumer_group, coalesce(o.log_offset, -1) AS log_offset,
 	       CASE WHEN EXISTS (SELECT FROM dlq.returns t WHERE t.redrive_id = $1 AND t.parent_id = o.id) THEN 'returned'
-	            WHEN o.result = 1 AND p.committed > o.log_offset THEN 'consumed'
+	            WHEN o.result = 1 AND p.committed > o.log_offset AND NOT EXISTS (SELECT FROM dlq.share_records s
+	                WHERE (s.topic, s.partition, s.position, s.share_group) = (p.topic, p.partition, o.log_offset, p.consumer_group)) THEN 'consumed'
 	            WHEN o.result = 1 AND o.target IS NOT NULL THEN 'published' ELSE '' END AS outcome
 	FROM unnest(b.message_ids, b.results, b.reasons, b.target, b.offsets) WITH ORDINALITY
 		AS o (id, result, reason, target, log_offset, i)

@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/jmoiron/sqlx"
 
@@ -76,18 +77,48 @@ func exportQuery(from codec.Source, q repository.ExportQuery, n Scope, how strin
 		a.Values, walks = nil, [][]string{{"false"}}
 	}
 	conditions := append(a.Conditions(q.Filter), a.words(q.Filter, how)...)
+	table, columns, consumption := from.View, wholeColumns, codec.ConsumptionOf
+	if q.Parts != nil {
+		columns, consumption = partColumns(*q.Parts), ""
+		if *q.Parts == (repository.RecordParts{}) {
+			table = from.Table
+		}
+	}
 	for i, walk := range walks {
-		walks[i] = []string{"(SELECT m.* FROM " + from.View + " m WHERE " + And(append(walk, conditions...)...) +
+		walks[i] = []string{"(SELECT m.* FROM " + table + " m WHERE " + And(append(walk, conditions...)...) +
 			" ORDER BY m.created_at DESC, m.id DESC)"}
 	}
-	limit := a.Arg(ExportBytes) + "::bigint"
-	errorMessage := "CASE WHEN octet_length(m.error_message) <= " + limit + " THEN m.error_message END AS error_message"
 	return `
-	SELECT ` + codec.StateColumnsBefore + errorMessage + codec.StateColumnsBehind + `, ` + codec.ByteColumnsWith(codec.KeyUpTo(limit), limit, codec.HeadersUpTo(limit)) + `, ` + codec.ConsumptionColumns + `,
-		coalesce(octet_length(m.key), 0) > ` + limit + ` OR octet_length(m.error_message) > ` + limit + ` AS cut
+	SELECT ` + columns + `
 	FROM (` + Join(walks, "\n\tUNION ALL\n\t") + `) m
-	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + codec.ConsumptionOf + `
+	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + consumption + `
 	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.Arg(q.Limit) + `::bigint`, a.Values
+}
+
+// The columns of an export of whole messages.
+var (
+	exportBytes  = codec.Bigint(ExportBytes)
+	wholeColumns = codec.StateColumnsBefore +
+		"CASE WHEN octet_length(m.error_message) <= " + exportBytes + " THEN m.error_message END AS error_message" +
+		codec.StateColumnsBehind + `, ` + codec.ByteColumnsWith(codec.KeyUpTo(exportBytes), exportBytes, codec.HeadersUpTo(exportBytes)) +
+		`, ` + codec.ConsumptionColumns + `,
+		coalesce(octet_length(m.key), 0) > ` + exportBytes + ` OR octet_length(m.error_message) > ` + exportBytes + ` AS cut`
+)
+
+// partColumns returns the columns of an export of parts of messages.
+func partColumns(p repository.RecordParts) string {
+	columns := `m.id, m.created_at, m.original_topic, t.name AS dlq_topic, m.dlq_topic_id, m.status, m.error_class, m.consumer_group,
+		m.dialect, m.group_id, ` + strconv.FormatBool(p.Key) + " AND octet_length(m.key) > " + exportBytes + " AS cut"
+	if p.Key {
+		columns += ", octet_length(m.key) AS key_size, " + codec.KeyUpTo(exportBytes)
+	}
+	if p.Headers {
+		columns += ", octet_length(m.headers) > 1 AS has_headers, " + codec.HeadersUpTo(exportBytes) + " AS headers"
+	}
+	if p.Value {
+		columns += ", " + codec.ValueUpTo(exportBytes)
+	}
+	return columns
 }
 
 // howToExport returns testEach when many messages have the filter's words or the rest of the filter matches few

@@ -1,4 +1,5 @@
-package rest
+// Package address knows which address a client has behind proxies, and which host names a server answers.
+package address
 
 import (
 	"fmt"
@@ -10,12 +11,12 @@ import (
 	"strings"
 )
 
-// proxies are the networks of server.trusted_proxies.
-type proxies []netip.Prefix
+// Proxies are the networks of server.trusted_proxies.
+type Proxies []netip.Prefix
 
-// parseProxies reads addresses and networks. Its error begins with the name of the setting, without the prefix server.
-func parseProxies(texts []string) (proxies, error) {
-	var all proxies
+// ParseProxies reads addresses and networks. Its error begins with the name of the setting, without the prefix server.
+func ParseProxies(texts []string) (Proxies, error) {
+	var all Proxies
 	for i, text := range texts {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -30,14 +31,14 @@ func parseProxies(texts []string) (proxies, error) {
 	return all, nil
 }
 
-func (p proxies) has(address netip.Addr) bool {
+func (p Proxies) has(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns the address of the client: the peer's address or, if the peer is a trusted proxy, the last address in
+// Client returns the address of the client: the peer's address or, if the peer is a trusted proxy, the last address in
 // X-Forwarded-For that is no trusted proxy. A client can forge the addresses to the left of that address. For a peer
 // without an address, such as a Unix socket, it returns the zero Addr.
-func (p proxies) client(r *http.Request) netip.Addr {
+func (p Proxies) Client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)
 	if !p.has(address) {
 		return address
@@ -67,37 +68,22 @@ func parseAddress(text string) netip.Addr {
 	return address.Unmap().WithZone("")
 }
 
-// clientNetwork returns the network for which failed sign-ins are counted: the client's address or, for IPv6, its
-// /64, which usually belongs to one customer.
-func clientNetwork(r *http.Request) netip.Prefix {
-	address := exchangeOf(r).address
-	bits := address.BitLen()
-	if address.Is6() {
-		bits = 64
-	}
-	network, err := address.Prefix(bits)
-	if err != nil { // the address is the zero Addr
-		return netip.Prefix{}
-	}
-	return network
-}
-
-// secure reports whether the client's connection is encrypted, by the header of a trusted proxy that terminates TLS.
-func (p proxies) secure(r *http.Request) bool {
+// Secure reports whether the client's connection is encrypted, by the header of a trusted proxy that terminates TLS.
+func (p Proxies) Secure(r *http.Request) bool {
 	return r.TLS != nil || p.has(parseAddress(r.RemoteAddr)) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-// hosts are the host names that a server without authentication accepts. Without this check, a foreign site whose
+// Hosts are the host names that a server without authentication accepts. Without this check, a foreign site whose
 // name resolves to this server (DNS rebinding) could have its pages send requests through a user's browser. Addresses
 // and localhost cannot be rebound.
-type hosts []*regexp.Regexp
+type Hosts []*regexp.Regexp
 
 var hostPattern = regexp.MustCompile(`^[a-z0-9*]([a-z0-9._*-]*[a-z0-9*])?$`)
 
-// parseHosts reads globs, in which a star matches any text. Its error begins with the name of the setting, without the
+// ParseHosts reads globs, in which a star matches any text. Its error begins with the name of the setting, without the
 // prefix server.
-func parseHosts(globs []string) (hosts, error) {
-	var all hosts
+func ParseHosts(globs []string) (Hosts, error) {
+	var all Hosts
 	for i, glob := range globs {
 		glob = strings.ToLower(strings.TrimSuffix(glob, "."))
 		if !hostPattern.MatchString(glob) {
@@ -108,8 +94,8 @@ func parseHosts(globs []string) (hosts, error) {
 	return all, nil
 }
 
-// answer reports whether requests with this Host header are answered.
-func (h hosts) answer(header string) bool {
+// Answer reports whether requests with this Host header are answered.
+func (h Hosts) Answer(header string) bool {
 	name := header
 	if host, _, err := net.SplitHostPort(header); err == nil {
 		name = host

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/archive"
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/rest"
+)
+
+// tieredStore is a store whose archive has a second tier. The methods of Archive take precedence over those of Store,
+// because Store has them from the types that it embeds.
+type tieredStore struct {
+	*postgres.Store
+	*tier.Archive
+}
+
+// useTier makes what the API reads and changes in the archive include the second tier, when the configuration has one.
+func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
+	full, ok := store.(*postgres.Store)
+	if !ok || p.base.Config.Archive.Store != archive.InS3 {
+		return nil
+	}
+	bucket, err := tier.OpenBucket(p.base.Config.Archive.S3)
+	if err != nil {
+		return err
+	}
+	p.bucket = bucket
+	objects := postgres.NewObjects(p.db)
+	p.base.Registry.MustRegister(newObjectsCollector(objects, p.base.Log))
+	both := tieredStore{full, tier.NewArchive(full, objects, tier.NewRewriter(objects, bucket), bucket)}
+	stores.Values = both
+	db := stores.Database
+	db.Objects, db.Changes = both, both
+	reads := tieredReads{full, both}
+	if p.reads != nil {
+		reads.liveReads = p.reads
+	}
+	db.Searches, db.Exports = reads, reads
+	return nil
+}
+
+// tieredReads searches the archive in both tiers, and live messages where the API searches them without a second tier.
+type tieredReads struct {
+	liveReads
+	archive tieredStore
+}
+
+// liveReads are searches and exports of a store, or of its replica.
+type liveReads interface {
+	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
+	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
+	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
+	IndexedUntil(ctx context.Context) (time.Time, error)
+}
+
+func (r tieredReads) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	if q.Archived {
+		return r.archive.Search(ctx, q)
+	}
+	return r.liveReads.Search(ctx, q)
+}
+
+func (r tieredReads) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	if q.Archived {
+		return r.archive.CountMatching(ctx, q)
+	}
+	return r.liveReads.CountMatching(ctx, q)
+}
+
+func (r tieredReads) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	if q.Archived {
+		return r.archive.Export(ctx, q, yield)
+	}
+	return r.liveReads.Export(ctx, q, yield)
+}
+
+// bucketCheck is the readiness check of the object store. Without it the API works, except for messages in objects.
+func (p *parts) bucketCheck() []rest.Check {
+	if p.bucket == nil {
+		return nil
+	}
+	return []rest.Check{{Name: "archive", Probe: func(ctx context.Context) error { return p.bucket.Check(ctx) }}}
+}
+
+// objectStats describes the objects of the archive.
+type objectStats interface {
+	ObjectStats(ctx context.Context) (repository.ObjectStats, error)
+}
+
+// objectsCollector reports the objects of the archive. Every replica reports the same values.
+type objectsCollector struct {
+	store                             objectStats
+	objects, messages, bytes, waiting *prometheus.Desc
+	stats                             reading[repository.ObjectStats]
+}
+
+func newObjectsCollector(store objectStats, log *zap.Logger) *objectsCollector {
+	return &objectsCollector{
+		store: store, stats: reading[repository.ObjectStats]{log: log, what: "objects of the archive"},
+		objects:  prometheus.NewDesc("dlq_archive_objects", "Objects of the archive in the object store.", nil, nil),
+		messages: prometheus.NewDesc("dlq_archive_object_messages", "Archived messages in the object store.", nil, nil),
+		bytes:    prometheus.NewDesc("dlq_archive_object_bytes", "Size of the archive's objects.", nil, nil),
+		waiting: prometheus.NewDesc("dlq_archive_undeleted_since_timestamp_seconds",
+			"Since when bytes of restored, erased or purged messages wait to be deleted from the object store, in Unix seconds; absent when none wait. Bytes that an object lock retains do not count.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *objectsCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.objects, c.messages, c.bytes, c.waiting} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *objectsCollector) Collect(ch chan<- prometheus.Metric) {
+	stats, known := c.stats.current(c.store.ObjectStats)
+	if !known {
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+	gauge(c.objects, float64(stats.Objects))
+	gauge(c.messages, float64(stats.Messages))
+	gauge(c.bytes, float64(stats.Bytes))
+	if !stats.WaitingSince.IsZero() {
+		gauge(c.waiting, seconds(stats.WaitingSince))
+	}
+}

@@ -1,0 +1,124 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// s3Program is the pinned S3 server. It keeps objects as files, with versions and Object Lock.
+const s3Program = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+
+// S3 is a running S3 server with its own data folder.
+type S3 struct {
+	Endpoint          string // http://127.0.0.1:PORT
+	Region            string
+	AccessKey, Secret string
+
+	server *server
+	folder *dataFolder
+}
+
+// StartS3 returns a running S3 server. The first call on a machine builds the server from its source, which takes about
+// a minute; there is no stand-in. The server ends with the process that called StartS3, however it ends.
+func StartS3(ctx context.Context) (*S3, error) {
+	s := &S3{Region: "us-east-1", AccessKey: "stack", Secret: rand.Text()}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start S3: %w", err), s.Stop())
+	}
+	return s, nil
+}
+
+// Stop stops the server and removes its data.
+func (s *S3) Stop() error {
+	return errors.Join(s.server.kill(), s.folder.remove())
+}
+
+// Kill ends the server process at once and keeps its data.
+func (s *S3) Kill() error { return s.server.kill() }
+
+// Restart starts a killed server with the same address and data.
+func (s *S3) Restart(ctx context.Context) error { return s.server.start(ctx) }
+
+func (s *S3) start(ctx context.Context) error {
+	program, err := s3Binary(ctx, readEnvironment(os.Getenv))
+	if err != nil {
+		return err
+	}
+	if s.folder, err = newDataFolder(""); err != nil {
+		return err
+	}
+	for _, name := range []string{"objects", "versions"} {
+		if err := os.Mkdir(s.folder.join(name), 0o755); err != nil {
+			return err
+		}
+	}
+	s.server, err = startOnFreePorts(ctx, 1, func(ports []int) (*server, error) {
+		s.Endpoint = "http://" + address(ports[0])
+		return s.build(program, address(ports[0])), nil
+	})
+	return err
+}
+
+func (s *S3) build(program, listen string) *server {
+	return &server{
+		command: func() *exec.Cmd {
+			cmd := exec.Command(program, "--port", listen, "--region", s.Region, "--quiet", "--health", "/health",
+				"posix", "--versioning-dir", s.folder.join("versions"), s.folder.join("objects"))
+			cmd.Env = []string{"PATH=/usr/bin:/bin", "ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.Secret}
+			return cmd
+		},
+		answers: func(ctx context.Context) error { return pingS3(ctx, s.Endpoint) },
+		logFile: s.folder.join("s3.log"),
+		halt:    syscall.SIGKILL,
+	}
+}
+
+func pingS3(ctx context.Context, endpoint string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/health", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("health: %s", answer.Status)
+	}
+	return nil
+}
+
+// s3Binary builds the pinned server into the cache.
+func s3Binary(ctx context.Context, env environment) (string, error) {
+	cache, err := cacheFolder(env)
+	if err != nil {
+		return "", err
+	}
+	built := artefact{
+		name:  "s3",
+		files: map[string][]byte{"program.txt": []byte(s3Program + "\n")},
+		install: func(ctx context.Context, dir string) error {
+			tool, err := lookPath(env.path, "go")
+			if err != nil {
+				return err
+			}
+			cmd := exec.Command(tool, "install", s3Program)
+			cmd.Dir = dir // outside of this module
+			cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0")
+			return run(ctx, cmd, filepath.Join(dir, "install.log"))
+		},
+	}
+	dir, err := built.ensure(ctx, cache)
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", s3Program, err)
+	}
+	return filepath.Join(dir, "versitygw"), nil
+}

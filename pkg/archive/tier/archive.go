@@ -1,0 +1,221 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier/internal/file"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Database has the archived messages that are not in objects.
+type Database interface {
+	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
+	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
+	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
+	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
+	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
+	Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error)
+}
+
+// Catalog finds objects in the manifest, and makes messages of their rows.
+type Catalog interface {
+	// FindObject returns the object that has a message.
+	FindObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
+	// Objects returns the objects that may have messages of the query, the one with the newest message first.
+	Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error)
+	// Show returns the messages of rows.
+	Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error)
+	// RestoreRow moves the message of a row to the live table, and hides it in its object.
+	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
+	// EraseRow erases a message with these topics from the database, and hides it in its object.
+	EraseRow(ctx context.Context, id, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error
+	// HidingObject returns the object that still has a message which is no longer in the archive.
+	HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
+}
+
+// Archive reads and restores messages of both tiers. Queries for live messages are passed on to the database. It is
+// safe for concurrent use.
+type Archive struct {
+	db      Database
+	catalog Catalog
+	bucket  Bucket
+	rewrite *Rewriter
+	entries *entryCache
+	slots   chan struct{} // has an element for each object that is being read
+	erasing chan struct{} // has an element while an object is written again
+}
+
+// maxReads is how many objects are read at once, because each takes the memory of a row group or two.
+const maxReads = 4
+
+// NewArchive returns an Archive.
+func NewArchive(db Database, c Catalog, w *Rewriter, b Bucket) *Archive {
+	return &Archive{
+		db: db, catalog: c, bucket: b, rewrite: w, entries: newEntryCache(cachedObjects), slots: make(chan struct{}, maxReads),
+		erasing: make(chan struct{}, 1),
+	}
+}
+
+// withRow calls do with the row of a message in its object. When the object is replaced meanwhile, it reads the new one.
+func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository.ArchiveObject, *repository.ArchivedRow) error) error {
+	for try := 0; ; try++ {
+		o, ok, err := a.catalog.FindObject(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return &entity.NotFoundError{ID: id}
+		}
+		row, err := a.row(ctx, &o, id)
+		if err == nil {
+			return do(&o, row)
+		}
+		if !errors.Is(err, errGone) || try == maxReplaced {
+			return fmt.Errorf("read message %s: %w", id, err)
+		}
+	}
+}
+
+// maxReplaced is how often a read begins again because the object that it reads was replaced.
+const maxReplaced = 3
+
+func (a *Archive) row(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID) (*repository.ArchivedRow, error) {
+	var row *repository.ArchivedRow
+	err := a.rows(ctx, o, map[uuid.UUID]bool{id: true}, func(r *repository.ArchivedRow) error {
+		row = r
+		return nil
+	})
+	if err == nil && row == nil {
+		err = fmt.Errorf("object %s lacks the message", o.Key)
+	}
+	return row, err
+}
+
+// GetArchived implements repository.Archive.
+func (a *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (m entity.Message, err error) {
+	if m, err = a.db.GetArchived(ctx, id, maxValue); !errors.Is(err, entity.ErrNotFound) {
+		return m, err
+	}
+	limits := repository.ShownLimits{Value: maxValue, Key: repository.KeyLimit, Headers: -1}
+	err = a.withRow(ctx, id, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+		found, err := a.catalog.Show(ctx, []repository.ArchivedRow{*r}, limits)
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("%d messages: %w", len(found), err)
+		}
+		m = found[0]
+		return repository.ReserveMemory(ctx, repository.SizeInMemory(&m))
+	})
+	return m, err
+}
+
+// ValuePart implements repository.Reader.
+func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value []byte, err error) {
+	if value, err = a.db.ValuePart(ctx, p); !p.Archived || !errors.Is(err, entity.ErrNotFound) {
+		return value, err
+	}
+	err = a.withRow(ctx, p.ID, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+		size := int64(len(r.Value))
+		from := min(p.From, size)
+		value = r.Value[from:min(from+p.Length, size)]
+		return nil
+	})
+	return value, err
+}
+
+// Restore implements repository.Archive.
+func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (m entity.Message, err error) {
+	if m, err = a.db.Restore(ctx, id, cause); !errors.Is(err, entity.ErrNotFound) {
+		return m, err
+	}
+	err = a.withRow(ctx, id, func(o *repository.ArchiveObject, r *repository.ArchivedRow) (err error) {
+		m, err = a.catalog.RestoreRow(ctx, o.ID, r, cause)
+		return err
+	})
+	return m, err
+}
+
+// Erase implements repository.Archive. The object of the message is written again without it. When that fails, the
+// message is erased nevertheless, and the archiver writes the object again.
+func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
+	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
+		err = a.withRow(ctx, id, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
+			return a.catalog.EraseRow(ctx, id, o.ID, r.OriginalTopic, r.DLQTopic, cause)
+		})
+	}
+	if err != nil {
+		return repository.Erased{}, err
+	}
+	for { // a message that was restored and archived again may be in more than one object
+		o, ok, err := a.catalog.HidingObject(ctx, id)
+		if err == nil && !ok {
+			return erased, nil
+		}
+		var until time.Time
+		if err == nil {
+			until, err = a.remove(ctx, &o)
+		}
+		if err != nil {
+			erased.Pending = true
+			return erased, nil //nolint:nilerr // the message is erased, and the archiver tries again
+		}
+		if until.After(erased.RetainedUntil) {
+			erased.RetainedUntil = until
+		}
+	}
+}
+
+// remove writes one object again at a time, because that takes the memory of three objects.
+func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) (until time.Time, err error) {
+	select {
+	case a.erasing <- struct{}{}:
+		defer func() { <-a.erasing }()
+		return a.rewrite.Remove(ctx, o)
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
+}
+
+// objectEntries returns the entries of an object. They are kept in memory, because a list reads the same objects for
+// each of its pages.
+func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject) ([]file.Entry, error) {
+	if known, ok := a.entries.get(o.Key); ok {
+		return known, nil
+	}
+	var entries []file.Entry
+	err := a.open(ctx, o, func(f *file.File) (err error) {
+		entries, err = f.Entries()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.entries.put(o.Key, entries)
+	return entries, nil
+}
+
+// rows calls do for the wanted rows of an object.
+func (a *Archive) rows(ctx context.Context, o *repository.ArchiveObject, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) error {
+	return a.open(ctx, o, func(f *file.File) error { return f.Rows(wanted, do) })
+}
+
+// open calls read with an open object. It waits while maxReads objects are being read.
+func (a *Archive) open(ctx context.Context, o *repository.ArchiveObject, read func(*file.File) error) error {
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for other reads of objects: %w", ctx.Err())
+	}
+	f, err := openParts(ctx, a.bucket, o)
+	if err != nil {
+		return err
+	}
+	return read(f)
+}

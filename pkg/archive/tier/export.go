@@ -1,0 +1,117 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// An export loads some messages of objects at once. Each step reads parts of all objects whose times overlap, so more
+// messages in a step cost little more time, and fewer are loaded only when they are large.
+const (
+	firstStep   = 100
+	longestStep = 2000
+	stepBytes   = 8 << 20
+)
+
+// Export implements repository.Searcher. The messages of the database are those of one moment. Those of objects are at
+// least the ones that were in objects at that moment, without those that were restored or erased since.
+func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	if !q.Archived {
+		return a.db.Export(ctx, q, yield)
+	}
+	if err := searchable(q.Filter, repository.Sort{}); err != nil {
+		return err
+	}
+	if q.Limit < 1 {
+		return nil
+	}
+	e := &export{archive: a, list: listing{filter: q.Filter, limit: firstStep}, left: q.Limit, yield: yield, limits: repository.ShownLimits{
+		Value: q.MaxValue, Key: -1, Headers: -1,
+	}}
+	err := a.db.Export(ctx, q, func(m *entity.Message) error {
+		same, err := e.until(ctx, m)
+		if err != nil || e.left == 0 {
+			return err
+		}
+		e.left--
+		if err := yield(m); err != nil {
+			return err
+		}
+		if same { // the message moved to an object during the export
+			e.loaded = e.loaded[1:]
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = e.until(ctx, nil)
+	return err
+}
+
+// export merges messages of objects into an export of the database.
+type export struct {
+	archive *Archive
+	list    listing
+	limits  repository.ShownLimits
+	yield   func(*entity.Message) error
+	left    int // how many more messages may be exported
+
+	loaded []entity.Message // the next messages of objects
+	ended  bool             // there are none after loaded
+}
+
+// until yields the messages of objects that come before m, or all of them when m is nil. same reports whether the next
+// one is m itself.
+func (e *export) until(ctx context.Context, m *entity.Message) (same bool, err error) {
+	for e.left > 0 {
+		if len(e.loaded) == 0 {
+			if err := e.load(ctx); err != nil {
+				return false, err
+			}
+			if len(e.loaded) == 0 {
+				return false, nil
+			}
+		}
+		next := &e.loaded[0]
+		if m != nil {
+			if c := e.list.compareMessages(next, m); c >= 0 {
+				return c == 0, nil
+			}
+		}
+		e.left--
+		if err := e.yield(next); err != nil {
+			return false, err
+		}
+		e.loaded = e.loaded[1:]
+	}
+	return false, nil
+}
+
+func (e *export) load(ctx context.Context) (err error) {
+	if e.ended {
+		return nil
+	}
+	if e.loaded, err = e.archive.list(ctx, e.list, e.limits); err != nil {
+		return fmt.Errorf("export messages of objects: %w", err)
+	}
+	if e.ended = len(e.loaded) < e.list.limit; len(e.loaded) > 0 {
+		last := &e.loaded[len(e.loaded)-1]
+		e.list.after = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		e.list.limit = e.nextStep()
+	}
+	return nil
+}
+
+// nextStep returns how many messages to load after those that were loaded.
+func (e *export) nextStep() int {
+	var size int64
+	for i := range e.loaded {
+		size += repository.SizeInMemory(&e.loaded[i])
+	}
+	fitting := stepBytes * int64(len(e.loaded)) / max(1, size)
+	return int(min(max(1, fitting), longestStep, 4*int64(len(e.loaded))))
+}

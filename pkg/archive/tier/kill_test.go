@@ -1,0 +1,186 @@
+package tier
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/minio/minio-go/v7"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(victimVariable); text != "" {
+		beVictim(text)
+		return
+	}
+	stacktest.Main(m)
+}
+
+// victimVariable makes the test binary a process that does some work and is killed within it.
+const victimVariable = "DLQ_TIER_TEST_VICTIM"
+
+// victim says what the process does, and at which step it waits to be killed.
+type victim struct {
+	Database string
+	Bucket   Config
+	Work     string // move or clean
+	Step     string
+}
+
+// beVictim prints a line at the step, and then waits for ever.
+func beVictim(text string) {
+	var v victim
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		panic(err)
+	}
+	db, err := sqlx.Open("postgres", v.Database)
+	if err != nil {
+		panic(err)
+	}
+	b, err := OpenBucket(v.Bucket)
+	if err != nil {
+		panic(err)
+	}
+	at := func(step string) {
+		if step == v.Step {
+			fmt.Println("here")
+			select {}
+		}
+	}
+	steps := &steps{postgres.NewObjects(db), at}
+	bucket := &faulty{Bucket: b, before: func(operation, _ string) error {
+		at(operation)
+		return nil
+	}}
+	if v.Work == "move" {
+		_, err = NewMover(steps, bucket).Move(context.Background())
+	} else {
+		_, err = NewRewriter(steps, bucket).Clean(context.Background())
+	}
+	fmt.Println("ended", err)
+}
+
+// steps calls at before and after the statements that change the manifest.
+type steps struct {
+	*postgres.Objects
+	at func(step string)
+}
+
+func (s *steps) AddObject(ctx context.Context, o repository.ArchiveObject, rows []repository.ArchivedRow) (int64, error) {
+	s.at("before the manifest")
+	n, err := s.Objects.AddObject(ctx, o, rows)
+	s.at("after the manifest")
+	return n, err
+}
+
+func (s *steps) ReplaceObject(
+	ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID,
+) (bool, error) {
+	s.at("before the manifest")
+	ok, err := s.Objects.ReplaceObject(ctx, id, old, o, removed)
+	s.at("after the manifest")
+	return ok, err
+}
+
+func (s *steps) EndDeletion(ctx context.Context, key string, retained time.Time) error {
+	s.at("deleted")
+	return s.Objects.EndDeletion(ctx, key, retained)
+}
+
+// kill runs the work in another process and kills that process with SIGKILL at the step.
+func (s *site) kill(url, work, step string) {
+	s.t.Helper()
+	text := check.Must(json.Marshal(victim{url, s.config, work, step}))(s.t)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), victimVariable+"="+string(text))
+	out := check.Must(cmd.StdoutPipe())(s.t)
+	check.NoError(s.t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	check.Require(s.t, err == nil && line == "here\n", "the process says %q and %v, want that it has reached %q", line, err, step)
+	check.NoError(s.t, cmd.Process.Kill())
+	_, _ = io.Copy(io.Discard, out)
+	_ = cmd.Wait()
+}
+
+// anHourLater makes objects that were begun and never entered the manifest old enough to be deleted.
+func (s *site) anHourLater() {
+	s.exec(`UPDATE dlq.archive_deletions SET created_at = created_at - interval '61 minutes'`)
+}
+
+func (s *site) clean() int64 {
+	s.t.Helper()
+	return check.Must(s.rewrite.Clean(s.t.Context()))(s.t)
+}
+
+// wantOnlyTheManifest checks that the bucket has the objects of the manifest and no others.
+func (s *site) wantOnlyTheManifest() {
+	s.t.Helper()
+	check.Same(s.t, len(s.keys()), s.number(`SELECT count(*) FROM dlq.archive_objects`), "objects of the bucket")
+	check.Same(s.t, s.number(`SELECT count(*) FROM dlq.archive_deletions`), 0, "objects to delete")
+}
+
+func TestMover_SurvivesSIGKILL(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"put", "read", "before the manifest", "after the manifest"} {
+		postgrestest.Parallel(t, step, func(t *testing.T) {
+			url := postgrestest.URL(t)
+			s := newSiteOn(t, url, minio.MakeBucketOptions{})
+			s.archived("orders", 30, 2)
+			s.archived("orders", 30, 1)
+			before := s.all(entity.Filter{})
+			s.kill(url, "move", step)
+			s.inOnePlace(60)
+			check.Same(t, s.all(entity.Filter{}), before, "the archive after the kill")
+			s.move()
+			s.anHourLater()
+			s.clean()
+			check.Same(t, s.number(`SELECT count(*) FROM dlq.dlq_messages_archive`), 0, "rows that did not move")
+			s.inOnePlace(60)
+			s.wantOnlyTheManifest()
+			check.Same(t, s.all(entity.Filter{}), before, "the archive at the end")
+		})
+	}
+}
+
+func TestRewriter_SurvivesSIGKILL(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"read", "put", "before the manifest", "after the manifest", "delete", "deleted"} {
+		postgrestest.Parallel(t, step, func(t *testing.T) {
+			url := postgrestest.URL(t)
+			s := newSiteOn(t, url, minio.MakeBucketOptions{})
+			check.NoError(t, s.client.EnableVersioning(t.Context(), s.name))
+			s.archived("orders", 30, 2)
+			s.move()
+			before := s.all(entity.Filter{})
+			check.Must(s.archive.Restore(t.Context(), before[7].ID, entity.AuditInfo{Actor: "ada"}))(t)
+			left := append(before[:7:7], before[8:]...)
+			s.kill(url, "clean", step)
+			s.inOnePlace(29)
+			check.Same(t, s.all(entity.Filter{}), left, "the archive after the kill")
+			s.anHourLater()
+			s.clean()
+			s.inOnePlace(29)
+			s.wantOnlyTheManifest()
+			check.Same(t, s.number(`SELECT count(*) FROM dlq.archive_hidden`), 0, "hidden messages")
+			check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 29, "rows in objects")
+			check.Same(t, s.all(entity.Filter{}), left, "the archive at the end")
+		})
+	}
+}

@@ -1,0 +1,398 @@
+package tier
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier/internal/file"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Search implements repository.Searcher.
+func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	if !q.Archived {
+		return a.db.Search(ctx, q)
+	}
+	if err := searchable(q.Filter, q.Sort); err != nil {
+		return repository.SearchPage{}, err
+	}
+	// A message that moves between the two reads is in both.
+	page, err := a.db.Search(ctx, q)
+	if err != nil || q.Limit < 1 {
+		return page, err
+	}
+	l := listing{filter: q.Filter, ascending: q.Sort.Ascending, after: q.After, limit: q.Limit}
+	limits := repository.ShownLimits{
+		Value: repository.ListValueLimit, Key: repository.ListValueLimit, Headers: repository.ListValueLimit,
+		Page: repository.ListPageLimit, NoValues: q.NoValues,
+	}
+	found, err := a.list(ctx, l, limits)
+	if err != nil {
+		return repository.SearchPage{}, fmt.Errorf("search messages in objects: %w", err)
+	}
+	page.Messages = merged(page.Messages, found, q.Sort.Ascending)
+	page.Messages = page.Messages[:min(len(page.Messages), q.Limit)]
+	return page, nil
+}
+
+// searchable returns an error for each condition that objects cannot be searched for.
+func searchable(f entity.Filter, s repository.Sort) error {
+	var errs []error
+	for _, c := range []struct {
+		field string
+		set   bool
+	}{
+		{"status", len(f.Statuses) > 0},
+		{"error_class", f.ErrorClass != ""},
+		{"consumer_group", f.ConsumerGroup != ""},
+		{"dialect", f.Dialect != ""},
+		{"group_id", f.Group != uuid.Nil},
+		{"origin", f.UnknownOrigin},
+		{"retried_after", !f.RetriedAfter.IsZero()},
+		{"retried_before", !f.RetriedBefore.IsZero()},
+		{"key", f.Key != nil},
+		{"header", len(f.Headers) > 0},
+		{"payload", len(f.Fields) > 0},
+		{"q", len(f.Words) > 0},
+		{"sort", s.By == repository.ByLastRetry},
+	} {
+		if c.set {
+			errs = append(errs, &entity.FieldError{Field: c.field, Reason: "does not work for the archive, " +
+				"which is in an object store: use only id, topic, created_after, created_before, and sort by created_at"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// listing selects a part of a list, in the order of created_at and id.
+type listing struct {
+	filter    entity.Filter
+	ascending bool
+	after     repository.Cursor
+	limit     int
+}
+
+// found is an entry of an object that belongs to a list.
+type found struct {
+	file.Entry
+	object int
+}
+
+// compare orders entries as the list has them.
+func (l *listing) compare(a, b *file.Entry) int {
+	return l.order(a.CreatedAt, a.ID, b.CreatedAt, b.ID)
+}
+
+func (l *listing) order(at repository.Micros, id uuid.UUID, otherAt repository.Micros, otherID uuid.UUID) int {
+	c := cmp.Or(cmp.Compare(at, otherAt), bytes.Compare(id[:], otherID[:]))
+	if l.ascending {
+		return c
+	}
+	return -c
+}
+
+// matches reports whether the list has an entry.
+func (l *listing) matches(e *file.Entry) bool {
+	f := &l.filter
+	switch {
+	case l.after != (repository.Cursor{}) && l.order(e.CreatedAt, e.ID, repository.MicrosOf(l.after.CreatedAt), l.after.ID) <= 0,
+		!f.CreatedAfter.IsZero() && e.CreatedAt < repository.MicrosOf(entity.TruncateTime(f.CreatedAfter)),
+		!f.CreatedBefore.IsZero() && e.CreatedAt >= repository.MicrosOf(entity.TruncateTime(f.CreatedBefore)),
+		len(f.MessageIDs) > 0 && !slices.Contains(f.MessageIDs, e.ID):
+		return false
+	}
+	return l.hasTopics(e.OriginalTopic, e.DLQTopic)
+}
+
+// hasTopics reports whether the list has messages with these topics.
+func (l *listing) hasTopics(original, dlq string) bool {
+	f := &l.filter
+	if f.Topic != "" && f.Topic != original && f.Topic != dlq {
+		return false
+	}
+	if len(f.Topics.Texts()) > 0 && !f.Topics.Match(original) && !f.Topics.Match(dlq) {
+		return false
+	}
+	return f.Visible == nil || f.Visible.Sees(&entity.Message{OriginalTopic: original, Source: entity.Source{Topic: dlq}})
+}
+
+// objects returns the objects that may have messages of the list, in the order in which they must be read.
+func (a *Archive) objects(ctx context.Context, l *listing) ([]repository.ArchiveObject, error) {
+	objects, err := a.catalog.Objects(ctx, repository.ObjectQuery{
+		CreatedAfter: l.filter.CreatedAfter, CreatedBefore: l.filter.CreatedBefore, Topic: l.filter.Topic,
+	})
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, func(o repository.ArchiveObject) bool {
+		return !slices.ContainsFunc(o.Topics, func(t repository.ObjectTopic) bool { return l.hasTopics(t.Original, t.DLQ) })
+	})
+	slices.SortFunc(objects, func(a, b repository.ArchiveObject) int { return cmp.Compare(l.begin(&a), l.begin(&b)) })
+	return objects, nil
+}
+
+// begin returns a number that is lower the earlier in the list the first message of the object may be.
+func (l *listing) begin(o *repository.ArchiveObject) repository.Micros {
+	if l.ascending {
+		return o.FirstCreated
+	}
+	return -o.LastCreated
+}
+
+// list returns a part of a list. When an object is replaced meanwhile, it begins again.
+func (a *Archive) list(ctx context.Context, l listing, limits repository.ShownLimits) ([]entity.Message, error) {
+	for try := 0; ; try++ {
+		objects, err := a.objects(ctx, &l)
+		if err != nil {
+			return nil, err
+		}
+		messages, err := a.listOnce(ctx, &l, objects, limits)
+		if !errors.Is(err, errGone) || try == maxReplaced {
+			return messages, err
+		}
+	}
+}
+
+func (a *Archive) listOnce(
+	ctx context.Context, l *listing, objects []repository.ArchiveObject, limits repository.ShownLimits,
+) ([]entity.Message, error) {
+	first, err := a.first(ctx, l, objects)
+	if err != nil {
+		return nil, err
+	}
+	return a.load(ctx, objects, first, limits)
+}
+
+// first returns the first entries of a list. An object is read only when it may have one of them.
+func (a *Archive) first(ctx context.Context, l *listing, objects []repository.ArchiveObject) ([]found, error) {
+	var first []found
+	for i := range objects {
+		o := &objects[i]
+		if len(first) == l.limit && l.full(&first[l.limit-1].Entry, o) {
+			break
+		}
+		entries, err := a.objectEntries(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		hidden := make(map[uuid.UUID]bool, len(o.Hidden))
+		for _, id := range o.Hidden {
+			hidden[id] = true
+		}
+		for j := range entries {
+			if e := &entries[j]; !l.matches(e) || hidden[e.ID] {
+				continue
+			}
+			if first = append(first, found{entries[j], i}); len(first) >= 4*l.limit {
+				first = l.cut(first)
+			}
+		}
+		first = l.cut(first)
+	}
+	return first, nil
+}
+
+// full reports whether all messages of an object come after an entry.
+func (l *listing) full(last *file.Entry, o *repository.ArchiveObject) bool {
+	if l.ascending {
+		return last.CreatedAt < o.FirstCreated
+	}
+	return last.CreatedAt > o.LastCreated
+}
+
+// cut sorts entries and returns the first ones.
+func (l *listing) cut(entries []found) []found {
+	slices.SortFunc(entries, func(a, b found) int { return l.compare(&a.Entry, &b.Entry) })
+	return entries[:min(len(entries), l.limit)]
+}
+
+// load returns the messages of entries, in their order. It reads one object after the other, and makes messages of some
+// rows at a time, because rows have whole values, and messages only short ones.
+func (a *Archive) load(
+	ctx context.Context, objects []repository.ArchiveObject, entries []found, limits repository.ShownLimits,
+) ([]entity.Message, error) {
+	wanted := map[int]map[uuid.UUID]bool{}
+	for _, e := range entries {
+		if wanted[e.object] == nil {
+			wanted[e.object] = map[uuid.UUID]bool{}
+		}
+		wanted[e.object][e.ID] = true
+	}
+	shown := shown{catalog: a.catalog, limits: limits, messages: make(map[uuid.UUID]entity.Message, len(entries))}
+	for i := range objects {
+		if wanted[i] == nil {
+			continue
+		}
+		err := a.rows(ctx, &objects[i], wanted[i], func(r *repository.ArchivedRow) error { return shown.add(ctx, r) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := shown.flush(ctx); err != nil {
+		return nil, err
+	}
+	messages := make([]entity.Message, len(entries))
+	for i, e := range entries {
+		m, ok := shown.messages[e.ID]
+		if !ok {
+			return nil, fmt.Errorf("object %s lacks message %s", objects[e.object].Key, e.ID)
+		}
+		messages[i] = m
+	}
+	return messages, nil
+}
+
+// shown makes messages of rows.
+type shown struct {
+	catalog  Catalog
+	limits   repository.ShownLimits
+	rows     []repository.ArchivedRow
+	bytes    int64 // of rows
+	used     int64 // bytes of the messages
+	messages map[uuid.UUID]entity.Message
+}
+
+func (s *shown) add(ctx context.Context, r *repository.ArchivedRow) error {
+	s.rows = append(s.rows, *r)
+	if s.bytes += file.Size(r); s.bytes < loadBytes {
+		return nil
+	}
+	return s.flush(ctx)
+}
+
+func (s *shown) flush(ctx context.Context) error {
+	limits := s.limits
+	if limits.Page > 0 {
+		limits.Page = max(1, limits.Page-s.used)
+	}
+	messages, err := s.catalog.Show(ctx, s.rows, limits)
+	if err != nil {
+		return err
+	}
+	for i := range messages {
+		size := repository.SizeInMemory(&messages[i])
+		if s.limits.Page > 0 { // an export does not keep its messages
+			if err := repository.ReserveMemory(ctx, size); err != nil {
+				return err
+			}
+		}
+		s.used += size
+		s.messages[messages[i].ID] = messages[i]
+	}
+	s.rows, s.bytes = s.rows[:0], 0
+	return nil
+}
+
+// merged merges two lists in the order of the list. A message that is in both is taken from the first.
+func merged(a, b []entity.Message, ascending bool) []entity.Message {
+	l := listing{ascending: ascending}
+	all := make([]entity.Message, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch c := l.compareMessages(&a[0], &b[0]); {
+		case c == 0:
+			b = b[1:]
+		case c < 0:
+			all, a = append(all, a[0]), a[1:]
+		default:
+			all, b = append(all, b[0]), b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}
+
+func (l *listing) compareMessages(a, b *entity.Message) int {
+	return l.order(repository.MicrosOf(a.CreatedAt), a.ID, repository.MicrosOf(b.CreatedAt), b.ID)
+}
+
+// CountMatching implements repository.Searcher.
+func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	if !q.Archived {
+		return a.db.CountMatching(ctx, q)
+	}
+	if err := searchable(q.Filter, repository.Sort{}); err != nil {
+		return repository.MatchCount{}, err
+	}
+	count, err := a.countBoth(ctx, q)
+	if err != nil {
+		return repository.MatchCount{}, err
+	}
+	if q.Filter.Visible != nil && count.Exact {
+		return repository.LimitedCount(count.Messages), nil
+	}
+	if q.Filter.Visible != nil {
+		count.Messages = min(count.Messages, repository.CountLimit)
+	}
+	return count, nil
+}
+
+// countBoth adds the numbers of both tiers. A message that moves between the two counts would be counted twice or not at
+// all, so the objects are counted before and after the database. When their number has changed, it counts again.
+func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	l := &listing{filter: q.Filter}
+	before, err := a.count(ctx, l)
+	for try := 0; err == nil; try++ {
+		count, failed := a.db.CountMatching(ctx, q)
+		if failed != nil {
+			return count, failed
+		}
+		var after int64
+		if after, err = a.count(ctx, l); err == nil && (after == before || try == maxReplaced) {
+			count.Messages += after
+			count.Exact = count.Exact && after == before
+			return count, nil
+		}
+		before = after
+	}
+	return repository.MatchCount{}, fmt.Errorf("count messages in objects: %w", err)
+}
+
+// count counts messages of objects. The manifest has the numbers of objects whose times are all in the range of the
+// filter; the entries of the others are read.
+func (a *Archive) count(ctx context.Context, l *listing) (n int64, err error) {
+	for try := 0; ; try++ {
+		objects, err := a.objects(ctx, l)
+		if err != nil {
+			return 0, err
+		}
+		n, err = a.countOnce(ctx, l, objects)
+		if !errors.Is(err, errGone) || try == maxReplaced {
+			return n, err
+		}
+	}
+}
+
+func (a *Archive) countOnce(ctx context.Context, l *listing, objects []repository.ArchiveObject) (n int64, err error) {
+	within := func(o *repository.ArchiveObject) bool {
+		f := &l.filter
+		return len(f.MessageIDs) == 0 && (f.CreatedAfter.IsZero() || o.FirstCreated >= repository.MicrosOf(entity.TruncateTime(f.CreatedAfter))) &&
+			(f.CreatedBefore.IsZero() || o.LastCreated < repository.MicrosOf(entity.TruncateTime(f.CreatedBefore)))
+	}
+	for i := range objects {
+		o := &objects[i]
+		if within(o) {
+			for _, t := range o.Topics {
+				if l.hasTopics(t.Original, t.DLQ) {
+					n += t.Messages
+				}
+			}
+			continue
+		}
+		entries, err := a.objectEntries(ctx, o)
+		if err != nil {
+			return 0, err
+		}
+		for j := range entries {
+			if l.matches(&entries[j]) && !slices.Contains(o.Hidden, entries[j].ID) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}

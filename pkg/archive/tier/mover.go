@@ -1,0 +1,120 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Limits of an object. Its rows and its file are in memory while it is written.
+const (
+	maxRows  = 20_000
+	maxBytes = 32 << 20
+	// One statement reads at most loadRows rows, and as many as have loadBytes together, but at least one.
+	loadRows  = 500
+	loadBytes = 4 << 20
+)
+
+// Rows are the archived messages in the database, and the manifest to which they move.
+type Rows interface {
+	// ClosedDay returns the first day from the given time on that is over and has rows in the database.
+	ClosedDay(ctx context.Context, from time.Time) (day time.Time, ok bool, err error)
+	// PickArchived returns the next rows of a day after an id, in the order of ids.
+	PickArchived(ctx context.Context, day time.Time, after uuid.UUID, limit int, maxBytes int64) ([]repository.PickedRow, error)
+	// LoadArchived returns the rows that are still in the database, in the order of ids.
+	LoadArchived(ctx context.Context, picked []repository.PickedRow) ([]repository.ArchivedRow, error)
+	// BeginObject stores the key of an object that is about to be written, so that it is deleted if it never enters the
+	// manifest.
+	BeginObject(ctx context.Context, key string) error
+	// AddObject enters an object into the manifest and deletes its rows from the database, in one step. A row that
+	// changed since it was read stays, and is hidden in the object.
+	AddObject(ctx context.Context, o repository.ArchiveObject, rows []repository.ArchivedRow) (int64, error)
+}
+
+// Mover moves closed days from the database to objects.
+type Mover struct {
+	rows   Rows
+	bucket Bucket
+}
+
+// NewMover returns a Mover.
+func NewMover(rows Rows, b Bucket) *Mover { return &Mover{rows, b} }
+
+// Move writes all closed days to objects, the oldest first, and returns how many messages it moved. When one day fails,
+// it continues with the next.
+func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
+	var errs []error
+	for from := (time.Time{}); ctx.Err() == nil; {
+		day, ok, err := m.rows.ClosedDay(ctx, from)
+		if err != nil || !ok {
+			return moved, errors.Join(append(errs, err)...)
+		}
+		n, err := m.moveDay(ctx, day)
+		moved += n
+		if err != nil {
+			errs = append(errs, fmt.Errorf("move %s: %w", day.Format(time.DateOnly), err))
+		}
+		from = day.AddDate(0, 0, 1)
+	}
+	return moved, errors.Join(append(errs, ctx.Err())...)
+}
+
+func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err error) {
+	for after := uuid.Nil; ; {
+		picked, err := m.rows.PickArchived(ctx, day, after, maxRows, maxBytes)
+		if err != nil || len(picked) == 0 {
+			return moved, err
+		}
+		n, err := m.moveObject(ctx, day, picked)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+		after = picked[len(picked)-1].ID
+	}
+}
+
+// moveObject writes one object. When it fails or its process dies, the rows are in the database as before, and the
+// object, if it was written, is not in the manifest and is deleted by a later run.
+func (m *Mover) moveObject(ctx context.Context, day time.Time, picked []repository.PickedRow) (int64, error) {
+	d := newDraft(m.bucket, uuid.New(), day.Format(time.DateOnly))
+	rows := make([]repository.ArchivedRow, 0, len(picked))
+	for len(picked) > 0 {
+		n := together(picked)
+		loaded, err := m.rows.LoadArchived(ctx, picked[:n])
+		if err != nil {
+			return 0, err
+		}
+		for i := range loaded {
+			if err := d.add(&loaded[i]); err != nil {
+				return 0, err
+			}
+			rows = append(rows, repository.ArchivedRow{ID: loaded[i].ID, ArchivedAt: loaded[i].ArchivedAt, Version: loaded[i].Version})
+		}
+		picked = picked[n:]
+	}
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	entry, err := d.store(ctx, m.bucket, m.rows)
+	if err != nil {
+		return 0, err
+	}
+	return m.rows.AddObject(ctx, entry, rows)
+}
+
+// together returns how many of the picked rows one statement reads.
+func together(picked []repository.PickedRow) int {
+	size := int64(0)
+	for i, p := range picked {
+		if size += p.Bytes; i == loadRows || i > 0 && size > loadBytes {
+			return i
+		}
+	}
+	return len(picked)
+}

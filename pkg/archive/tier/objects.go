@@ -1,0 +1,169 @@
+package tier
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier/internal/bucket"
+	"github.com/dlq-manager/dlq-manager/pkg/archive/tier/internal/file"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Config names the bucket of the objects, and how to sign in.
+type Config = bucket.Config
+
+// Bucket stores objects.
+type Bucket interface {
+	// Key returns the key of an object with a path below the prefix of the configuration.
+	Key(path string) string
+	Put(ctx context.Context, key string, content []byte) error
+	// Read returns length bytes from offset on, or fewer at the end of the object.
+	Read(ctx context.Context, key string, offset, length int64) ([]byte, error)
+	// Delete deletes all versions. until is not zero when Object Lock forbids that until then.
+	Delete(ctx context.Context, key string) (until time.Time, err error)
+	// Check returns nil when the bucket can be used.
+	Check(ctx context.Context) error
+}
+
+// OpenBucket returns the bucket of a valid configuration, without sending a request.
+func OpenBucket(cfg Config) (Bucket, error) { return bucket.Open(cfg) }
+
+// errGone reports that an object was deleted after it was read from the manifest, because another one replaced it.
+var errGone = bucket.ErrGone
+
+// draft is an object that is being written.
+type draft struct {
+	entry repository.ArchiveObject
+	file  *file.Writer
+}
+
+// newDraft returns an empty draft of an object of a day.
+func newDraft(b Bucket, id uuid.UUID, day string) *draft {
+	return &draft{
+		entry: repository.ArchiveObject{ID: id, Day: day, Key: b.Key(fmt.Sprintf("day=%s/%s.parquet", day, uuid.New()))},
+		file:  file.NewWriter(),
+	}
+}
+
+// add appends a row; rows must be added in the order of their ids.
+func (d *draft) add(r *repository.ArchivedRow) error {
+	if err := d.file.Add(r); err != nil {
+		return err
+	}
+	d.entry.Add(r)
+	return nil
+}
+
+// beginner stores the key of an object before it is written.
+type beginner interface {
+	BeginObject(ctx context.Context, key string) error
+}
+
+// store writes the object, reads it back, and compares it by its number of rows and its checksum.
+func (d *draft) store(ctx context.Context, b Bucket, keys beginner) (repository.ArchiveObject, error) {
+	content, err := d.file.Finish()
+	if err != nil {
+		return repository.ArchiveObject{}, err
+	}
+	sum := sha256.Sum256(content)
+	d.entry.Bytes, d.entry.SHA256 = int64(len(content)), sum[:]
+	if err := keys.BeginObject(ctx, d.entry.Key); err != nil {
+		return repository.ArchiveObject{}, err
+	}
+	if err := b.Put(ctx, d.entry.Key, content); err != nil {
+		return repository.ArchiveObject{}, err
+	}
+	f, err := openWhole(ctx, b, &d.entry)
+	if err != nil {
+		return repository.ArchiveObject{}, err
+	}
+	if f.Messages() != d.entry.Messages {
+		return repository.ArchiveObject{}, fmt.Errorf("object %s has %d rows, want %d", d.entry.Key, f.Messages(), d.entry.Messages)
+	}
+	return d.entry, nil
+}
+
+// openWhole reads an object as a whole and compares it with the checksum of the manifest.
+func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
+	content, err := b.Read(ctx, o.Key, 0, o.Bytes+1)
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(content); !bytes.Equal(sum[:], o.SHA256) {
+		return nil, fmt.Errorf("object %s has %d bytes with the checksum %x, want %d with %x", o.Key, len(content), sum, o.Bytes, []byte(o.SHA256))
+	}
+	source := &ranges{size: o.Bytes, parts: []part{{0, content}}}
+	return file.Open(source, o.Bytes)
+}
+
+// openParts opens an object of which only some parts will be read. It reads the end.
+func openParts(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
+	source := &ranges{size: o.Bytes, read: func(offset, length int64) ([]byte, error) {
+		return b.Read(ctx, o.Key, offset, length)
+	}}
+	end := min(o.Bytes, file.TailBytes)
+	if err := source.Prefetch(o.Bytes-end, end); err != nil {
+		return nil, err
+	}
+	return file.Open(source, o.Bytes)
+}
+
+// ranges reads an object in large parts. It keeps the end of the object and the part that was read last.
+type ranges struct {
+	size  int64
+	read  func(offset, length int64) ([]byte, error)
+	parts []part
+}
+
+type part struct {
+	offset  int64
+	content []byte
+}
+
+func (p part) has(offset, length int64) bool {
+	return offset >= p.offset && offset+length <= p.offset+int64(len(p.content))
+}
+
+// Prefetch implements file.Source.
+func (s *ranges) Prefetch(offset, length int64) error {
+	for _, p := range s.parts {
+		if p.has(offset, length) {
+			return nil
+		}
+	}
+	content, err := s.read(offset, length)
+	if err != nil {
+		return err
+	}
+	if int64(len(content)) < length {
+		return fmt.Errorf("%d bytes at %d: %w", length, offset, io.ErrUnexpectedEOF)
+	}
+	s.parts = append(s.parts[:min(len(s.parts), 1)], part{offset, content})
+	return nil
+}
+
+// ReadAt implements io.ReaderAt.
+func (s *ranges) ReadAt(b []byte, offset int64) (int, error) {
+	length := min(int64(len(b)), s.size-offset)
+	if length < 0 {
+		return 0, io.EOF
+	}
+	if err := s.Prefetch(offset, length); err != nil {
+		return 0, err
+	}
+	for _, p := range s.parts {
+		if p.has(offset, length) {
+			copy(b, p.content[offset-p.offset:][:length])
+		}
+	}
+	if length < int64(len(b)) {
+		return int(length), io.EOF
+	}
+	return int(length), nil
+}

@@ -1,0 +1,159 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// manifestStep is the number of entries that are read from the database at once.
+const manifestStep = 100
+
+// Manifest changes the entries of objects.
+type Manifest interface {
+	// HiddenObjects returns objects with hidden messages, in the order of their ids, after an id.
+	HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error)
+	// BeginObject: see Rows.
+	BeginObject(ctx context.Context, key string) error
+	// ReplaceObject replaces the object with the key old by one without the removed messages, or by none. It returns
+	// false when the entry has another key meanwhile.
+	ReplaceObject(ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID) (bool, error)
+	// DueDeletions returns keys of objects to delete, after a key. Such objects can no longer enter the manifest.
+	DueDeletions(ctx context.Context, after string, limit int) ([]string, error)
+	// EndDeletion stores that an object was deleted, or until when it is retained.
+	EndDeletion(ctx context.Context, key string, retained time.Time) error
+	// PurgeObjects deletes the entries and the messages of objects that have been in the archive for longer than days.
+	PurgeObjects(ctx context.Context, days, batch int) (int64, error)
+}
+
+// Rewriter writes objects again without their hidden messages, and deletes objects.
+type Rewriter struct {
+	manifest Manifest
+	bucket   Bucket
+}
+
+// NewRewriter returns a Rewriter.
+func NewRewriter(m Manifest, b Bucket) *Rewriter { return &Rewriter{m, b} }
+
+// Purge deletes messages that have been in the archive for longer than days. Their objects are deleted by Clean.
+func (w *Rewriter) Purge(ctx context.Context, days, batch int) (int64, error) {
+	return w.manifest.PurgeObjects(ctx, days, batch)
+}
+
+// Clean writes all objects with hidden messages again, and deletes all objects that can be deleted. It returns how many
+// objects it deleted. When one object fails, it continues with the next.
+func (w *Rewriter) Clean(ctx context.Context) (deleted int64, err error) {
+	rewritten := w.rewriteAll(ctx)
+	deleted, err = w.deleteAll(ctx)
+	return deleted, errors.Join(rewritten, err)
+}
+
+func (w *Rewriter) rewriteAll(ctx context.Context) error {
+	var errs []error
+	for after := uuid.Nil; ctx.Err() == nil; {
+		objects, err := w.manifest.HiddenObjects(ctx, after, manifestStep)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for i := range objects {
+			errs = append(errs, w.rewrite(ctx, &objects[i]))
+			after = objects[i].ID
+		}
+		if len(objects) < manifestStep {
+			break
+		}
+	}
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+func (w *Rewriter) deleteAll(ctx context.Context) (deleted int64, err error) {
+	var errs []error
+	for after := ""; ctx.Err() == nil; {
+		keys, err := w.manifest.DueDeletions(ctx, after, manifestStep)
+		if err != nil {
+			return deleted, errors.Join(append(errs, err)...)
+		}
+		for _, key := range keys {
+			until, err := w.delete(ctx, key)
+			if err == nil && until.IsZero() {
+				deleted++
+			}
+			errs = append(errs, err)
+			after = max(after, key)
+		}
+		if len(keys) < manifestStep {
+			break
+		}
+	}
+	return deleted, errors.Join(append(errs, ctx.Err())...)
+}
+
+// Remove writes an object again without its hidden messages and deletes the old one. It returns until when Object Lock
+// retains the old one; zero when it does not.
+func (w *Rewriter) Remove(ctx context.Context, o *repository.ArchiveObject) (until time.Time, err error) {
+	if err := w.rewrite(ctx, o); err != nil {
+		return time.Time{}, err
+	}
+	return w.delete(ctx, o.Key)
+}
+
+// rewrite does nothing when another process has replaced the object meanwhile.
+func (w *Rewriter) rewrite(ctx context.Context, o *repository.ArchiveObject) error {
+	err := w.replace(ctx, o)
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write object %s again: %w", o.Key, err)
+	}
+	return nil
+}
+
+func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) error {
+	f, err := openWhole(ctx, w.bucket, o)
+	if err != nil {
+		return err
+	}
+	hidden := make(map[uuid.UUID]bool, len(o.Hidden))
+	for _, id := range o.Hidden {
+		hidden[id] = true
+	}
+	d, left := newDraft(w.bucket, o.ID, o.Day), 0
+	err = f.Rows(nil, func(r *repository.ArchivedRow) error {
+		if hidden[r.ID] {
+			left++
+			return nil
+		}
+		return d.add(r)
+	})
+	if err != nil {
+		return err
+	}
+	if left != len(hidden) || d.entry.Messages+int64(left) != o.Messages {
+		return fmt.Errorf("%d rows and %d hidden rows were read, want %d together, and %d hidden", d.entry.Messages, left, o.Messages, len(hidden))
+	}
+	if d.entry.Messages == 0 {
+		_, err = w.manifest.ReplaceObject(ctx, o.ID, o.Key, nil, o.Hidden)
+		return err
+	}
+	entry, err := d.store(ctx, w.bucket, w.manifest)
+	if err != nil {
+		return err
+	}
+	_, err = w.manifest.ReplaceObject(ctx, o.ID, o.Key, &entry, o.Hidden)
+	return err
+}
+
+// delete deletes an object that is not in the manifest.
+func (w *Rewriter) delete(ctx context.Context, key string) (until time.Time, err error) {
+	until, err = w.bucket.Delete(ctx, key)
+	if err != nil {
+		return until, err
+	}
+	return until, w.manifest.EndDeletion(ctx, key, until)
+}

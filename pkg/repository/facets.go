@@ -1,0 +1,104 @@
+package repository
+
+import "github.com/dlq-manager/dlq-manager/pkg/entity"
+
+// FacetQuery asks for the values that the matching messages have at some places.
+type FacetQuery struct {
+	Filter entity.Filter
+	By     []FacetKey
+	Sum    string // path of the numbers to add up; "" for none
+	Limit  int    // number of values of each facet
+}
+
+// FacetKey is a place at which messages have values. Exactly one field is set.
+type FacetKey struct {
+	Field  FacetField
+	Header string // name of a header
+	Path   string // path in the record's JSON, in the form of payload.Path.String
+}
+
+// FacetField is a field of a message that may be a FacetKey. Its name is that of the parameter of a filter.
+type FacetField string
+
+// The fields.
+const (
+	FacetTopic         FacetField = "topic" // the original topic
+	FacetStatus        FacetField = "status"
+	FacetErrorClass    FacetField = "error_class"
+	FacetConsumerGroup FacetField = "consumer_group"
+	FacetDialect       FacetField = "dialect"
+	FacetErrorGroup    FacetField = "group_id"
+	FacetRecordKey     FacetField = "key" // the record's key, decoded if it has a schema
+)
+
+// FacetFields returns all fields.
+func FacetFields() []FacetField {
+	return []FacetField{
+		FacetTopic, FacetStatus, FacetErrorClass, FacetConsumerGroup, FacetDialect, FacetErrorGroup, FacetRecordKey,
+	}
+}
+
+// String returns the text by which requests name the key.
+func (k FacetKey) String() string {
+	switch {
+	case k.Header != "":
+		return FacetHeader + k.Header
+	case k.Path != "":
+		return k.Path
+	}
+	return string(k.Field)
+}
+
+// FacetHeader begins the text of a FacetKey with a Header.
+const FacetHeader = "header:"
+
+// Facets are the values of the newest messages that match.
+type Facets struct {
+	Counted int64 // number of messages that were read
+	All     bool  // these are all messages that match
+	Sum     FacetSum
+	Facets  []Facet // in the order of FacetQuery.By
+}
+
+// FacetSum is a sum of numbers.
+type FacetSum struct {
+	Sum      string // exact, in decimal notation; "" when no sum was requested
+	Messages int64  // messages that have a number at the path
+}
+
+// Facet has the values of one key. A message counts once for each different value that it has.
+type Facet struct {
+	Missing  int64 // messages without a value
+	Distinct int64 // number of different values
+	// Exact reports that Distinct is not an estimate and Values has the most frequent values. It is false when there
+	// were too many values to keep all; the counts in Values are exact nevertheless.
+	Exact  bool
+	Values []FacetValue // the most frequent values
+}
+
+// FacetValue is a value and the number of messages that have it.
+type FacetValue struct {
+	Kind     FacetKind
+	Text     string // a string as it is, any other value as JSON
+	Messages int64
+	Sum      FacetSum // sum of these messages
+}
+
+// FacetKind is the kind of a value: BytesValue, or the kind of a JSON scalar.
+type FacetKind string
+
+// The kinds of values.
+const (
+	StringValue  FacetKind = "string"
+	NumberValue  FacetKind = "number"
+	BooleanValue FacetKind = "boolean"
+	NullValue    FacetKind = "null"
+	BytesValue   FacetKind = "bytes" // of a key or header that is not UTF-8; Text has the bytes
+)
+
+// MaxFacetMessages is the number of messages that PostgreSQL counts for facets.
+const MaxFacetMessages = 100_000
+
+// FacetMemory is the memory in bytes that a request for facets may need. One client may always use the memory of two
+// pages of server.buffer_bytes; the rest of it is for what a page of the console reads besides.
+const FacetMemory = 2*ListPageLimit - 4<<20

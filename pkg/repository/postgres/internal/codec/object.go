@@ -1,0 +1,55 @@
+package codec
+
+import (
+	"database/sql"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// SetBytes sets the columns with the bytes of the record from a row of an object, under the limits of its list, and
+// returns how many bytes it set. With full, the list has no room left, so no bytes are set.
+func (r *Row) SetBytes(row *repository.ArchivedRow, limits repository.ShownLimits, full bool) int64 {
+	var size int64
+	fits := func(n int, limit int64) bool {
+		if full {
+			limit = 0
+		}
+		if limit >= 0 && int64(n) > limit {
+			return false
+		}
+		size += int64(n)
+		return true
+	}
+	values := limits.Value
+	if limits.NoValues {
+		values = 0
+	}
+	if r.KeySize = lengthOf(row.Key); fits(len(row.Key), limits.Key) {
+		r.Key = row.Key
+	}
+	packed := row.Packed
+	if limits.Headers < 0 { // as many bytes as viewFirst needs
+		packed = packed[:min(len(packed), packedLimit)]
+	}
+	if r.HasHeaders = (sql.NullBool{Bool: len(packed) > 1, Valid: true}); fits(len(packed), limits.Headers) {
+		r.Headers = packed
+	}
+	if r.OmittedSHA256 = row.OmittedSHA256; row.OmittedSize != nil {
+		r.OmittedSize = sql.NullInt64{Int64: *row.OmittedSize, Valid: true}
+	}
+	if row.Defect != nil {
+		r.Defect = []byte(*row.Defect)
+	}
+	if r.ValueSize = lengthOf(row.Value); fits(len(row.Value), values) {
+		r.Value = row.Value
+	}
+	if row.Value == nil && row.DLQTopicID == nil && row.Payload != nil {
+		r.HasPayload = sql.NullBool{Bool: true, Valid: true}
+		if fits(len(*row.Payload), values) {
+			r.Payload = []byte(*row.Payload)
+		}
+	}
+	return size
+}
+
+func lengthOf(b []byte) sql.NullInt64 { return sql.NullInt64{Int64: int64(len(b)), Valid: b != nil} }

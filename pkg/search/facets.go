@@ -1,0 +1,246 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// facetTime is the time after which a FacetCounter reads no more messages.
+const facetTime = 5 * time.Second
+
+// FacetStore reads the messages that match a filter.
+type FacetStore interface {
+	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
+}
+
+// FacetCounter counts the values of the newest matching messages by reading their records. It finds the same values of
+// a message as the search index has, so that a search for a value finds the messages that were counted.
+type FacetCounter struct {
+	store   FacetStore
+	schemas Schemas // nil when nothing is decoded
+	masks   *payload.Masks
+	now     func() time.Time
+	most    int // maximum number of messages to count
+	memory  int // maximum size in bytes of the values that are kept
+}
+
+// NewFacetCounter returns a FacetCounter. schemas decodes keys and values that have a schema; nil decodes nothing. A
+// decoded key with a masked value does not count. The caller must refuse masked headers and paths.
+func NewFacetCounter(store FacetStore, schemas Schemas, masks *payload.Masks) *FacetCounter {
+	return &FacetCounter{
+		store: store, schemas: schemas, masks: masks, now: time.Now, most: repository.MaxFacetMessages, memory: repository.FacetMemory * 3 / 4,
+	}
+}
+
+var errEnoughMessages = errors.New("enough messages were counted")
+
+// Facets counts the messages that match. It stops after MaxFacetMessages messages or when its time is over.
+func (c *FacetCounter) Facets(ctx context.Context, q repository.FacetQuery) (repository.Facets, error) {
+	read, err := newFacetReader(q, c.memory)
+	if err != nil {
+		return repository.Facets{}, err
+	}
+	read.masks = c.masks
+	if err := repository.ReserveMemory(ctx, repository.FacetMemory); err != nil {
+		return repository.Facets{}, err
+	}
+	if c.schemas != nil {
+		read.decoder = c.schemas.Reader(ctx)
+	}
+	parts := read.parts()
+	deadline := c.now().Add(facetTime)
+	err = c.store.Export(ctx, repository.ExportQuery{
+		Filter: q.Filter, Limit: c.most + 1, MaxValue: maxValue, Parts: &parts,
+	}, func(m *entity.Message) error {
+		if read.messages == int64(c.most) || c.now().After(deadline) {
+			return errEnoughMessages
+		}
+		read.message(m)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnoughMessages) {
+		return repository.Facets{}, err
+	}
+	found := repository.Facets{Counted: read.messages, All: err == nil, Sum: read.sum.show()}
+	for _, f := range read.facets {
+		found.Facets = append(found.Facets, f.show(q.Limit))
+	}
+	return found, nil
+}
+
+// facetReader reads the values of one message after the other.
+type facetReader struct {
+	by      []repository.FacetKey
+	facets  []*facetValues // in the order of by
+	decoder entity.PartReader
+	masks   *payload.Masks
+	paths   []payload.Path
+	at      []int // index in by of each of paths; -1 for the path of the numbers
+	summing bool
+
+	messages int64
+	sum      facetSum
+	number   amount // sum of the present message
+}
+
+func newFacetReader(q repository.FacetQuery, memory int) (*facetReader, error) {
+	r := &facetReader{by: q.By, summing: q.Sum != "", sum: facetSum{asked: q.Sum != ""}}
+	shared := &memory
+	add := func(text string, at int) error {
+		p, err := payload.ParsePath(text)
+		r.paths, r.at = append(r.paths, p), append(r.at, at)
+		return err
+	}
+	for i, key := range q.By {
+		r.facets = append(r.facets, newFacetValues(shared, r.summing))
+		if key.Path == "" {
+			continue
+		}
+		if err := add(key.Path, i); err != nil {
+			return nil, err
+		}
+	}
+	if !r.summing {
+		return r, nil
+	}
+	return r, add(q.Sum, -1)
+}
+
+// parts returns the parts of records that are read. A schema may be named by a header.
+func (r *facetReader) parts() repository.RecordParts {
+	p := repository.RecordParts{Value: len(r.paths) > 0}
+	for _, key := range r.by {
+		p.Key = p.Key || key.Field == repository.FacetRecordKey
+		p.Headers = p.Headers || key.Header != ""
+	}
+	p.Headers = p.Headers || r.decoder != nil && (p.Key || p.Value)
+	return p
+}
+
+// message counts a message.
+func (r *facetReader) message(m *entity.Message) {
+	r.messages++
+	r.number = amount{}
+	if len(r.paths) > 0 {
+		r.payload(m)
+	}
+	for i, key := range r.by {
+		switch {
+		case key.Header != "":
+			r.headers(m, r.facets[i], key.Header)
+		case key.Field == repository.FacetRecordKey:
+			r.key(m, r.facets[i])
+		case key.Field != "":
+			if text := fieldOf(m, key.Field); text != "" {
+				r.facets[i].add(repository.StringValue, text, text)
+			}
+		}
+		r.facets[i].end(r.number)
+	}
+	r.sum.add(r.number)
+}
+
+func (r *facetReader) payload(m *entity.Message) {
+	value := stored(&m.Record)
+	if value != nil && r.decoder != nil {
+		if d := r.decoder.Decode(m, entity.ValuePart, maxValue); d.Format != entity.NoFormat {
+			value = d.JSON
+		}
+	}
+	payload.Values(value, r.paths, maxFields, func(path int, v payload.Value) {
+		if at := r.at[path]; at >= 0 {
+			r.facets[at].add(repository.FacetKind(v.Kind), v.Identity(), v.Text)
+		} else {
+			r.number.addText(v)
+		}
+	})
+}
+
+func (r *facetReader) headers(m *entity.Message, f *facetValues, name string) {
+	for _, h := range m.Record.Headers[:min(len(m.Record.Headers), maxHeaders)] {
+		if h.Key == name && len(h.Value) <= maxHeaderValue {
+			f.addBytes(h.Value)
+		}
+	}
+}
+
+func (r *facetReader) key(m *entity.Message, f *facetValues) {
+	key := m.Record.Key
+	if r.decoder != nil {
+		d := r.decoder.Decode(m, entity.KeyPart, maxHeaderValue)
+		if d.Format != entity.NoFormat && r.hides(d.JSON) {
+			return
+		}
+		if d.JSON != nil {
+			payload.Values(d.JSON, []payload.Path{{}}, 1, func(_ int, v payload.Value) { d.JSON = []byte(v.Text) })
+			key = d.JSON
+		}
+	}
+	if key != nil {
+		f.addBytes(key)
+	}
+}
+
+// hides reports whether a key with a schema has a masked value, or may have one because it cannot be decoded.
+func (r *facetReader) hides(decoded []byte) bool {
+	if !r.masks.CoversPath(payload.Path{}) {
+		return false
+	}
+	_, names := r.masks.Payload(decoded)
+	return decoded == nil || len(names) > 0
+}
+
+func fieldOf(m *entity.Message, field repository.FacetField) string {
+	switch field {
+	case repository.FacetTopic:
+		return m.OriginalTopic
+	case repository.FacetStatus:
+		return string(m.Status)
+	case repository.FacetErrorClass:
+		return m.Failure.Class
+	case repository.FacetConsumerGroup:
+		return m.Failure.ConsumerGroup
+	case repository.FacetDialect:
+		return m.Failure.Dialect
+	case repository.FacetErrorGroup:
+		if m.Group != uuid.Nil {
+			return m.Group.String()
+		}
+	case repository.FacetRecordKey: // read from the record
+	}
+	return ""
+}
+
+// addBytes counts a key or the value of a header.
+func (f *facetValues) addBytes(b []byte) {
+	kind := repository.StringValue
+	if !utf8.Valid(b) {
+		kind = repository.BytesValue
+	}
+	text := string(b)
+	f.add(kind, text, text)
+}
+
+// addText adds a number, or a string that is a number.
+func (a *amount) addText(v payload.Value) {
+	text := v.Text
+	switch v.Kind {
+	case payload.NumberKind:
+	case payload.StringKind:
+		if form := payload.Scan([]byte(text)); !form.Valid || text == "" || !strings.ContainsRune("-0123456789", rune(text[0])) {
+			return
+		}
+	default:
+		return
+	}
+	a.add(text)
+}
