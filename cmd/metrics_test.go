@@ -62,7 +62,7 @@ func TestHeartbeatsGoThroughThePipeline(t *testing.T) {
 	at, port := postgrestest.URL(t), freePort(t)
 	topic := fmt.Sprintf("heartbeat-%d.dlq.v1", port)
 	made, err := (&kafka.Client{Addr: kafka.TCP(brokers...)}).CreateTopics(t.Context(), &kafka.CreateTopicsRequest{
-		Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 1, ReplicationFactor: 1}},
+		Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 1, ReplicationFactor: -1}},
 	})
 	if err != nil || made.Errors[topic] != nil {
 		t.Fatalf("create %s: %v, %v", topic, err, made)

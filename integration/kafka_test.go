@@ -49,7 +49,7 @@ func (c *cluster) create(topic string, partitions int, settings ...kafka.ConfigE
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, "topic "+topic+" is made", func() bool {
 		res, err := c.admin.CreateTopics(c.t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
-			{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: settings},
+			{Topic: topic, NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: settings},
 		}})
 		return err == nil && res.Errors[topic] == nil
 	})

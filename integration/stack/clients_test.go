@@ -47,7 +47,7 @@ func newClient(t *testing.T, broker string) *kafka.Client {
 func createTopic(t *testing.T, broker, topic string) {
 	t.Helper()
 	answer, err := newClient(t, broker).CreateTopics(patient(t), &kafka.CreateTopicsRequest{
-		Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 1, ReplicationFactor: 1}},
+		Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 1, ReplicationFactor: -1}},
 	})
 	if err == nil {
 		err = answer.Errors[topic]

@@ -10,28 +10,59 @@ import (
 // existed before, or was not requested.
 var ErrNotOurs = errors.New("the server was not started by this stack")
 
-// StopKafka stops the broker cleanly: it closes its files and leaves the cluster.
-func (s *Stack) StopKafka() error {
-	return s.withServer(&s.kafka, func(srv *server) error { return srv.stop(syscall.SIGTERM) })
+// Broker is one broker of Kafka.
+type Broker struct {
+	stack *Stack
+	id    int
 }
+
+// Broker returns the broker with an id; the first has 1.
+func (s *Stack) Broker(id int) Broker { return Broker{stack: s, id: id} }
+
+// Stop stops the broker cleanly: it gives up its leaderships, closes its files and leaves the cluster.
+func (b Broker) Stop() error {
+	return b.with(func(srv *server) error { return srv.stop(syscall.SIGTERM) })
+}
+
+// Kill kills the broker.
+func (b Broker) Kill() error { return b.with((*server).kill) }
+
+// Start starts a stopped or killed broker at the same address with the same data, and returns when it answers as a
+// member of the cluster.
+func (b Broker) Start(ctx context.Context) error {
+	return b.with(func(srv *server) error { return srv.start(ctx) })
+}
+
+// Pause suspends the broker and returns when it is suspended: its connections stay open without answers. It does
+// nothing if the broker has ended.
+func (b Broker) Pause() error { return b.with((*server).pause) }
+
+// Resume resumes a paused broker.
+func (b Broker) Resume() error {
+	return b.with(func(srv *server) error { return srv.signal(syscall.SIGCONT) })
+}
+
+func (b Broker) with(work func(*server) error) error {
+	if b.id < 1 || b.id > len(b.stack.kafka) {
+		return ErrNotOurs
+	}
+	return b.stack.withServer(&b.stack.kafka[b.id-1], work)
+}
+
+// StopKafka does Broker.Stop with the first broker; so do the next four methods.
+func (s *Stack) StopKafka() error { return s.Broker(1).Stop() }
 
 // KillKafka kills the broker.
-func (s *Stack) KillKafka() error { return s.withServer(&s.kafka, (*server).kill) }
+func (s *Stack) KillKafka() error { return s.Broker(1).Kill() }
 
-// StartKafka starts a stopped or killed broker at the same address with the same data, and returns
-// when it answers.
-func (s *Stack) StartKafka(ctx context.Context) error {
-	return s.withServer(&s.kafka, func(srv *server) error { return srv.start(ctx) })
-}
+// StartKafka starts a stopped or killed broker.
+func (s *Stack) StartKafka(ctx context.Context) error { return s.Broker(1).Start(ctx) }
 
-// PauseKafka suspends the broker and returns when it is suspended: its connections stay open
-// without answers. It does nothing if the broker has ended.
-func (s *Stack) PauseKafka() error { return s.withServer(&s.kafka, (*server).pause) }
+// PauseKafka suspends the broker.
+func (s *Stack) PauseKafka() error { return s.Broker(1).Pause() }
 
 // ResumeKafka resumes a paused broker.
-func (s *Stack) ResumeKafka() error {
-	return s.withServer(&s.kafka, func(srv *server) error { return srv.signal(syscall.SIGCONT) })
-}
+func (s *Stack) ResumeKafka() error { return s.Broker(1).Resume() }
 
 // StopPostgres performs the server's fast shutdown: it rolls back running transactions, notifies
 // its clients, and writes everything to its files.

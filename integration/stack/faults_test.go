@@ -136,3 +136,45 @@ func TestStandby(t *testing.T) {
 		t.Error("the standby can be written")
 	}
 }
+
+// TestKafkaCluster: three brokers have every topic, a record survives the death of its leader, and the killed broker
+// returns to the cluster.
+func TestKafkaCluster(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{Kafka: true, KafkaCluster: true})
+	check.Equal(t, len(s.Brokers()), 3, "brokers")
+	const topic = "replicated"
+	createTopic(t, s.Brokers()[0], topic)
+	at := partitionOf(t, s, topic)
+	check.Equal(t, len(at.Replicas), 3, "replicas")
+	produce(t, s.Brokers()[0], topic, []byte("kept"))
+	leader := at.Leader.ID
+	check.NoError(t, s.Broker(leader).Kill())
+	other := s.Brokers()[leader%3]
+	await(t, "another leader", func() bool {
+		now := partitionOf(t, s, topic)
+		return now.Leader.ID != leader && len(now.Isr) == 2
+	})
+	if got := string(consume(t, other, topic)); got != "kept" {
+		t.Errorf("consumed %q, want %q", got, "kept")
+	}
+	check.NoError(t, s.Broker(leader).Start(patient(t)))
+	await(t, "every replica is in sync", func() bool { return len(partitionOf(t, s, topic).Isr) == 3 })
+	check.Is(t, s.Broker(4).Kill(), ErrNotOurs, "kill of a broker that does not exist")
+}
+
+// partitionOf returns the only partition of a topic, as a living broker sees it.
+func partitionOf(t *testing.T, s *Stack, topic string) (p kafka.Partition) {
+	t.Helper()
+	await(t, "metadata of "+topic, func() bool {
+		for _, broker := range s.Brokers() {
+			answer, err := newClient(t, broker).Metadata(patient(t), &kafka.MetadataRequest{Topics: []string{topic}})
+			if err == nil && len(answer.Topics) == 1 && len(answer.Topics[0].Partitions) == 1 {
+				p = answer.Topics[0].Partitions[0]
+				return true
+			}
+		}
+		return false
+	})
+	return p
+}

@@ -4,20 +4,23 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // kafkaDefaults configure a single node with a quick start that accepts records of 10 MB with a
 // margin and never creates topics automatically.
 var kafkaDefaults = settings{
 	"process.roles":                  "broker,controller",
-	"node.id":                        "1",
 	"controller.listener.names":      "CONTROLLER",
 	"inter.broker.listener.name":     "PLAINTEXT",
 	"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
@@ -49,6 +52,24 @@ var kafkaDefaults = settings{
 	"group.share.min.heartbeat.interval.ms": "500",
 }
 
+// clusterSize is the number of brokers of Options.KafkaCluster.
+const clusterSize = 3
+
+// kafkaReplicated override kafkaDefaults for a cluster: every topic is on three brokers, and a record is acknowledged
+// when two have it. A broker that stands still soon leaves the in-sync replicas, and a dead one soon loses the
+// leadership of its partitions.
+var kafkaReplicated = settings{
+	"default.replication.factor":                       "3",
+	"min.insync.replicas":                              "2",
+	"offsets.topic.replication.factor":                 "3",
+	"transaction.state.log.replication.factor":         "3",
+	"transaction.state.log.min.isr":                    "2",
+	"share.coordinator.state.topic.replication.factor": "3",
+	"share.coordinator.state.topic.min.isr":            "2",
+	"replica.lag.time.max.ms":                          "5000",
+	"broker.session.timeout.ms":                        "6000",
+}
+
 // kafkaAddresses are the addresses of a node's listeners.
 type kafkaAddresses struct {
 	broker     string
@@ -56,8 +77,15 @@ type kafkaAddresses struct {
 	behind     string // the listener for the proxy; "" without a proxy
 }
 
-// kafkaNode is a broker that is its own controller.
+// kafkaServers are running brokers and their addresses, in the order of their ids.
+type kafkaServers struct {
+	brokers []*server
+	at      []kafkaAddresses
+}
+
+// kafkaNode is a broker that is also a controller.
 type kafkaNode struct {
+	id      int
 	java    string
 	jars    string // folder of the artefact
 	home    string
@@ -65,53 +93,105 @@ type kafkaNode struct {
 	opts    Options
 }
 
-// launchKafka returns a running broker and its addresses: Kafka itself, or the stand-in where Kafka
-// is not available.
-func launchKafka(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, at kafkaAddresses, note string, err error) {
+// launchKafka returns running brokers and their addresses: Kafka itself, or the stand-in where Kafka is not available.
+func launchKafka(ctx context.Context, opts Options, env environment, folder *dataFolder) (k kafkaServers, note string, err error) {
+	if opts.KafkaCluster && opts.KafkaAdvertise != "" {
+		return k, "", errors.New("a cluster has no second listener")
+	}
 	java, jars, cause := kafkaArtefacts(ctx, env)
 	if cause == nil {
-		n := kafkaNode{java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("kafka.log"), opts: opts}
-		srv, at, err = n.launch(ctx)
-		return srv, at, "", err
+		k, err = launchNodes(ctx, kafkaNodes(java, jars, opts, folder))
+		return k, "", err
 	}
 	if ctx.Err() != nil {
-		return nil, at, "", cause
+		return k, "", cause
 	}
 	if env.kafkaVersion != "" {
-		return nil, at, "", fmt.Errorf("%s=%s is not available: %w", KafkaVersionVariable, env.kafkaVersion, cause)
+		return k, "", fmt.Errorf("%s=%s is not available: %w", KafkaVersionVariable, env.kafkaVersion, cause)
 	}
-	if opts.KafkaAdvertise != "" {
-		return nil, at, "", fmt.Errorf("%s is not available: %w; its stand-in has no second listener", pinnedKafka, cause)
+	if opts.KafkaAdvertise != "" || opts.KafkaCluster {
+		return k, "", fmt.Errorf("%s is not available: %w; its stand-in is one broker with one listener", pinnedKafka, cause)
 	}
 	note, err = fallBack(env, pinnedKafka, "the in-process broker kfake", cause)
 	if err != nil {
-		return nil, at, "", err
+		return k, "", err
 	}
-	srv, at.broker, err = launchKfake(ctx, opts, env, folder)
+	k, err = launchKfake(ctx, opts, env, folder)
 	if err != nil {
-		return nil, at, "", fmt.Errorf("%s is not available: %w; nor its stand-in: %w", pinnedKafka, cause, err)
+		return k, "", fmt.Errorf("%s is not available: %w; nor its stand-in: %w", pinnedKafka, cause, err)
 	}
-	return srv, at, note, nil
+	return k, note, nil
 }
 
-func (n kafkaNode) launch(ctx context.Context) (srv *server, at kafkaAddresses, err error) {
-	srv, err = startOnFreePorts(ctx, 3, func(ports []int) (*server, error) {
-		at = kafkaAddresses{broker: address(ports[0]), controller: address(ports[1])}
-		if n.opts.KafkaAdvertise != "" {
-			at.behind = address(ports[2])
+func kafkaNodes(java, jars string, opts Options, folder *dataFolder) []kafkaNode {
+	if !opts.KafkaCluster {
+		return []kafkaNode{{id: 1, java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("kafka.log"), opts: opts}}
+	}
+	var nodes []kafkaNode
+	for id := 1; id <= clusterSize; id++ {
+		name := fmt.Sprintf("kafka-%d", id)
+		nodes = append(nodes, kafkaNode{id: id, java: java, jars: jars, home: folder.join(name), logFile: folder.join(name + ".log"), opts: opts})
+	}
+	return nodes
+}
+
+// launchNodes starts the nodes as one cluster.
+func launchNodes(ctx context.Context, nodes []kafkaNode) (k kafkaServers, err error) {
+	const perNode = 3
+	k.brokers, err = startAllOnFreePorts(ctx, perNode*len(nodes), func(ports []int) (servers []*server, err error) {
+		k.at = nil
+		for i, n := range nodes {
+			k.at = append(k.at, n.addresses(ports[perNode*i:]))
+			servers = append(servers, n.server(k.at[i].broker))
 		}
-		if err := n.format(ctx, at); err != nil {
-			return nil, fmt.Errorf("format storage: %w", err)
-		}
-		return n.server(at.broker), nil
+		return servers, formatAll(ctx, nodes, k.at)
 	})
-	return srv, at, err
+	return k, err
+}
+
+func (n kafkaNode) addresses(ports []int) kafkaAddresses {
+	at := kafkaAddresses{broker: address(ports[0]), controller: address(ports[1])}
+	if n.opts.KafkaAdvertise != "" {
+		at.behind = address(ports[2])
+	}
+	return at
+}
+
+// quorum is what all nodes of a cluster must know before their first start.
+type quorum struct {
+	clusterID   string
+	controllers string // their addresses
+	voters      string // their ids, addresses and directory ids
+}
+
+func newQuorum(nodes []kafkaNode, at []kafkaAddresses) quorum {
+	var controllers, voters []string
+	for i, n := range nodes {
+		controllers = append(controllers, at[i].controller)
+		voters = append(voters, fmt.Sprintf("%d@%s:%s", n.id, at[i].controller, randomID()))
+	}
+	return quorum{clusterID: randomID(), controllers: strings.Join(controllers, ","), voters: strings.Join(voters, ",")}
+}
+
+// formatAll formats the storage of all nodes, in parallel, because each spends a second to start its JVM.
+func formatAll(ctx context.Context, nodes []kafkaNode, at []kafkaAddresses) error {
+	q := newQuorum(nodes, at)
+	all, ctx := errgroup.WithContext(ctx)
+	for i, n := range nodes {
+		all.Go(func() error {
+			if err := n.format(ctx, at[i], q); err != nil {
+				return fmt.Errorf("format storage: %w", err)
+			}
+			return nil
+		})
+	}
+	return all.Wait()
 }
 
 func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.properties") }
 
-// format formats the storage on each start, because the storage contains the address of the controller.
-func (n kafkaNode) format(ctx context.Context, at kafkaAddresses) error {
+// format formats the storage on each start, because the storage contains the addresses of the controllers.
+func (n kafkaNode) format(ctx context.Context, at kafkaAddresses, q quorum) error {
 	if err := os.RemoveAll(n.home); err != nil {
 		return err
 	}
@@ -119,7 +199,7 @@ func (n kafkaNode) format(ctx context.Context, at kafkaAddresses) error {
 	if err := os.MkdirAll(filepath.Join(n.home, "tmp"), 0o700); err != nil {
 		return err
 	}
-	text := n.settings(at).render(func(value string) string { return value })
+	text := n.settings(at, q).render(func(value string) string { return value })
 	if err := os.WriteFile(n.properties(), []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -127,20 +207,24 @@ func (n kafkaNode) format(ctx context.Context, at kafkaAddresses) error {
 	if err := os.WriteFile(logging, kafkaLogging, 0o600); err != nil {
 		return err
 	}
-	cmd := n.program(128, "kafka.tools.StorageTool", "format", "--standalone", "-t", clusterID(), "-c", n.properties())
+	cmd := n.program(128, "kafka.tools.StorageTool", "format", "--initial-controllers", q.voters, "-t", q.clusterID, "-c", n.properties())
 	return run(ctx, cmd, n.logFile)
 }
 
-func (n kafkaNode) settings(at kafkaAddresses) settings {
+func (n kafkaNode) settings(at kafkaAddresses, q quorum) settings {
 	own := map[string]string{
+		"node.id":                             strconv.Itoa(n.id),
 		"listeners":                           "PLAINTEXT://" + at.broker + ",CONTROLLER://" + at.controller,
 		"advertised.listeners":                "PLAINTEXT://" + at.broker,
-		"controller.quorum.bootstrap.servers": at.controller,
+		"controller.quorum.bootstrap.servers": q.controllers,
 		"log.dirs":                            filepath.Join(n.home, "data"),
 	}
 	if at.behind != "" {
 		own["listeners"] += ",PROXIED://" + at.behind
 		own["advertised.listeners"] += ",PROXIED://" + n.opts.KafkaAdvertise
+	}
+	if n.opts.KafkaCluster {
+		return kafkaDefaults.with(kafkaReplicated, own, n.opts.KafkaSettings)
 	}
 	return kafkaDefaults.with(own, n.opts.KafkaSettings)
 }
@@ -167,7 +251,8 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 
 // quickReturn shortens the session of the broker with its controller. A killed broker can return only after its last
 // session has expired, 9 s by default. But with a short session, the controller of a busy machine may take a
-// living broker for dead, and then refuses to create topics. Therefore only a restarted node gets this setting.
+// living broker for dead, and then refuses to create topics. Therefore only a restarted node gets this setting. The
+// brokers of a cluster have the session of kafkaReplicated at all times, because any of them may be the controller.
 var quickReturn = []string{"--override", "broker.session.timeout.ms=3000"}
 
 func (n kafkaNode) server(broker string) *server {
@@ -175,7 +260,9 @@ func (n kafkaNode) server(broker string) *server {
 	command := func() *exec.Cmd {
 		cmd := n.program(n.opts.KafkaHeapMB, "kafka.Kafka", args...)
 		cmd.Args = slices.Insert(cmd.Args, 1, n.opts.KafkaOptions...)
-		args = append([]string{n.properties()}, quickReturn...)
+		if !n.opts.KafkaCluster {
+			args = append([]string{n.properties()}, quickReturn...)
+		}
 		return cmd
 	}
 	return &server{
@@ -186,9 +273,9 @@ func (n kafkaNode) server(broker string) *server {
 	}
 }
 
-// clusterID returns a random UUID in Kafka's format. The UUID never begins with "-", because the command line would
+// randomID returns a random UUID in Kafka's format. The UUID never begins with "-", because the command line would
 // take it for an option. Kafka itself makes no such UUIDs either.
-func clusterID() string {
+func randomID() string {
 	id := make([]byte, 16)
 	rand.Read(id) // never fails
 	id[0] &= 0x7f // the first six bits are below 32, which is a capital letter or a to f

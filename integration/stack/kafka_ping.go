@@ -3,13 +3,17 @@ package stack
 import (
 	"context"
 	"errors"
+	"net"
+	"slices"
+	"strconv"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// pingKafka succeeds when the broker serves clients and consumer groups. A request for a group's offsets makes a new
-// broker create its offsets topic, and a restarted broker answers it only after reading that topic. Without this
-// request, the first consumer group would have to wait for that topic, and kafka-go waits in steps of five seconds.
+// pingKafka succeeds when the broker is in its cluster and serves clients and consumer groups. A request for a group's
+// offsets makes a new broker create its offsets topic, and a restarted broker answers it only after reading that topic.
+// Without this request, the first consumer group would have to wait for that topic, and kafka-go waits in steps of five
+// seconds.
 func pingKafka(ctx context.Context, broker string) error {
 	// A transport remembers an unreachable broker, so each ping uses a new transport.
 	transport := &kafka.Transport{}
@@ -20,8 +24,8 @@ func pingKafka(ctx context.Context, broker string) error {
 	if err != nil {
 		return err
 	}
-	if len(meta.Brokers) == 0 {
-		return errors.New("the cluster has no broker yet")
+	if !slices.ContainsFunc(meta.Brokers, func(b kafka.Broker) bool { return net.JoinHostPort(b.Host, strconv.Itoa(b.Port)) == broker }) {
+		return errors.New("the broker is not in the cluster yet")
 	}
 	offsets, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: "stack"})
 	if err != nil {

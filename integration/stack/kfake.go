@@ -21,17 +21,18 @@ const kfakeProgram = "github.com/dlq-manager/dlq-manager/integration/stack/cmd/k
 
 // launchKfake returns a running stand-in for Kafka. It is a separate program, so that it can be
 // killed and restarted like Kafka.
-func launchKfake(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, broker string, err error) {
+func launchKfake(ctx context.Context, opts Options, env environment, folder *dataFolder) (k kafkaServers, err error) {
 	home, logFile := folder.join("kfake"), folder.join("kfake.log")
 	if err := os.Mkdir(home, 0o700); err != nil {
-		return nil, "", err
+		return k, err
 	}
 	program := filepath.Join(home, "kfake")
 	if err := buildKfake(ctx, env, program, logFile); err != nil {
-		return nil, "", fmt.Errorf("build kfake: %w", err)
+		return k, fmt.Errorf("build kfake: %w", err)
 	}
-	srv, err = startOnFreePorts(ctx, 1, func(ports []int) (*server, error) {
-		broker = address(ports[0])
+	srv, err := startOnFreePorts(ctx, 1, func(ports []int) (*server, error) {
+		broker := address(ports[0])
+		k.at = []kafkaAddresses{{broker: broker}}
 		args := kfakeArgs(opts, ports[0], filepath.Join(home, "data"))
 		return &server{
 			command: func() *exec.Cmd { return exec.Command(program, args...) },
@@ -40,7 +41,8 @@ func launchKfake(ctx context.Context, opts Options, env environment, folder *dat
 			halt:    syscall.SIGKILL,
 		}, nil
 	})
-	return srv, broker, err
+	k.brokers = []*server{srv}
+	return k, err
 }
 
 // buildKfake compiles the program; Go's build cache makes later builds quick. The starter must run
@@ -58,7 +60,7 @@ func kfakeArgs(opts Options, port int, data string) []string {
 		"-port", strconv.Itoa(port),
 		"-data", data,
 		"-sync=" + strconv.FormatBool(!opts.Fast),
-		"-cluster-id", clusterID(),
+		"-cluster-id", randomID(),
 		"-largest-batch", strconv.Itoa(largestBatch),
 		"-shortest-session", shortestSession.String(),
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
@@ -133,25 +135,53 @@ func (s *server) pause() error {
 	return nil
 }
 
-// startOnFreePorts builds and starts a server. If another process has taken one of the ports before the server could
-// use it, startOnFreePorts tries again with other ports.
+// startOnFreePorts builds and starts one server as startAllOnFreePorts does.
 func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {
+	servers, err := startAllOnFreePorts(ctx, n, func(ports []int) ([]*server, error) {
+		srv, err := build(ports)
+		return []*server{srv}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return servers[0], nil
+}
+
+// startAllOnFreePorts builds and starts servers. If another process has taken one of the ports before its server could
+// use it, startAllOnFreePorts tries again with other ports.
+func startAllOnFreePorts(ctx context.Context, n int, build func(ports []int) ([]*server, error)) ([]*server, error) {
 	var last error
 	for range 5 {
 		ports, err := freePorts(n)
 		if err != nil {
 			return nil, err
 		}
-		srv, err := build(ports)
+		servers, err := build(ports)
 		if err != nil {
 			return nil, err
 		}
-		if last = srv.start(ctx); last == nil {
-			return srv, nil
+		if last = startAll(ctx, servers); last == nil {
+			return servers, nil
 		}
 		if !errors.Is(last, errPortTaken) {
 			break
 		}
 	}
 	return nil, last
+}
+
+// startAll starts servers that answer only together. After an error none is running.
+func startAll(ctx context.Context, servers []*server) error {
+	all, ctx := errgroup.WithContext(ctx)
+	for _, srv := range servers {
+		all.Go(func() error { return srv.start(ctx) })
+	}
+	err := all.Wait()
+	if err == nil {
+		return nil
+	}
+	for _, srv := range servers {
+		err = errors.Join(err, srv.kill())
+	}
+	return err
 }

@@ -73,10 +73,11 @@ func kafkaOn(t *testing.T, folder *dataFolder, port int) *server {
 	controller, err := freePorts(1)
 	check.NoError(t, err)
 	n := kafkaNode{
-		java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("log"),
+		id: 1, java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("log"),
 		opts: withDefaults(Options{Fast: true}),
 	}
-	check.NoError(t, n.format(patient(t), kafkaAddresses{broker: address(port), controller: address(controller[0])}))
+	at := kafkaAddresses{broker: address(port), controller: address(controller[0])}
+	check.NoError(t, formatAll(patient(t), []kafkaNode{n}, []kafkaAddresses{at}))
 	return n.server(address(port))
 }
 

@@ -23,6 +23,10 @@ type Options struct {
 	// Standby also starts a streaming standby of PostgreSQL. It needs Own.
 	Standby bool
 
+	// KafkaCluster starts three brokers instead of one. Topics are on all three, and a record is acknowledged when two
+	// have it. It cannot be combined with KafkaAdvertise.
+	KafkaCluster bool
+
 	// Fast starts and commits quickly, without safety against power loss and at a lower peak speed:
 	// right for tests, wrong for measurements. A killed server process still loses no acknowledged
 	// commit.
@@ -52,7 +56,7 @@ type Options struct {
 	// KafkaOptions are more options of the broker's JVM, such as system properties.
 	KafkaOptions []string
 
-	// KafkaHeapMB is the heap of the broker in megabytes; 0 means 512.
+	// KafkaHeapMB is the heap of each broker in megabytes; 0 means 512, and 256 in a cluster.
 	KafkaHeapMB int
 
 	// Getenv reads the environment; nil means os.Getenv.
@@ -68,7 +72,7 @@ type Stack struct {
 	mu       sync.Mutex
 	postgres *server
 	standby  *server
-	kafka    *server
+	kafka    []*server // in the order of their ids
 	stopped  bool
 
 	databaseURL string
@@ -100,6 +104,9 @@ func withDefaults(o Options) Options {
 	}
 	if o.KafkaHeapMB == 0 {
 		o.KafkaHeapMB = 512
+		if o.KafkaCluster {
+			o.KafkaHeapMB = 256
+		}
 	}
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -174,13 +181,16 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 }
 
 func (s *Stack) startKafka(ctx context.Context) error {
-	srv, at, note, err := launchKafka(ctx, s.opts, s.env, s.folder)
+	k, note, err := launchKafka(ctx, s.opts, s.env, s.folder)
 	if err != nil {
 		return fmt.Errorf("kafka: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kafka, s.brokers, s.behind = srv, []string{at.broker}, at.behind
+	s.kafka, s.behind = k.brokers, k.at[0].behind
+	for _, at := range k.at {
+		s.brokers = append(s.brokers, at.broker)
+	}
 	s.note(note)
 	return nil
 }
@@ -236,7 +246,11 @@ func (s *Stack) Stop() error {
 	}
 	s.stopped = true
 	// The data is deleted with the servers, so no server needs to save its data.
-	errs := []error{s.kafka.kill(), s.standby.kill(), s.postgres.kill(), s.folder.remove()}
+	var errs []error
+	for _, broker := range s.kafka {
+		errs = append(errs, broker.kill())
+	}
+	errs = append(errs, s.standby.kill(), s.postgres.kill(), s.folder.remove())
 	s.report()
 	return errors.Join(errs...)
 }

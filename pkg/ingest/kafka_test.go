@@ -51,7 +51,7 @@ func (p *plant) create(name string, partitions int) string {
 	topic := p.topic(name)
 	check.Eventually(p.t, "topic "+topic+" is made", func() bool {
 		res, err := p.admin.CreateTopics(p.ctx(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-			Topic: topic, NumPartitions: partitions, ReplicationFactor: 1,
+			Topic: topic, NumPartitions: partitions, ReplicationFactor: -1,
 		}}})
 		return err == nil && res.Errors[topic] == nil
 	})

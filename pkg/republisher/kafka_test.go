@@ -179,7 +179,7 @@ func remake(t *testing.T, cluster *broker.Cluster, topic string) {
 	check.Must(admin.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topic}}))(t)
 	check.Eventually(t, "the new topic", func() bool {
 		res, err := admin.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-			Topic: topic, NumPartitions: 3, ReplicationFactor: 1,
+			Topic: topic, NumPartitions: 3, ReplicationFactor: -1,
 		}}})
 		return err == nil && res.Errors[topic] == nil
 	})

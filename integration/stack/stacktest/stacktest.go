@@ -110,7 +110,7 @@ func Admin(t testing.TB) *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(Kafka(t)...), Transport: transport}
 }
 
-// CreateTopic creates a topic with one replica, which is deleted at the end of the test. It waits while the broker is
+// CreateTopic creates a topic, which is deleted at the end of the test. It waits while the broker is
 // unavailable, because on a busy machine the broker's registration at the controller may be late by seconds.
 func CreateTopic(t testing.TB, name string, partitions int, settings ...kafka.ConfigEntry) {
 	t.Helper()
@@ -119,7 +119,7 @@ func CreateTopic(t testing.TB, name string, partitions int, settings ...kafka.Co
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	client := Admin(t)
-	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: settings}
+	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: settings}
 	for {
 		res, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
 		if err == nil {
