@@ -146,6 +146,7 @@ func secrets(_ *Set, pod Pod) (problems []string) {
 // kedaMechanisms maps values of kafka.sasl.mechanism to KEDA's names.
 var kedaMechanisms = map[string]string{
 	"": "", "PLAIN": "plaintext", "SCRAM-SHA-256": "scram_sha256", "SCRAM-SHA-512": "scram_sha512",
+	"OAUTHBEARER": "oauthbearer", "AWS_MSK_IAM": "oauthbearer",
 }
 
 // scalers reports a ScaledObject whose brokers, consumer group or authentication differ from those of the program that
@@ -162,6 +163,10 @@ func scalers(set *Set) (problems []string) {
 		want := map[string]string{
 			"bootstrapServers": set.Setting(pod, "kafka.brokers"), "consumerGroup": set.Setting(pod, "kafka.consumer_group"),
 			"sasl": kedaMechanisms[set.Setting(pod, "kafka.sasl.mechanism")], "tls": "",
+			"saslTokenProvider": "", "awsRegion": set.Setting(pod, "kafka.sasl.aws_region"),
+		}
+		if want["awsRegion"] != "" {
+			want["saslTokenProvider"] = "aws_msk_iam"
 		}
 		if strings.HasSuffix(set.Setting(pod, "kafka.security_protocol"), "SSL") {
 			want["tls"] = "enable"
@@ -171,10 +176,26 @@ func scalers(set *Set) (problems []string) {
 				problems = append(problems, fmt.Sprintf("ScaledObject %s: %s is %q, and %s has %q", scaler.GetName(), key, got, pod.Name, value))
 			}
 		}
-		auth, _, _ := unstructured.NestedString(trigger, "authenticationRef", "name")
-		named := func(o *unstructured.Unstructured) bool { return o.GetName() == auth }
-		if want["sasl"] != "" && !slices.ContainsFunc(All[*unstructured.Unstructured](set), named) {
-			problems = append(problems, fmt.Sprintf("ScaledObject %s: no TriggerAuthentication %q", scaler.GetName(), auth))
+		name, _, _ := unstructured.NestedString(trigger, "authenticationRef", "name")
+		all := All[*unstructured.Unstructured](set)
+		at := slices.IndexFunc(all, func(o *unstructured.Unstructured) bool { return o.GetName() == name })
+		switch {
+		case at >= 0:
+			problems = append(problems, missingVariables(all[at], pod)...)
+		case want["sasl"] != "":
+			problems = append(problems, fmt.Sprintf("ScaledObject %s: no TriggerAuthentication %q", scaler.GetName(), name))
+		}
+	}
+	return problems
+}
+
+// missingVariables reports the variables that a TriggerAuthentication reads and the pod's container does not have.
+func missingVariables(auth *unstructured.Unstructured, pod Pod) (problems []string) {
+	variables, _, _ := unstructured.NestedSlice(auth.Object, "spec", "env")
+	for _, variable := range variables {
+		name, _, _ := unstructured.NestedString(variable.(map[string]any), "name")
+		if !slices.ContainsFunc(pod.Container().Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
+			problems = append(problems, fmt.Sprintf("TriggerAuthentication %s: %s has no variable %s", auth.GetName(), pod.Name, name))
 		}
 	}
 	return problems
