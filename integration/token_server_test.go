@@ -88,13 +88,14 @@ func (s *tokenServer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	user, password, _ := r.BasicAuth()
-	if user != tokenClient || password != tokenSecret || r.PostFormValue("grant_type") != "client_credentials" || r.PostFormValue("scope") != "kafka" {
+	form := r.PostFormValue
+	if user != tokenClient || password != tokenSecret || form("grant_type") != "client_credentials" || form("scope") != "kafka" || form("audience") == "" {
 		w.WriteHeader(http.StatusUnauthorized)
 		_, _ = io.WriteString(w, `{"error":"invalid_client","error_description":"`+password+`"}`)
 		return
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"access_token": s.issue(tokenAudience), "token_type": "Bearer", "expires_in": int(s.lifetime.Seconds()),
+		"access_token": s.issue(form("audience")), "token_type": "Bearer", "expires_in": int(s.lifetime.Seconds()),
 	})
 }
 
@@ -158,6 +159,7 @@ func (s *tokenServer) environ(p *proxy.Proxy) []string {
 		kafkaBy(p), "DLQ_KAFKA_SECURITY_PROTOCOL=SASL_PLAINTEXT", "DLQ_KAFKA_SASL_MECHANISM=OAUTHBEARER",
 		"DLQ_KAFKA_SASL_OAUTH_TOKEN_URL=" + s.tokens.URL + "/token", "DLQ_KAFKA_SASL_OAUTH_CLIENT_ID=" + tokenClient,
 		"DLQ_KAFKA_SASL_OAUTH_CLIENT_SECRET_FILE=" + s.secret, "DLQ_KAFKA_SASL_OAUTH_CA_FILE=" + s.ca, "DLQ_KAFKA_SASL_OAUTH_SCOPES=kafka",
+		"DLQ_KAFKA_SASL_OAUTH_PARAMETERS=[{name: audience, value: " + tokenAudience + "}]",
 		`DLQ_KAFKA_SASL_OAUTH_EXTENSIONS=[{name: logicalCluster, value: lkc-abc12}, {name: identityPoolId, value: pool-x}]`,
 	}
 }

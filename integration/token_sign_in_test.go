@@ -23,12 +23,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultKafkaSessionsEnd: the broker ends each session after a few seconds, and tokens are valid for a few more.
+// TestFaultKafkaSessionsEnd: the broker ends each session after a few seconds, and tokens are valid for a few more; in a
+// long run they are valid for a minute, and the test takes ten.
 // Ingest, retries, a redrive and outcomes go on for several of them. No request fails, no warning is logged, and the
 // consumer group keeps its members.
 func TestFaultKafkaSessionsEnd(t *testing.T) {
 	t.Parallel()
-	tokens := newTokenServer(t, 10*time.Second)
+	tokens := newTokenServer(t, pick(10*time.Second, time.Minute))
 	own, p := tokens.kafka()
 	traced := newTraceCollector(t)
 	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
@@ -39,11 +40,11 @@ func TestFaultKafkaSessionsEnd(t *testing.T) {
 	said := map[*process]int{ingester: len(l.log(ingester)), api: len(l.log(api))} // a busy machine may be slow to start them
 
 	began, retried := time.Now(), 0
-	for tokens.count() < pick(8, 60) || time.Since(began) < 6*brokerSession {
-		check.Require(t, time.Since(began) < 10*time.Minute, "only %d tokens were issued", tokens.count())
+	for tokens.count() < pick(8, 20) || time.Since(began) < pick(6*brokerSession, 10*time.Minute) {
+		check.Require(t, time.Since(began) < 12*time.Minute, "only %d tokens were issued", tokens.count())
 		l.produce(20, nil)
 		l.waitStored()
-		lasting(brokerSession / 20)
+		lasting(pick(brokerSession/20, brokerSession/3))
 		api.call(http.MethodPost, "/api/v1/dlq/messages/"+l.some("status = 'PENDING'")+"/retry", 200, nil)
 		retried++
 		for _, program := range []*process{ingester, api} {

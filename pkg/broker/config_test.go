@@ -68,16 +68,25 @@ func TestConfig_Validate(t *testing.T) {
 		"TokenFileWithEndpoint": {
 			func(c *broker.Config) {
 				byToken(c, func(o *broker.OAuthConfig) { o.TokenURL, o.TokenFile, o.Scopes = "", "/token", []string{"s"} })
+				c.SASL.OAuth.Parameters = []broker.OAuthPair{{Name: "audience", Value: "kafka"}}
 			},
-			[]string{"kafka.sasl.oauth.client_id", "kafka.sasl.oauth.client_secret_file", "kafka.sasl.oauth.scopes"},
+			[]string{"kafka.sasl.oauth.client_id", "kafka.sasl.oauth.client_secret_file", "kafka.sasl.oauth.scopes", "kafka.sasl.oauth.parameters"},
 		},
 		"Extensions": {
 			func(c *broker.Config) {
 				byToken(c, func(o *broker.OAuthConfig) {
-					o.Extensions = []broker.OAuthExtension{{Name: "logicalCluster", Value: "lkc-1"}, {Name: "auth", Value: "x"}, {Name: "pool", Value: "a\x01b"}}
+					o.Extensions = []broker.OAuthPair{{Name: "logicalCluster", Value: "lkc-1"}, {Name: "auth", Value: "x"}, {Name: "pool", Value: "a\x01b"}}
 				})
 			},
 			[]string{"kafka.sasl.oauth.extensions[1]", "kafka.sasl.oauth.extensions[2]"},
+		},
+		"Parameters": {
+			func(c *broker.Config) {
+				byToken(c, func(o *broker.OAuthConfig) {
+					o.Parameters = []broker.OAuthPair{{Name: "audience", Value: "kafka"}, {Name: "client_secret", Value: "x"}, {Name: "a b", Value: "x"}}
+				})
+			},
+			[]string{"kafka.sasl.oauth.parameters[1]", "kafka.sasl.oauth.parameters[2]"},
 		},
 		"AWS": {func(c *broker.Config) {
 			c.SecurityProtocol, c.SASL = "SASL_SSL", broker.SASLConfig{Mechanism: "AWS_MSK_IAM", AWSRegion: "eu-west-1"}

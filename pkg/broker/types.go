@@ -14,8 +14,8 @@ type (
 	SASLConfig = conn.SASLConfig
 	// OAuthConfig says where tokens come from.
 	OAuthConfig = token.Config
-	// OAuthExtension is a name and a value that brokers get with a token.
-	OAuthExtension = token.Extension
+	// OAuthPair is a name and a value that a token endpoint or the brokers get.
+	OAuthPair = token.Pair
 	// TLSConfig names certificates in PEM files.
 	TLSConfig = conn.TLSConfig
 	// Secret is a text that logs, dumps and JSON do not show.

@@ -70,7 +70,7 @@ func withoutText(err error, value secret.Text) error {
 // bearer is the SASL mechanism OAUTHBEARER (RFC 7628).
 type bearer struct {
 	token      secret.Text
-	extensions []token.Extension
+	extensions []token.Pair
 }
 
 // Name implements sasl.Mechanism.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 )
 
 // Config says where the tokens for OAUTHBEARER come from: a token endpoint, or a file. Its keys are under
@@ -19,21 +20,27 @@ type Config struct {
 	// AssertionFile holds a signed token that authenticates the client instead of a secret (RFC 7523).
 	AssertionFile string   `mapstructure:"assertion_file"`
 	Scopes        []string `mapstructure:"scopes"`
+	// Parameters are sent to the token endpoint beside those of RFC 6749, such as the audience.
+	Parameters []Pair `mapstructure:"parameters"`
 	// CAFile is a PEM file of the token endpoint's certificate authority; "" for those of the system.
 	CAFile string `mapstructure:"ca_file"`
 	// TokenFile holds the token itself. Something else replaces it before it expires, such as Kubernetes.
 	TokenFile string `mapstructure:"token_file"`
-	// Extensions are sent to the brokers with the token.
-	Extensions []Extension `mapstructure:"extensions"`
+	// Extensions are sent to the brokers with the token (RFC 7628, section 3.1).
+	Extensions []Pair `mapstructure:"extensions"`
 }
 
-// Extension is a name and a value beside the token (RFC 7628, section 3.1).
-type Extension struct {
+// Pair is a name and a value.
+type Pair struct {
 	Name  string `mapstructure:"name"`
 	Value string `mapstructure:"value"`
 }
 
+// ownParameters are the parameters that other settings determine. The secret must come from its file.
+var ownParameters = []string{"grant_type", "scope", "client_id", "client_secret", "client_assertion", "client_assertion_type"}
+
 var (
+	parameterName  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`) // RFC 6749, appendix A
 	extensionName  = regexp.MustCompile(`^[A-Za-z]+$`)
 	extensionValue = regexp.MustCompile(`^[\x21-\x7E \t\r\n]+$`)
 )
@@ -54,7 +61,7 @@ func (c Config) Problems() []error {
 	default:
 		for key, set := range map[string]bool{
 			"client_id": c.ClientID != "", "client_secret_file": c.ClientSecretFile != "", "assertion_file": c.AssertionFile != "",
-			"scopes": len(c.Scopes) > 0, "ca_file": c.CAFile != "",
+			"scopes": len(c.Scopes) > 0, "parameters": len(c.Parameters) > 0, "ca_file": c.CAFile != "",
 		} {
 			if set {
 				add(key, "only with token_url")
@@ -82,6 +89,15 @@ func (c Config) endpointProblems(add func(key, text string, args ...any)) {
 	}
 	if (c.ClientSecretFile == "") == (c.AssertionFile == "") {
 		add("client_secret_file", "either it or assertion_file is needed with token_url")
+	}
+	for i, p := range c.Parameters {
+		key := fmt.Sprintf("parameters[%d]", i)
+		switch {
+		case !parameterName.MatchString(p.Name):
+			add(key, "name %q: want letters, digits, and . _ -", p.Name)
+		case slices.Contains(ownParameters, p.Name):
+			add(key, "name %q: other settings determine it", p.Name)
+		}
 	}
 }
 

@@ -1,12 +1,15 @@
 package token
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"time"
 
@@ -37,8 +40,11 @@ type endpoint struct {
 // for an address; it is called for each request.
 func FromEndpoint(cfg Config, secure func(address string) (*tls.Config, error), report func(error)) *Source {
 	e := &endpoint{cfg: cfg, secure: secure, request: &clientcredentials.Config{
-		ClientID: cfg.ClientID, TokenURL: cfg.TokenURL, Scopes: cfg.Scopes,
+		ClientID: cfg.ClientID, TokenURL: cfg.TokenURL, Scopes: cfg.Scopes, EndpointParams: url.Values{},
 	}}
+	for _, p := range cfg.Parameters {
+		e.request.EndpointParams.Add(p.Name, p.Value)
+	}
 	return newSource(e.host(), e.fetch, report)
 }
 
@@ -79,7 +85,8 @@ func (e *endpoint) readCredentials() error {
 	}
 	value, err := readText(e.cfg.AssertionFile)
 	e.request.AuthStyle = oauth2.AuthStyleInParams
-	e.request.EndpointParams = url.Values{"client_assertion_type": {assertionType}, "client_assertion": {value.Reveal()}}
+	e.request.EndpointParams.Set("client_assertion_type", assertionType)
+	e.request.EndpointParams.Set("client_assertion", value.Reveal())
 	return err
 }
 
@@ -96,9 +103,34 @@ func (e *endpoint) client() (*http.Client, error) {
 		}
 	}
 	return &http.Client{
-		Transport:     transport,
+		Transport:     wholeSeconds{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
+}
+
+// wholeSeconds cuts the fraction off the lifetime in an answer. The library refuses a lifetime with a fraction, which
+// Google's local authentication server sends.
+type wholeSeconds struct{ next http.RoundTripper }
+
+const maxAnswer = 1 << 20
+
+var lifetimeWithFraction = regexp.MustCompile(`("expires_in"\s*:\s*"?[0-9]+)\.[0-9]+`)
+
+// RoundTrip implements http.RoundTripper.
+func (w wholeSeconds) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := w.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	body = lifetimeWithFraction.ReplaceAll(body, []byte("$1"))
+	whole := *answer
+	whole.Body, whole.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return &whole, nil
 }
 
 // withoutSecrets returns an error with the status or the cause of a failed request, but nothing of its URL, its body or

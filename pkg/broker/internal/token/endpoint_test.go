@@ -66,16 +66,31 @@ func TestEndpoint_ClientCredentials(t *testing.T) {
 	server, all := startEndpoint(t, http.StatusOK, `{"access_token":"`+theToken+`","token_type":"Bearer","expires_in":3600}`)
 	s := newEndpoint(t, Config{
 		TokenURL: server.URL + "/token", ClientID: "dlq manager", ClientSecretFile: file(t, theSecret+"\n"), Scopes: []string{"kafka", "read"},
+		Parameters: []Pair{{Name: "audience", Value: "https://kafka"}, {Name: "resource", Value: "a"}, {Name: "resource", Value: "b"}},
 	})
 	want(t, s, theToken)
 	got := (*all)[0]
 	check.Equal(t, got.username, "dlq+manager", "user, form-encoded as in RFC 6749, section 2.3.1")
 	check.Equal(t, got.password, theSecret, "password")
-	check.Equal(t, got.form.Encode(), "grant_type=client_credentials&scope=kafka+read", "form")
+	check.Equal(t, got.form.Encode(), "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&resource=a&resource=b&scope=kafka+read", "form")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := time.Until(s.token.expires)
 	check.True(t, left > 59*time.Minute && left <= time.Hour, "expires in %s, want an hour", left)
+}
+
+// Google's local authentication server sends the lifetime with a fraction, and reads no parameters.
+func TestEndpoint_LifetimeWithFraction(t *testing.T) {
+	t.Parallel()
+	for _, lifetime := range []string{"3599.978315", `"3599.5"`, "3599"} {
+		server, _ := startEndpoint(t, http.StatusOK, `{"access_token": "`+theToken+`", "token_type": "Bearer", "expires_in": `+lifetime+`}`)
+		s := newEndpoint(t, Config{TokenURL: server.URL, ClientID: "unused", ClientSecretFile: file(t, "unused")})
+		want(t, s, theToken)
+		s.mu.Lock()
+		left := time.Until(s.token.expires)
+		s.mu.Unlock()
+		check.True(t, left > 59*time.Minute && left < time.Hour, "%s expires in %s, want an hour", lifetime, left)
+	}
 }
 
 // Entra ID accepts a token of Kubernetes in place of the client's secret.
@@ -85,7 +100,7 @@ func TestEndpoint_FederatedToken(t *testing.T) {
 	assertion := file(t, theAssertion+"\n")
 	s := newEndpoint(t, Config{
 		TokenURL: server.URL + "/tenant/oauth2/v2.0/token", ClientID: "11111111-2222", AssertionFile: assertion,
-		Scopes: []string{"https://namespace.servicebus.windows.net/.default"},
+		Scopes: []string{"https://namespace.servicebus.windows.net/.default"}, Parameters: []Pair{{Name: "audience", Value: "kafka"}},
 	})
 	want(t, s, theToken)
 	check.NoError(t, os.WriteFile(assertion, []byte("eyJ.second.c2ln"), 0o600))
@@ -99,6 +114,7 @@ func TestEndpoint_FederatedToken(t *testing.T) {
 		check.Equal(t, got.form.Encode(), url.Values{
 			"grant_type": {"client_credentials"}, "client_id": {"11111111-2222"}, "scope": {"https://namespace.servicebus.windows.net/.default"},
 			"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}, "client_assertion": {assertion},
+			"audience": {"kafka"},
 		}.Encode(), "form")
 	}
 }
