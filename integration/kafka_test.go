@@ -145,13 +145,22 @@ func (c *cluster) ends(topics []string) (total int64) {
 			ask[t.Name] = append(ask[t.Name], kafka.LastOffsetOf(p.ID))
 		}
 	}
-	res, err := c.admin.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: ask})
-	check.Require(c.t, err == nil, "list offsets: %v", err)
-	for _, partitions := range res.Topics {
-		for _, p := range partitions {
-			total += p.LastOffset
+	eventually(c.t, 30*time.Second, "every partition has its leader", func() bool {
+		total = 0
+		res, err := c.admin.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: ask})
+		if err != nil {
+			return false
 		}
-	}
+		for _, partitions := range res.Topics {
+			for _, p := range partitions {
+				if p.Error != nil {
+					return false // the client still asks the leader of before
+				}
+				total += p.LastOffset
+			}
+		}
+		return true
+	})
 	return total
 }
 
