@@ -58,10 +58,11 @@ var layers = map[string][]string{
 	"pkg/repository/postgres/internal/codec":    {"pkg/entity", "pkg/repository"},
 	"pkg/repository/postgres/internal/conn":     {"pkg/entity", "pkg/secret", "pkg/traces", "pkg/wait"},
 
-	"pkg/broker": {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/wait"},
+	"pkg/broker": {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/broker/internal/token", "pkg/wait"},
 
 	// Internal parts of the packages above.
-	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/secret"},
+	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/broker/internal/token", "pkg/secret", "pkg/wait"},
+	"pkg/broker/internal/token":           {"pkg/secret", "pkg/wait"},
 	"pkg/broker/internal/protocol":        {"pkg/broker/internal/inflate", "pkg/entity"},
 	"pkg/broker/internal/inflate":         {},
 	"pkg/archive/tier/internal/bucket":    {"pkg/entity"},
@@ -137,7 +138,8 @@ var owners = map[string][]string{
 	"github.com/parquet-go/parquet-go":      {"pkg/archive/tier/internal/file"},
 	"github.com/coreos/go-oidc":             {"pkg/auth"},
 	"github.com/go-jose/go-jose":            {"pkg/auth"},
-	"golang.org/x/oauth2":                   {"pkg/auth"},
+	"golang.org/x/oauth2":                   {"pkg/auth", "pkg/broker/internal/token"},
+	"github.com/aws":                        {"pkg/broker/internal/token"},
 	"github.com/evanphx/json-patch":         {"pkg/payload"},
 	"github.com/wI2L/jsondiff":              {"pkg/payload"},
 	"github.com/shopspring/decimal":         {"pkg/search"},

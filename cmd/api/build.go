@@ -238,7 +238,7 @@ func (p *parts) buildPublisher() (publisher, error) {
 		return republisher.NewDisabled(settings, p.base.Log), nil
 	}
 	var err error
-	if p.cluster, err = broker.Open(cfg.Kafka.Broker); err != nil {
+	if p.cluster, err = p.base.OpenKafka(); err != nil {
 		return nil, err
 	}
 	shareTopics, err := cfg.Kafka.DeadLetter.ShareTopics()

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
-	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/completion"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
@@ -59,7 +58,7 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 
 func serve(ctx context.Context, base program.Base) error {
 	cfg := base.Config
-	cluster, err := broker.Open(cfg.Kafka.Broker)
+	cluster, err := base.OpenKafka()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -173,6 +174,7 @@ func (n kafkaNode) server(broker string) *server {
 	args := []string{n.properties()}
 	command := func() *exec.Cmd {
 		cmd := n.program(n.opts.KafkaHeapMB, "kafka.Kafka", args...)
+		cmd.Args = slices.Insert(cmd.Args, 1, n.opts.KafkaOptions...)
 		args = append([]string{n.properties()}, quickReturn...)
 		return cmd
 	}

@@ -49,6 +49,9 @@ type Options struct {
 	// is PROXIED.
 	KafkaAdvertise string
 
+	// KafkaOptions are more options of the broker's JVM, such as system properties.
+	KafkaOptions []string
+
 	// KafkaHeapMB is the heap of the broker in megabytes; 0 means 512.
 	KafkaHeapMB int
 

@@ -7,10 +7,16 @@ import (
 // Option configures a Cluster.
 type Option func(*options)
 
-type options struct{ dial DialFunc }
+type options struct{ conn conn.Options }
 
 // WithDial replaces the function that opens TCP connections, for tests with faults of the network.
-func WithDial(dial DialFunc) Option { return func(o *options) { o.dial = dial } }
+func WithDial(dial DialFunc) Option { return func(o *options) { o.conn.Dial = dial } }
+
+// WithTokenReport sets a function that gets the result of every request for a token, nil for success. While a token is
+// valid, a failed request fails nothing else.
+func WithTokenReport(report func(error)) Option {
+	return func(o *options) { o.conn.TokenReport = report }
+}
 
 // Cluster is a connection pool to one Kafka cluster. It is safe for concurrent use. No call creates a topic.
 type Cluster struct {
@@ -24,7 +30,7 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	pool, err := conn.Open(cfg, o.dial)
+	pool, err := conn.Open(cfg, o.conn)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,66 @@ func TestConfig_Validate(t *testing.T) {
 			func(c *broker.Config) { c.SecurityProtocol = "SASL_PLAINTEXT" },
 			[]string{"kafka.sasl.mechanism", "kafka.sasl.username", "kafka.sasl.password"},
 		},
+		"Token": {func(c *broker.Config) { byToken(c, func(*broker.OAuthConfig) {}) }, nil},
+		"TokenFile": {func(c *broker.Config) {
+			byToken(c, func(o *broker.OAuthConfig) { *o = broker.OAuthConfig{TokenFile: "/token"} })
+		}, nil},
+		"TokenOfThisMachine": {func(c *broker.Config) {
+			byToken(c, func(o *broker.OAuthConfig) { o.TokenURL = "http://localhost:14293" })
+		}, nil},
+		"TokenFromNowhere": {
+			func(c *broker.Config) { byToken(c, func(o *broker.OAuthConfig) { *o = broker.OAuthConfig{} }) },
+			[]string{"kafka.sasl.oauth.token_url"},
+		},
+		"TokenTwice": {
+			func(c *broker.Config) { byToken(c, func(o *broker.OAuthConfig) { o.TokenFile = "/token" }) },
+			[]string{"kafka.sasl.oauth.token_file"},
+		},
+		"TokenUnencrypted": {
+			func(c *broker.Config) {
+				byToken(c, func(o *broker.OAuthConfig) { o.TokenURL = "http://idp.example.com/token" })
+			},
+			[]string{"kafka.sasl.oauth.token_url"},
+		},
+		"PasswordInTokenURL": {
+			func(c *broker.Config) {
+				byToken(c, func(o *broker.OAuthConfig) { o.TokenURL = "https://u:secret@idp/token" })
+			},
+			[]string{"kafka.sasl.oauth.token_url"},
+		},
+		"ClientUnknown": {
+			func(c *broker.Config) {
+				byToken(c, func(o *broker.OAuthConfig) { o.ClientID, o.ClientSecretFile = "", "" })
+			},
+			[]string{"kafka.sasl.oauth.client_id", "kafka.sasl.oauth.client_secret_file"},
+		},
+		"SecretAndAssertion": {
+			func(c *broker.Config) { byToken(c, func(o *broker.OAuthConfig) { o.AssertionFile = "/assertion" }) },
+			[]string{"kafka.sasl.oauth.client_secret_file"},
+		},
+		"TokenFileWithEndpoint": {
+			func(c *broker.Config) {
+				byToken(c, func(o *broker.OAuthConfig) { o.TokenURL, o.TokenFile, o.Scopes = "", "/token", []string{"s"} })
+			},
+			[]string{"kafka.sasl.oauth.client_id", "kafka.sasl.oauth.client_secret_file", "kafka.sasl.oauth.scopes"},
+		},
+		"Extensions": {
+			func(c *broker.Config) {
+				byToken(c, func(o *broker.OAuthConfig) {
+					o.Extensions = []broker.OAuthExtension{{Name: "logicalCluster", Value: "lkc-1"}, {Name: "auth", Value: "x"}, {Name: "pool", Value: "a\x01b"}}
+				})
+			},
+			[]string{"kafka.sasl.oauth.extensions[1]", "kafka.sasl.oauth.extensions[2]"},
+		},
+		"AWS": {func(c *broker.Config) {
+			c.SecurityProtocol, c.SASL = "SASL_SSL", broker.SASLConfig{Mechanism: "AWS_MSK_IAM", AWSRegion: "eu-west-1"}
+		}, nil},
+		"AWSRegion": {
+			func(c *broker.Config) {
+				c.SecurityProtocol, c.SASL = "SASL_SSL", broker.SASLConfig{Mechanism: "AWS_MSK_IAM", AWSRegion: "elsewhere.example.com/"}
+			},
+			[]string{"kafka.sasl.aws_region"},
+		},
 		"CertificateWithoutKey": {func(c *broker.Config) { c.TLS.CertFile = "c" }, []string{"kafka.tls.key_file"}},
 		"KeyWithoutCertificate": {func(c *broker.Config) { c.TLS.KeyFile = "k" }, []string{"kafka.tls.cert_file"}},
 		"EverythingAtOnce": {
@@ -69,4 +129,11 @@ func TestProducerConfig_Validate(t *testing.T) {
 	for _, key := range []string{"timeout:", "request_timeout:", "max_batch_bytes:", "compression:"} {
 		check.True(t, err != nil && strings.Contains(err.Error(), key), "Validate = %v, want it to name %s", err, key)
 	}
+}
+
+// byToken signs in with tokens of a token endpoint, after a change.
+func byToken(c *broker.Config, change func(*broker.OAuthConfig)) {
+	oauth := broker.OAuthConfig{TokenURL: "https://idp.example.com/token", ClientID: "dlq", ClientSecretFile: "/secret"}
+	change(&oauth)
+	c.SecurityProtocol, c.SASL = "SASL_SSL", broker.SASLConfig{Mechanism: "OAUTHBEARER", OAuth: oauth}
 }

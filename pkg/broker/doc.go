@@ -2,8 +2,8 @@
 // reports for every failed write whether the record can be in the log. Requests go to a leader by its broker id, so the
 // client notices that a partition has a new leader as soon as the old leader says so, not only when a cache expires.
 //
-// Package internal/conn has the connections, internal/protocol the parts of the wire protocol that kafka-go lacks,
-// internal/inflate the decompression with bounded memory. In reading order:
+// Package internal/conn has the connections, internal/token the tokens to sign in with, internal/protocol the parts of
+// the wire protocol that kafka-go lacks, internal/inflate the decompression with bounded memory. In reading order:
 //
 //   - topics.go: the topics of the cluster, and whether it answers
 //   - fetch.go: records of many partitions of one leader

@@ -3,6 +3,7 @@ package broker
 import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/token"
 )
 
 // The settings of the connections.
@@ -11,6 +12,10 @@ type (
 	Config = conn.Config
 	// SASLConfig holds the user's credentials.
 	SASLConfig = conn.SASLConfig
+	// OAuthConfig says where tokens come from.
+	OAuthConfig = token.Config
+	// OAuthExtension is a name and a value that brokers get with a token.
+	OAuthExtension = token.Extension
 	// TLSConfig names certificates in PEM files.
 	TLSConfig = conn.TLSConfig
 	// Secret is a text that logs, dumps and JSON do not show.

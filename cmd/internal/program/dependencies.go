@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
@@ -28,6 +29,15 @@ func (b Base) OpenDatabase() (*sqlx.DB, error) {
 		return nil, err
 	}
 	return db, nil
+}
+
+// OpenKafka opens the program's only connections to Kafka, without connecting. It logs once that no token can be got to
+// sign in with, and once that tokens can be got again.
+func (b Base) OpenKafka() (*broker.Cluster, error) {
+	var tokens outage.Log
+	return broker.Open(b.Config.Kafka.Broker, broker.WithTokenReport(func(err error) {
+		tokens.Report(context.Background(), b.Log, err, "cannot get a token for kafka; connections go on until their token expires", "got a token for kafka")
+	}))
 }
 
 // OpenReplica opens the pool for the database's replica, without connecting and without metrics; nil when the

@@ -21,6 +21,9 @@ func (c Config) credentialFiles() map[string]string {
 	if c.HasKafka() {
 		files["kafka_username"] = c.Kafka.Broker.SASL.UsernameFile
 		files["kafka_password"] = c.Kafka.Broker.SASL.PasswordFile
+		files["kafka_token"] = c.Kafka.Broker.SASL.OAuth.TokenFile
+		files["kafka_client_secret"] = c.Kafka.Broker.SASL.OAuth.ClientSecretFile
+		files["kafka_assertion"] = c.Kafka.Broker.SASL.OAuth.AssertionFile
 		files["kafka_certificate"] = c.Kafka.Broker.TLS.CertFile
 		files["kafka_key"] = c.Kafka.Broker.TLS.KeyFile
 	}

@@ -60,6 +60,7 @@ func TestMistakesAreFound(t *testing.T) {
 		{"a scaler of another group", "components/keda/scaled-object.yaml", "consumerGroup: dlq-manager.default", "consumerGroup: dlq-manager", `consumerGroup is "dlq-manager", and dlq-manager-ingester has "dlq-manager.default"`},
 		{"a program that does not sign in", "components/keda-sasl/kustomization.yaml", "  - ../kafka-sasl\n", "", `sasl is "scram_sha512", and dlq-manager-ingester has ""`},
 		{"credentials that do not exist", "components/keda-sasl/kustomization.yaml", "value: {name: dlq-manager-kafka}", "value: {name: kafka}", `no TriggerAuthentication "kafka"`},
+		{"a client's secret that is not mounted", "components/kafka-oauth/kustomization.yaml", "items: [{key: client-secret, path: client-secret}]", "items: [{key: client-secret, path: secret}]", "DLQ_KAFKA_SASL_OAUTH_CLIENT_SECRET_FILE is /etc/dlq-manager/kafka-oauth/client-secret, which no Secret holds"},
 		{"a lease for each container", "components/vault-dynamic-credentials/api.yaml", `{{- with secret "database/creds/dlq-manager-rw" -}}`, `{{- with secret "database/creds/dlq-manager-ro" -}}`, "does not read database/creds/dlq-manager-rw"},
 		{"a secret that others read", "components/plain-secret/api.yaml", "defaultMode: 0440", "defaultMode: 0444", "which no Secret holds"},
 		{"notifications into the cluster", "components/notifications/network-policy.yaml", "              - 10.0.0.0/8\n", "", `must not connect to 0.0.0.0/0 without 100.64.0.0/10`},

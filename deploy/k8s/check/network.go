@@ -18,6 +18,9 @@ const (
 	vaultServer = "kubernetes.io/metadata.name=vault/app.kubernetes.io/name=vault:8200"
 	kafka       = "kubernetes.io/metadata.name=messaging/app.kubernetes.io/name=kafka:9092"
 	kafkaTLS    = "kubernetes.io/metadata.name=messaging/app.kubernetes.io/name=kafka:9093"
+	kafkaTokens = "10.0.0.11/32:443"
+	msk         = "10.0.1.0/24:9098"
+	sts         = "10.0.1.0/24:443"
 	issuer      = "10.0.0.10/32:443"
 	collector   = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=opentelemetry-collector:4318"
 	receivers   = "0.0.0.0/0 without 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16:443"
@@ -42,10 +45,10 @@ func network(set *Set) (problems []string) {
 		}
 		switch pod.Template.Labels["app.kubernetes.io/component"] {
 		case "api":
-			need, may = append(need, kafka, kafkaTLS), []string{issuer, collector, receivers}
+			need, may = append(need, kafka, kafkaTLS), []string{issuer, collector, receivers, kafkaTokens, msk, sts}
 			from = []string{clients, prometheus + metricsPort(set, pod)}
 		case "ingester":
-			need, may = append(need, kafka, kafkaTLS), []string{collector}
+			need, may = append(need, kafka, kafkaTLS), []string{collector, kafkaTokens, msk, sts}
 			from = []string{prometheus + metricsPort(set, pod)}
 		case "archiver":
 			if set.Setting(pod, "archive.store") == "s3" {

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/token"
 )
 
 // Config holds the settings of the connection to one Kafka cluster. Its keys are under `kafka`.
@@ -23,12 +26,16 @@ type Config struct {
 // connection; white space around its content is not part of the secret. See secret.Rotation for a missing or wrong
 // file. When the user's name changes, open connections are replaced.
 type SASLConfig struct {
-	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, which use the fields about user and password; OAUTHBEARER, which
+	// uses OAuth; or AWS_MSK_IAM, which uses AWSRegion and the credentials of the platform.
 	Mechanism    string `mapstructure:"mechanism"`
 	Username     string `mapstructure:"username"`
 	Password     Secret `mapstructure:"password"`
 	UsernameFile string `mapstructure:"username_file"`
 	PasswordFile string `mapstructure:"password_file"`
+	// AWSRegion is the region of the MSK cluster.
+	AWSRegion string       `mapstructure:"aws_region"`
+	OAuth     token.Config `mapstructure:"oauth"`
 }
 
 // TLSConfig names certificates in PEM files, which are read again for each new connection; while a file is missing or
@@ -54,6 +61,8 @@ const (
 	mechanismPlain       = "PLAIN"
 	mechanismScramSHA256 = "SCRAM-SHA-256"
 	mechanismScramSHA512 = "SCRAM-SHA-512"
+	mechanismOAuthBearer = "OAUTHBEARER"
+	mechanismAWS         = "AWS_MSK_IAM" // OAUTHBEARER with tokens that are signed with AWS credentials
 )
 
 // DefaultConfig returns the settings of an unencrypted cluster, without brokers.
@@ -109,12 +118,24 @@ func checkAddress(address string) error {
 	return nil
 }
 
+// awsRegion is the form of a region. The signer makes a host name of it.
+var awsRegion = regexp.MustCompile(`^[a-z0-9-]+$`)
+
 func (s SASLConfig) problems() []error {
+	switch s.Mechanism {
+	case mechanismOAuthBearer:
+		return s.OAuth.Problems()
+	case mechanismAWS:
+		if !awsRegion.MatchString(s.AWSRegion) {
+			return []error{fmt.Errorf("kafka.sasl.aws_region: %q is not a region such as eu-west-1", s.AWSRegion)}
+		}
+		return nil
+	}
 	var problems []error
 	mechanisms := []string{mechanismPlain, mechanismScramSHA256, mechanismScramSHA512}
 	if !slices.Contains(mechanisms, s.Mechanism) {
 		problems = append(problems, fmt.Errorf("kafka.sasl.mechanism: %q is none of %s",
-			s.Mechanism, strings.Join(mechanisms, ", ")))
+			s.Mechanism, strings.Join(append(mechanisms, mechanismOAuthBearer, mechanismAWS), ", ")))
 	}
 	if s.Username == "" && s.UsernameFile == "" {
 		problems = append(problems, errors.New("kafka.sasl.username: it or username_file is needed"))

@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
@@ -13,6 +14,14 @@ const dialTimeout = 3 * time.Second
 // DialFunc opens one network connection to a broker.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
+// Options has what a Pool needs beside its settings.
+type Options struct {
+	// Dial opens TCP connections, or a net.Dialer when it is nil.
+	Dial DialFunc
+	// TokenReport gets the result of every request for a token, nil for success. It may be nil.
+	TokenReport func(error)
+}
+
 // dialer opens connections that are ready for requests.
 type dialer struct {
 	cfg          Config
@@ -20,27 +29,40 @@ type dialer struct {
 	certificates *certificates
 	logins       *secret.Rotation[login]
 	userChanged  func() // called after the first sign-in of another user
+
+	tokens        tokens // nil: signs in with a password
+	tokenAccepted *atomic.Bool
 }
 
-func newDialer(cfg Config, tcp DialFunc, userChanged func()) dialer {
-	if tcp == nil {
-		tcp = (&net.Dialer{Timeout: dialTimeout}).DialContext
+func newDialer(cfg Config, opts Options, userChanged func()) dialer {
+	d := dialer{
+		cfg: cfg, tcp: opts.Dial, certificates: &certificates{cfg: cfg.TLS}, logins: secret.NewRotation(cfg.SASL.login),
+		userChanged: userChanged, tokenAccepted: new(atomic.Bool),
 	}
-	return dialer{
-		cfg: cfg, tcp: tcp, certificates: &certificates{cfg: cfg.TLS}, logins: secret.NewRotation(cfg.SASL.login),
-		userChanged: userChanged,
+	if d.tcp == nil {
+		d.tcp = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
+	if cfg.usesSASL() {
+		d.tokens = cfg.SASL.tokens(opts.TokenReport)
+	}
+	return d
 }
 
 // dial returns a function that opens a connection, secures it and signs in, and lets prepare set socket options first.
 // Certificates and secrets are read for each connection, so they can be replaced without a restart.
 func (d *dialer) dial(prepare func(net.Conn)) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		open := func() (net.Conn, error) { return d.open(ctx, network, address, prepare) }
+		open := func(ctx context.Context) (net.Conn, error) { return d.open(ctx, network, address, prepare) }
 		if !d.cfg.usesSASL() {
-			return open()
+			return open(ctx)
 		}
-		return d.signIn(ctx, open)
+		return openSession(ctx, func(ctx context.Context) (signedIn, error) {
+			open := func() (net.Conn, error) { return open(ctx) }
+			if d.tokens != nil {
+				return d.signInByToken(ctx, open)
+			}
+			return d.signInByPassword(ctx, open)
+		})
 	}
 }
 

@@ -46,14 +46,14 @@ type Pool struct {
 	closed    atomic.Bool
 }
 
-// Open checks cfg and connects to nothing. TCP connections are opened with tcp, or a net.Dialer when it is nil.
-func Open(cfg Config, tcp DialFunc) (*Pool, error) {
+// Open checks cfg and connects to nothing.
+func Open(cfg Config, opts Options) (*Pool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open kafka: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Pool{stop: stop}
-	p.dialer = newDialer(cfg, tcp, p.forgetConnections)
+	p.dialer = newDialer(cfg, opts, p.forgetConnections)
 	p.transport = &kafka.Transport{
 		Dial:        p.dialer.dial(dropUnsent),
 		DialTimeout: dialTimeout,
@@ -72,6 +72,9 @@ func (p *Pool) Close() {
 	if p.closed.CompareAndSwap(false, true) {
 		p.transport.CloseIdleConnections()
 		p.stop()
+		if p.dialer.tokens != nil {
+			p.dialer.tokens.Close()
+		}
 	}
 }
 
@@ -174,24 +177,36 @@ func WasSent(err error) bool {
 }
 
 // Send sends a request to a broker once, for at most timeout. After an error for which WasSent returns false, no byte
-// of the request was sent or will be sent.
+// of the request was sent or will be sent. Connections whose session has ended send nothing, so the next one is tried.
 func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
+	caller := ctx
+	// A connection stops its work on a request only at a deadline, so one is always set.
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		res, err := sendOnce(ctx, p, broker, req)
+		if err == nil {
+			return res, nil
+		}
+		if !errors.Is(err, errSessionEnded) || ctx.Err() != nil {
+			return res, CallerError(caller, err)
+		}
+	}
+}
+
+func sendOnce[T any](ctx context.Context, p *Pool, broker int32, req protocol.Request[T]) (T, error) {
 	var none T
 	if err := p.Closed(); err != nil {
 		return none, err
 	}
 	p.followUser()
-	caller := ctx
-	// A connection stops its work on a request only at a deadline, so one is always set.
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
 		return req.Exchange(rw, v)
 	}}
 	res, err := p.transport.RoundTrip(ctx, kafka.TCP(p.Brokers()...), request)
 	if err != nil {
-		err = CallerError(caller, NetworkError(err))
-		if !request.state.CompareAndSwap(callWaits, callDropped) {
+		err = NetworkError(err)
+		if !request.state.CompareAndSwap(callWaits, callDropped) && !errors.Is(err, errSessionEnded) {
 			return none, sentError{err}
 		}
 		return none, err
@@ -229,7 +244,7 @@ func NetworkError(err error) error {
 	var op *net.OpError
 	var unknown *signInError
 	switch {
-	case errors.As(err, &unknown) && unknown.temporary:
+	case errors.Is(err, errSessionEnded), errors.As(err, &unknown) && unknown.temporary:
 		return fmt.Errorf("%w: %w", protocol.ErrUnavailable, err)
 	case errors.As(err, &code):
 		if kind := protocol.KindOf(code); kind != nil {

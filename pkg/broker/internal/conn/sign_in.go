@@ -79,58 +79,73 @@ func (e *signInError) Error() string { return "sign in to kafka: " + e.err.Error
 
 func (e *signInError) Unwrap() error { return e.err }
 
-// signIn opens a connection and authenticates it. Kafka-go's own sign-in cannot try other credentials after a refusal.
-func (d *dialer) signIn(ctx context.Context, open func() (net.Conn, error)) (net.Conn, error) {
-	var conn net.Conn
+// signInByPassword opens a connection and authenticates it. Kafka-go's own sign-in cannot try other credentials after a
+// refusal.
+func (d *dialer) signInByPassword(ctx context.Context, open func() (net.Conn, error)) (signedIn, error) {
+	var in signedIn
 	read := false
-	try := func(l login) (err error) {
+	try := func(l login) error {
 		read = true
-		if conn, err = open(); err != nil {
+		mechanism, err := d.cfg.SASL.mechanism(l)
+		if err != nil {
 			return err
 		}
-		if err = d.cfg.SASL.authenticate(ctx, conn, l); err != nil {
-			_ = conn.Close()
-		}
+		in, err = authenticated(ctx, open, mechanism)
 		return err
 	}
 	if !d.cfg.SASL.rotates() {
 		err := try(login{d.cfg.SASL.Username, string(d.cfg.SASL.Password)})
-		return conn, err
+		return in, err
 	}
 	before := d.logins.Accepted()
 	now, err := d.logins.SignIn(ctx, refused, try)
 	switch {
 	case err == nil:
 	case !read, refused(err):
-		return nil, &signInError{temporary: !read || before != login{}, err: err}
+		return signedIn{}, &signInError{temporary: !read || before != login{}, err: err}
 	default:
-		return nil, err
+		return signedIn{}, err
 	}
 	if before.username != "" && before.username != now.username {
 		d.userChanged()
 	}
-	return conn, nil
+	return in, nil
 }
 
 // refused reports whether the broker has read the credentials and refused them.
 func refused(err error) bool { return errors.Is(err, kafka.SASLAuthenticationFailed) }
 
-// authenticate runs the SASL exchange with the broker.
-func (s SASLConfig) authenticate(ctx context.Context, conn net.Conn, l login) error {
+// authenticated opens a connection and authenticates it, and closes it when that fails.
+func authenticated(ctx context.Context, open func() (net.Conn, error), mechanism sasl.Mechanism) (signedIn, error) {
+	conn, err := open()
+	if err != nil {
+		return signedIn{}, err
+	}
+	began := time.Now()
+	lifetime, err := authenticate(ctx, conn, mechanism)
+	if err != nil {
+		_ = conn.Close()
+		return signedIn{}, err
+	}
+	if lifetime == 0 {
+		return signedIn{Conn: conn}, nil
+	}
+	return signedIn{Conn: conn, ends: began.Add(lifetime)}, nil
+}
+
+// authenticate runs the SASL exchange with the broker. It returns how long the broker accepts requests on the
+// connection, 0 for no limit.
+func authenticate(ctx context.Context, conn net.Conn, mechanism sasl.Mechanism) (lifetime time.Duration, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(deadline)
 		defer func() { _ = conn.SetDeadline(time.Time{}) }()
 	}
-	mechanism, err := s.mechanism(l)
-	if err != nil {
-		return err
-	}
 	shaken, err := protocol.RoundTrip[*saslhandshake.Response](conn, handshakeVersion, &saslhandshake.Request{Mechanism: mechanism.Name()})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if shaken.ErrorCode != 0 {
-		return kafka.Error(shaken.ErrorCode)
+		return 0, kafka.Error(shaken.ErrorCode)
 	}
 	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
 	machine, words, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
@@ -139,15 +154,16 @@ func (s SASLConfig) authenticate(ctx context.Context, conn net.Conn, l login) er
 		answer, err = protocol.RoundTrip[*saslauthenticate.Response](conn, authenticateVersion, &saslauthenticate.Request{AuthBytes: words})
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // some brokers refuse by closing the connection
-			return fmt.Errorf("%w: %w", kafka.SASLAuthenticationFailed, err)
+			return 0, fmt.Errorf("%w: %w", kafka.SASLAuthenticationFailed, err)
 		case err != nil:
-			return err
+			return 0, err
 		case answer.ErrorCode != 0:
-			return fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
+			return 0, fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
 		}
+		lifetime = time.Duration(answer.SessionLifetimeMs) * time.Millisecond
 		done, words, err = machine.Next(ctx, answer.AuthBytes)
 	}
-	return err
+	return lifetime, err
 }
 
 // userPollInterval is how often the file with the user's name is read.

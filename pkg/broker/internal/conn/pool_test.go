@@ -1,0 +1,64 @@
+package conn
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+)
+
+// mortal is a connection that sends nothing once its session has ended.
+type mortal struct {
+	net.Conn
+	ended *atomic.Bool
+}
+
+func (m mortal) Write(b []byte) (int, error) {
+	if m.ended.Load() {
+		return 0, errSessionEnded
+	}
+	return m.Conn.Write(b)
+}
+
+// A request on connections whose sessions have ended is sent on a new connection. When there is no new connection, the
+// request is known not to be sent, so a record is never in doubt for that.
+func TestSend_SessionHasEnded(t *testing.T) {
+	t.Parallel()
+	cluster := check.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	defer cluster.Close()
+	var current atomic.Pointer[atomic.Bool]
+	current.Store(new(atomic.Bool))
+	var away atomic.Bool
+	pool := check.Must(Open(Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: protocolPlaintext}, Options{
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if away.Load() {
+				return nil, &signInError{temporary: true, err: context.Canceled}
+			}
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			return mortal{conn, current.Load()}, err
+		},
+	}))(t)
+	defer pool.Close()
+	send := func() error {
+		return check.Err(Send(t.Context(), pool, AnyBroker, time.Minute, protocol.ListGroups()))
+	}
+	check.NoError(t, send())
+	current.Swap(new(atomic.Bool)).Store(true)
+	check.NoError(t, send())
+
+	away.Store(true)
+	current.Load().Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := sendOnce(ctx, pool, AnyBroker, protocol.ListGroups())
+	check.True(t, !WasSent(err), "the request may have been sent: %v", err)
+	err = send()
+	check.Is(t, err, protocol.ErrUnavailable, "send")
+	check.True(t, !WasSent(err), "the request may have been sent: %v", err)
+}
