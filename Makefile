@@ -27,7 +27,8 @@ WEB := pkg/console/web
 ASSETS := pkg/console/static/vendor
 
 # Tests that wait for a server in vain must end by themselves.
-TEST_FLAGS ?= -timeout 25m
+# make lint runs vet; without it a fresh clone's tests need a fifth less processor time to compile.
+TEST_FLAGS ?= -timeout 25m -vet=off
 
 # The folders of all Go modules, with the programs' module first: the files that git tracks or
 # could add, or in an unpacked archive all files.

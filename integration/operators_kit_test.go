@@ -69,11 +69,15 @@ func (o *operators) failing(class, message, value string, more ...kgo.RecordHead
 	o.kafka.produce(r)
 }
 
-// takenIn waits until an ingester has stored everything and the search index includes it.
+// takenIn waits until an ingester has stored everything, has tried to read the records of pointers as often as it does
+// before it reports a refusal, and the search index includes everything.
 func (o *operators) takenIn() {
 	o.t.Helper()
 	p := o.startReady("ingester")
 	o.waitStored()
+	eventually(o.t, time.Minute, "no record of a pointer is still being read", func() bool {
+		return o.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'waiting')`) == 0
+	})
 	p.stop()
 	o.indexed()
 }

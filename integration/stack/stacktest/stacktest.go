@@ -110,38 +110,52 @@ func Admin(t testing.TB) *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(Kafka(t)...), Transport: transport}
 }
 
-// CreateTopic creates a topic, which is deleted at the end of the test. It waits while the broker is
-// unavailable, because on a busy machine the broker's registration at the controller may be late by seconds.
+// CreateTopic creates a topic, which is deleted at the end of the test.
 func CreateTopic(t testing.TB, name string, partitions int, settings ...kafka.ConfigEntry) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
 	client := Admin(t)
 	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: settings}
-	for {
+	err := whenAvailable(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
 		res, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
-		if err == nil {
-			err = res.Errors[name]
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			t.Cleanup(func() { DeleteTopic(t, name) })
-			return
-		}
-		if !errors.Is(err, kafka.BrokerNotAvailable) || ctx.Err() != nil {
-			t.Fatalf("create topic %s: %v", name, err)
-		}
-		<-ticker.C
+		return res.Errors[name]
+	})
+	if err != nil {
+		t.Fatalf("create topic %s: %v", name, err)
 	}
+	t.Cleanup(func() { DeleteTopic(t, name) })
 }
 
 // DeleteTopic deletes a topic if it exists.
 func DeleteTopic(t testing.TB, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if _, err := Admin(t).DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{name}}); err != nil {
+	client := Admin(t)
+	err := whenAvailable(context.Background(), func(ctx context.Context) error {
+		res, err := client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{name}})
+		if err != nil {
+			return err
+		}
+		return res.Errors[name]
+	})
+	if err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
 		t.Errorf("delete topic %s: %v", name, err)
+	}
+}
+
+// whenAvailable calls change again while the broker is unavailable, for one minute at most: on a busy machine the
+// broker's registration at the controller may be late by seconds.
+func whenAvailable(ctx context.Context, change func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := change(ctx)
+		if !errors.Is(err, kafka.BrokerNotAvailable) || ctx.Err() != nil {
+			return err
+		}
+		<-ticker.C
 	}
 }
