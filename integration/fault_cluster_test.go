@@ -173,6 +173,10 @@ type replicas struct {
 	inSync    []int32
 }
 
+func (p replicas) followers() []int32 {
+	return slices.DeleteFunc(slices.Clone(p.all), func(id int32) bool { return id == p.leader })
+}
+
 // replicas returns all partitions of the test's topics and of the consumer groups' offsets.
 func (r *replicated) replicas() (all []replicas) {
 	r.t.Helper()
@@ -217,12 +221,12 @@ func (r *replicated) leaves(id int) {
 	})
 }
 
-// leadersMove makes another replica of each partition its leader, also of the one that coordinates the ingester's group,
-// three times, so that each broker has led each partition.
+// leadersMove elects another leader of each partition, also of the one that coordinates the ingester's group, three
+// times.
 func (r *replicated) leadersMove() {
 	for range 3 {
 		before := r.replicas()
-		r.reassign(func(p replicas) []int32 { return append(slices.Clone(p.all[1:]), p.all[0]) })
+		r.reassign(func(p replicas) []int32 { return append(p.followers(), p.leader) })
 		elect := kmsg.NewPtrElectLeadersRequest()
 		res, err := elect.RequestWith(r.t.Context(), r.kafka.client) // nil topics are all: the first replica of each leads
 		check.Require(r.t, err == nil && res.ErrorCode == 0, "elect leaders: %v, %+v", err, res)
@@ -242,7 +246,7 @@ func (r *replicated) replicasAreReassigned() {
 	whole := map[string][]int32{}
 	r.reassign(func(p replicas) []int32 {
 		whole[p.topic] = p.all
-		return slices.DeleteFunc(slices.Clone(p.all), func(id int32) bool { return id == p.leader })
+		return p.followers()
 	})
 	r.until("two replicas are left", func() bool {
 		all := r.replicas()
