@@ -105,6 +105,9 @@ FAULT_FLAGS ?= -timeout 60m -parallel 3
 OLDER_KAFKA := 4.1.2
 OLDER_KAFKA_TESTS := TestStart|TestEndToEnd|TestFaultKilledAtNamedMoments|TestFaultProduceAnswersLost|TestTopicMadeAgainLosesNothing|TestRestartedConsumerGroupKeepsCommittedOffsets|TestRealServersRedirect|TestGroupStates
 
+# The tests that run on three brokers too. TestFaultCluster starts its own.
+CLUSTER_TESTS := TestEndToEnd|TestKilledAPIFinishesItsRedrive|TestRollingRestartLosesNothing|TestZombieIngester|TestFaultHundredClicks|TestFaultTopicGrows|TestFaultTargetMissing|TestFaultTargetGrows|TestFaultRetentionWasFaster|TestTopicMadeAgainLosesNothing|TestRestartedConsumerGroupKeepsCommittedOffsets
+
 .PHONY: test-faults
 test-faults: needs assets ## Break servers, connections and programs, longer and more often than `make test` does.
 	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
@@ -113,6 +116,7 @@ test-faults: needs assets ## Break servers, connections and programs, longer and
 		"cd integration/schemas && go test $(FAULT_FLAGS) -count=1 -v -run '^(TestMassRepair$$|TestFault)' ."
 	@DLQ_STACK_KAFKA_VERSION=$(OLDER_KAFKA) $(STACK) -fast -- go test $(FAULT_FLAGS) -count=1 -v -run '^($(OLDER_KAFKA_TESTS))$$' \
 		./integration/stack ./integration ./pkg/redrive ./pkg/broker
+	@$(STACK) -fast -kafka-cluster -- go test $(FAULT_FLAGS) -count=1 -v -run '^($(CLUSTER_TESTS))$$' ./integration
 
 # The output has the seed. DLQ_SOAK_SEED=... repeats the same faults.
 .PHONY: soak

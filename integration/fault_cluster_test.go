@@ -26,13 +26,13 @@ func TestFaultCluster(t *testing.T) {
 		name  string
 		fault func()
 	}{
-		{"leaders move", r.leadersMove},
+		{"leaders move", r.unnoticed(r.leadersMove)},
 		{"a broker is killed", r.brokerIsKilled},
 		{"a broker stands still", r.brokerStandsStill},
 		{"too few replicas are in sync", r.tooFewInSync},
 		{"two brokers are killed", r.twoAreKilled},
 		{"replicas are reassigned", r.replicasAreReassigned},
-		{"every broker restarts", r.everyBrokerRestarts},
+		{"every broker restarts", r.unnoticed(r.everyBrokerRestarts)},
 	}
 	least := map[string]int{"single retries": 2}
 	for range pick(1, 2) {
@@ -59,6 +59,7 @@ type replicated struct {
 	ingester, api *process
 	luck          *chance
 	resolved      []string // messages for whose retry a client got a success
+	refused       int      // retries that were refused
 }
 
 func newReplicated(t *testing.T) *replicated {
@@ -97,6 +98,15 @@ func (r *replicated) during(name string, fault func()) {
 	r.t.Logf("%s: %s", name, time.Since(began).Round(time.Second))
 }
 
+// unnoticed is a fault during which no client's retry is refused.
+func (r *replicated) unnoticed(fault func()) func() {
+	return func() {
+		before := r.refused
+		fault()
+		check.Equal(r.t, r.refused, before, "refused retries")
+	}
+}
+
 func (r *replicated) redrive(id string) (got redrive) {
 	r.t.Helper()
 	check.NoError(r.t, json.Unmarshal(r.api.call(http.MethodGet, "/api/v1/redrives/"+id, 200, nil), &got))
@@ -127,7 +137,7 @@ func (r *replicated) load() {
 		case http.StatusConflict:
 		default:
 			wantUnavailable(r.t, answer{status, body}, "retry", 502, 503)
-			r.luck.count("refused retries")
+			r.refused++
 		}
 	}
 }
