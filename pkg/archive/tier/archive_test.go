@@ -346,6 +346,43 @@ func TestMover(t *testing.T) {
 		s.inOnePlace(9)
 	})
 
+	postgrestest.Parallel(t, "AnObjectThatFailsDoesNotHoldBackTheOthersOfItsDay", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 9, 2)
+		s.exec(`UPDATE dlq.records SET value = decode(repeat('00', 8000000), 'hex')`)
+		puts := 0
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "put" {
+				if puts++; puts == 1 {
+					return errors.New("refused")
+				}
+			}
+			return nil
+		}
+		moved, err := s.mover.Move(t.Context())
+		check.Says(t, err, "refused", "the run")
+		check.Same(t, puts, 2, "objects that were written")
+		check.True(t, moved > 0 && moved < 9, "moved %d of 9, want those of the second object", moved)
+		s.bucket.before = nil
+		s.inOnePlace(9)
+	})
+
+	postgrestest.Parallel(t, "CountsAttemptsAndEditsToTheLimitOfAStatement", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 100, 2)
+		s.exec(`INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
+			SELECT message_id, attempt_id, true, convert_to(repeat('x', 200000), 'UTF8'), false, false, 1, now() FROM dlq.attempts`)
+		day, _, err := s.objects.ClosedDay(t.Context(), time.Time{})
+		check.NoError(t, err)
+		picked := check.Must(s.objects.PickArchived(t.Context(), day, uuid.Nil, maxRows, maxBytes))(t)
+		rows := check.Must(s.objects.LoadArchived(t.Context(), picked[:together(picked)]))(t)
+		size := 0
+		for i := range rows {
+			size += len(rows[i].Attempts)
+		}
+		check.True(t, size > 0 && size <= loadBytes, "one statement read %d rows with %d bytes of attempts; the limit is %d", len(rows), size, loadBytes)
+	})
+
 	postgrestest.Parallel(t, "LeavesWhatAFileCannotHave", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 5, 2)
@@ -548,4 +585,34 @@ func TestMover_KeepsReturnsRecognisable(t *testing.T) {
 	check.Same(t, []any{child.Parent, child.RetryCount}, []any{parent.ID, 1}, "the child")
 	check.Same(t, check.Must(s.archive.GetArchived(t.Context(), parent.ID, 0))(t).Outcome, entity.Returned, "the outcome of the message in the object")
 	check.Same(t, s.all(entity.Filter{})[0].Outcome, entity.Published, "the outcome of another message")
+}
+
+func TestArchive_SearchByIDReadsOneObject(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, minio.MakeBucketOptions{})
+	for day := range 6 {
+		s.archived("orders", 3, day+1)
+	}
+	one := s.all(entity.Filter{})[0].ID
+	s.move()
+	read := map[string]int{}
+	s.bucket.before = func(_, key string) error {
+		read[key]++
+		return nil
+	}
+	check.Len(t, s.all(entity.Filter{MessageIDs: []uuid.UUID{one}}), 1, "messages")
+	check.Same(t, len(read), 1, "objects that were read")
+}
+
+func TestArchive_EraseDeletesADocumentThatWasStoredDuringTheMove(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, minio.MakeBucketOptions{})
+	s.archived("orders", 1, 2)
+	one := s.all(entity.Filter{})[0]
+	s.move()
+	// The indexer read the message before it moved, and stores its document after.
+	s.exec(`SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, one.CreatedAt)
+	s.exec(`INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms) VALUES ($1, $2, 1, 'secret', '{}')`, one.ID, one.CreatedAt)
+	check.Must(s.archive.Erase(t.Context(), one.ID, entity.AuditInfo{Actor: "ada", Reason: "request of the customer"}))(t)
+	check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 0, "search documents")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -64,16 +65,22 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
+// moveDay writes the objects of one day. When one fails, it continues with the next, because a message that cannot be
+// written must not hold back the others; but not while the store or the database is away.
 func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err error) {
+	var errs []error
 	for after := uuid.Nil; ; {
 		picked, err := m.rows.PickArchived(ctx, day, after, maxRows, maxBytes)
 		if err != nil || len(picked) == 0 {
-			return moved, err
+			return moved, errors.Join(append(errs, err)...)
 		}
 		n, err := m.moveObject(ctx, day, picked)
 		moved += n
 		if err != nil {
-			return moved, err
+			errs = append(errs, err)
+		}
+		if errors.Is(err, entity.ErrUnavailable) || ctx.Err() != nil {
+			return moved, errors.Join(errs...)
 		}
 		after = picked[len(picked)-1].ID
 	}
