@@ -98,7 +98,7 @@ test-integration: needs ## Run only the tests of the whole programs against real
 # Every test that docs/failure-modes.md names, and every test that begins with TestFault.
 # A long run repeats each fault more often, and soaks for ten minutes.
 FAULT_TESTS = ^($(shell grep -ohE '`(Test|Fuzz)[A-Z][A-Za-z0-9_]*' docs/failure-modes.md | tr -d '`' | sort -u | paste -sd'|')|TestFault.*)$$
-FAULT_FLAGS ?= -timeout 60m -parallel 3
+FAULT_FLAGS ?= -timeout 90m -parallel 3
 
 # An older version of Kafka that must work too, and the tests that prove it: ingest, retry, crashes, topics made
 # again, and outcomes by committed offset.
