@@ -2,13 +2,18 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Special values of the ListOffsets request.
@@ -20,41 +25,71 @@ const (
 	logStart = -2
 )
 
+// offsetsQuery says which offset of a log to return, and to whom.
+type offsetsQuery struct {
+	asker int32
+	which int64
+}
+
 // StartOffsets returns the first offset that each log still has. Partitions without an answer are missing from the
 // result and named in the error, which is then a PartitionErrors; any other error means no result.
 func (c *Cluster) StartOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
-	return c.listOffsets(ctx, parts, asConsumer, logStart)
+	return c.listOffsets(ctx, parts, offsetsQuery{asConsumer, logStart})
 }
 
 // EndOffsets returns the offset after the last record that a consumer can see (the high watermark, records of open
 // transactions included). Errors are as in StartOffsets; an answer also shows that the leader is reachable.
 func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
-	return c.listOffsets(ctx, parts, asConsumer, logEnd)
+	return c.listOffsets(ctx, parts, offsetsQuery{asConsumer, logEnd})
 }
 
 // AppendedOffsets returns the offset after the last record in the leader's log, which consumers cannot see yet when
 // replicas lag. A search that must prove that a record was never written reads up to this offset. Errors are as in
 // StartOffsets.
 func (c *Cluster) AppendedOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
-	return c.listOffsets(ctx, parts, asDebugger, logEnd)
+	return c.listOffsets(ctx, parts, offsetsQuery{asDebugger, logEnd})
 }
 
-func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, asker int32, which int64) (map[TopicPartition]int64, error) {
-	if len(parts) == 0 {
-		return map[TopicPartition]int64{}, nil
+// maxOffsetTries is for partitions whose leader has just been elected; the waits add up to a second.
+const maxOffsetTries = 5
+
+func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, query offsetsQuery) (map[TopicPartition]int64, error) {
+	offsets, errs := make(map[TopicPartition]int64, len(parts)), map[TopicPartition]error{}
+	for try := 1; len(parts) > 0; try++ {
+		if err := c.askOffsets(ctx, parts, query, offsets, errs); err != nil {
+			return nil, fmt.Errorf("list offsets: %w", err)
+		}
+		parts = slices.DeleteFunc(slices.Clone(parts), func(tp TopicPartition) bool { return !justElected(errs[tp]) })
+		if try == maxOffsetTries || len(parts) > 0 && !wait.Sleep(ctx, time.Duration(try)*retryWait) {
+			break
+		}
 	}
-	leaders, errs, err := c.leaders.query(ctx, parts)
+	return offsets, PartitionErrors(errs).orNil()
+}
+
+// justElected reports whether a partition has a new leader, which the metadata do not name yet, or which does not know
+// yet what its followers have (KIP-207).
+func justElected(err error) bool {
+	return errors.Is(err, ErrNotLeader) || errors.Is(err, kafka.OffsetNotAvailable)
+}
+
+// askOffsets asks the leaders of parts once, and replaces what offsets and errs have of them.
+func (c *Cluster) askOffsets(ctx context.Context, parts []TopicPartition, query offsetsQuery, offsets map[TopicPartition]int64, errs map[TopicPartition]error) error {
+	leaders, leaderless, err := c.leaders.query(ctx, parts)
 	if err != nil {
-		return nil, fmt.Errorf("list offsets: %w", err)
+		return err
 	}
 	byLeader := map[int32][]TopicPartition{}
-	for tp, leader := range leaders {
-		byLeader[leader] = append(byLeader[leader], tp)
+	for _, tp := range parts {
+		delete(errs, tp)
+		if leader, ok := leaders[tp]; ok {
+			byLeader[leader] = append(byLeader[leader], tp)
+		}
 	}
-	offsets := make(map[TopicPartition]int64, len(parts))
+	maps.Copy(errs, leaderless)
 	for leader, group := range byLeader {
 		res, err := conn.Ask(ctx, c.pool, leader, conn.RequestTimeout,
-			protocol.Message[*listoffsets.Response](listOffsetsRequest(group, asker, which)))
+			protocol.Message[*listoffsets.Response](listOffsetsRequest(group, query)))
 		if err != nil {
 			for _, tp := range group {
 				errs[tp] = err
@@ -68,16 +103,16 @@ func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, asker
 			errs[tp] = fmt.Errorf("%w: no answer", ErrUnavailable)
 		}
 	}
-	return offsets, PartitionErrors(errs).orNil()
+	return nil
 }
 
-func listOffsetsRequest(parts []TopicPartition, asker int32, which int64) *listoffsets.Request {
-	req := &listoffsets.Request{ReplicaID: asker}
+func listOffsetsRequest(parts []TopicPartition, query offsetsQuery) *listoffsets.Request {
+	req := &listoffsets.Request{ReplicaID: query.asker}
 	for topic, ids := range byTopic(parts) {
 		t := listoffsets.RequestTopic{Topic: topic}
 		for _, id := range ids {
 			t.Partitions = append(t.Partitions, listoffsets.RequestPartition{
-				Partition: id, CurrentLeaderEpoch: -1, Timestamp: which,
+				Partition: id, CurrentLeaderEpoch: -1, Timestamp: query.which,
 			})
 		}
 		req.Topics = append(req.Topics, t)

@@ -85,7 +85,7 @@ func Classify(err error) Class {
 		return ClassUnauthorized
 	case errors.Is(err, ErrUnknownTopic):
 		return ClassUnknownTopic
-	case conn.IsTimeout(err):
+	case code == 0 && conn.IsTimeout(err): // a broker that answers with an error until the time is up is not a slow network
 		return ClassNetworkTimeout
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNoLeader), errors.Is(err, ErrNotLeader),
 		errors.Is(err, kafkaprotocol.ErrNoLeader), errors.Is(err, ErrClosed):

@@ -50,6 +50,7 @@ func TestClassify(t *testing.T) {
 		{conn.NetworkError(kafka.BrokerNotAvailable), ClassBrokerUnavailable},
 		{protocol.CodeError(int16(kafka.NotLeaderForPartition)), ClassBrokerUnavailable},
 		{protocol.CodeError(int16(kafka.NotEnoughReplicas)), ClassBrokerUnavailable},
+		{fmt.Errorf("%w: %w", protocol.CodeError(int16(kafka.NotEnoughReplicas)), context.DeadlineExceeded), ClassBrokerUnavailable},
 		{ErrNoLeader, ClassBrokerUnavailable},
 		{protocol.CodeError(int16(kafka.ThrottlingQuotaExceeded)), ClassRateLimited},
 		{protocol.CodeError(int16(kafka.MessageSizeTooLarge)), ClassBadRecord},
