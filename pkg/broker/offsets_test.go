@@ -46,3 +46,18 @@ func TestEndOffsets_AfterAnElection(t *testing.T) {
 	check.Is(t, err, broker.ErrUnavailable, "offsets that are not available for long")
 	check.Equal(t, asked, 8, "refused requests")
 }
+
+// TestEndOffsets_LeaderHasJustJoined: a leader that the list of brokers does not have yet is found within moments.
+func TestEndOffsets_LeaderHasJustJoined(t *testing.T) {
+	t.Parallel()
+	cluster := fakeKafka(t)
+	c := openWith(t, broker.Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: "PLAINTEXT"})
+	parts := []broker.TopicPartition{{Topic: "seeded"}}
+	check.Must(c.EndOffsets(testContext(t), parts))(t)
+	joined, _, err := cluster.AddNode(-1, 0)
+	check.NoError(t, err)
+	check.NoError(t, cluster.MoveTopicPartition("seeded", 0, joined))
+	got, err := c.EndOffsets(testContext(t), parts)
+	check.NoError(t, err)
+	check.Equal(t, got, map[broker.TopicPartition]int64{parts[0]: 0}, "offsets")
+}

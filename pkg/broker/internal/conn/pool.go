@@ -20,6 +20,7 @@ import (
 	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // AnyBroker addresses a request that every broker can answer.
@@ -29,6 +30,10 @@ const (
 	// brokersTTL is how long a new broker or address may stay unknown. It can be short, because the request for the
 	// brokers is small.
 	brokersTTL = 2 * time.Second
+
+	// unknownBrokerWait is between two tries to reach a broker that kafka-go does not know yet: a leader that has just
+	// joined the cluster.
+	unknownBrokerWait = 100 * time.Millisecond
 
 	// RequestTimeout is the usual time limit of a request.
 	RequestTimeout = 10 * time.Second
@@ -177,18 +182,24 @@ func WasSent(err error) bool {
 }
 
 // Send sends a request to a broker once, for at most timeout. After an error for which WasSent returns false, no byte
-// of the request was sent or will be sent. Connections whose session has ended send nothing, so the next one is tried.
+// of the request was sent or will be sent. Connections whose session has ended send nothing, so the next one is tried. A
+// broker that is unknown is tried until the list of brokers has been read again.
 func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	caller := ctx
 	// A connection stops its work on a request only at a deadline, so one is always set.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	unknownUntil := time.Now().Add(brokersTTL + unknownBrokerWait)
 	for {
 		res, err := sendOnce(ctx, p, broker, req)
 		if err == nil {
 			return res, nil
 		}
-		if !errors.Is(err, errSessionEnded) || ctx.Err() != nil {
+		again := errors.Is(err, errSessionEnded) && ctx.Err() == nil
+		if errors.Is(err, kafka.BrokerNotAvailable) && !WasSent(err) && time.Now().Before(unknownUntil) {
+			again = wait.Sleep(ctx, unknownBrokerWait)
+		}
+		if !again {
 			return res, CallerError(caller, err)
 		}
 	}
@@ -223,11 +234,14 @@ func CallerError(caller context.Context, err error) error {
 	return err
 }
 
+// maxAsks is above the number of idle connections that a broker usually ends when it restarts.
+const maxAsks = 6
+
 // Ask does the same as Send, for requests that change nothing: it repeats them when an idle connection was dead.
 func Ask[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	for try := 1; ; try++ {
 		res, err := Send(ctx, p, broker, timeout, req)
-		if err == nil || try == 3 || ctx.Err() != nil || !connectionLost(err) {
+		if err == nil || try == maxAsks || ctx.Err() != nil || !connectionLost(err) {
 			return res, err
 		}
 	}
