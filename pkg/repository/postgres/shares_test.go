@@ -332,23 +332,28 @@ func TestDeadLetterAfterOneThatIsNotCompleted(t *testing.T) {
 }
 
 // TestReplayWhoseDeadLetterIsStored: the dead letter of a replay is stored, at the position that the attempt wrote, and its
-// record cannot be read. The replay is not shown as consumed.
+// record was not read or cannot be read. The replay is not shown as consumed, also after both messages were archived.
 func TestReplayWhoseDeadLetterIsStored(t *testing.T) {
-	db := freshDB(t)
-	f := newFeed(t, New(db))
-	first := f.deadLetters(nil, 7)
-	f.storeBatch(t, first)
-	f.take(t)
-	f.send(t, uuid.Nil, first.Messages...) // to partition 1, offset 0, of orders
-	again := f.deadLetters(nil, 0)
-	*again.Messages[0].Origin.Partition = 1
-	f.storeBatch(t, again)
-	f.end(t, entity.CompletionRefused)
-	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{
-		{TopicGroup: repository.TopicGroup{Topic: "orders", Group: "g"}, TopicID: "life-1", Partition: 1, Offset: 1},
-	}))
-	m := check.Must(f.store.Get(t.Context(), first.Messages[0].ID, -1))(t)
-	check.True(t, m.Consumption == nil && m.Outcome != entity.Consumed, "outcome of the replay = %s %+v, want it not to be consumed: its dead letter is stored", m.Outcome, m.Consumption)
+	for _, state := range []entity.Completion{entity.CompletionWaiting, entity.CompletionRefused, entity.SourceGone} {
+		t.Run(string(state), func(t *testing.T) {
+			db := freshDB(t)
+			f := newFeed(t, New(db))
+			first := f.deadLetters(nil, 7)
+			f.storeBatch(t, first)
+			f.take(t)
+			id := f.redriveOf(t, db, first.Messages[0])
+			again := f.deadLetters(nil, 0)
+			*again.Messages[0].Origin.Partition = 1
+			f.storeBatch(t, again)
+			f.end(t, state)
+			f.consume(t)
+			f.wantOutcome(t, id, first.Messages[0].ID, entity.Published)
+			exec(t, db, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', updated_at = now() - interval '40 days', created_at = now() - interval '40 days'`)
+			exec(t, db, `CALL dlq.archive_old_dlq_messages(30, 1000)`)
+			items := check.Must(f.store.RedriveItems(t.Context(), id, repository.ItemQuery{Limit: 9}))(t)
+			check.True(t, len(items) == 1 && items[0].Outcome == entity.Published, "items %+v after the archiving, want one that is published", items)
+		})
+	}
 }
 
 // TestParentAndChildInOneCompletion: a message and its return are completed together. The message has its record and its
@@ -457,4 +462,77 @@ func TestNewPointersComeFirst(t *testing.T) {
 		check.Require(t, len(taken) == 1, "pointers %v, want one", taken)
 		check.True(t, want == 4 == (*taken[0].Message.Origin.Offset == 4), "took offset %d", *taken[0].Message.Origin.Offset)
 	}
+}
+
+// consume saves that share group g is past the first record that send sent.
+func (f *feed) consume(t *testing.T) {
+	t.Helper()
+	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{
+		{TopicGroup: repository.TopicGroup{Topic: "orders", Group: "g"}, TopicID: "life-1", Partition: 1, Offset: 1},
+	}))
+}
+
+// redriveOf inserts a redrive that sent one message to partition 1, offset 0, of orders, and has send send it.
+func (f *feed) redriveOf(t *testing.T, db *sqlx.DB, m entity.Message) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	exec(t, db, `INSERT INTO dlq.redrives (id, action, state, actor, selection, options, created_at, updated_at, selected, left_out, canary_passed, ordered)
+		VALUES ($1, 'retry', 'running', 'a', '{}', '{}', now(), now(), 1, '{}', true, false)`, id)
+	exec(t, db, `INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids, done, results, reasons, target, offsets, targets, succeeded)
+		VALUES ($1, 1, 1, true, ARRAY[$2::uuid], true, '{1}', '{""}', '{0}', '{0}',
+			'[{"topic": "orders", "topic_id": "life-1", "partition": 1, "consumer_group": "g"}]', 1)`, id, m.ID)
+	f.send(t, id, m)
+	return id
+}
+
+// wantOutcome checks the outcome of the only message of a redrive: of the message, of the item and in the counts.
+func (f *feed) wantOutcome(t *testing.T, redrive, message uuid.UUID, want entity.Outcome) {
+	t.Helper()
+	m := check.Must(f.store.Get(t.Context(), message, -1))(t)
+	check.Equal(t, m.Outcome, want, "outcome of the message")
+	items := check.Must(f.store.RedriveItems(t.Context(), redrive, repository.ItemQuery{Limit: 9}))(t)
+	check.Require(t, len(items) == 1, "items %+v, want one", items)
+	check.Equal(t, items[0].Outcome, want, "outcome of the redrive's item")
+}
+
+// TestForgedDeadLetterHidesNoOutcome: a dead letter of a replay in another dead-letter topic than that of the message, whose
+// record is refused because the share group's configuration does not name this topic, does not hide that the replay was
+// consumed.
+func TestForgedDeadLetterHidesNoOutcome(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	first := f.deadLetters(nil, 7)
+	f.storeBatch(t, first)
+	f.take(t)
+	id, message := f.redriveOf(t, db, first.Messages[0]), first.Messages[0].ID
+	f.consume(t)
+	f.wantOutcome(t, id, message, entity.Consumed)
+
+	refs := check.Must(f.store.OpenTopics(t.Context(), []repository.Topic{{Name: "forged.dlq.v1", Incarnation: "y"}}))(t)
+	elsewhere := &feed{store: f.store, ref: refs[0]}
+	check.Must(f.store.OpenPosition(t.Context(), []repository.Position{{Partition: elsewhere.partition()}}))(t)
+	forged := elsewhere.deadLetters(nil, 0)
+	*forged.Messages[0].Origin.Partition = 1
+	elsewhere.storeBatch(t, forged)
+	f.wantOutcome(t, id, message, entity.Consumed)
+	f.end(t, entity.CompletionRefused)
+	f.wantOutcome(t, id, message, entity.Consumed)
+}
+
+// TestOldDeadLetterHidesNoOutcome: a dead letter of a record that was in the original topic before this was created again
+// does not hide that the record that was sent to the same position later was consumed.
+func TestOldDeadLetterHidesNoOutcome(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	old := f.deadLetters([]byte("old"), 0)
+	*old.Messages[0].Origin.Partition = 1
+	old.Messages[0].Source.Timestamp = time.Now().Add(-2 * time.Minute)
+	f.storeBatch(t, old)
+	f.end(t, entity.SourceGone)
+	first := f.deadLetters(nil, 7)
+	f.storeBatch(t, first)
+	f.take(t)
+	id := f.redriveOf(t, db, first.Messages[0])
+	f.consume(t)
+	f.wantOutcome(t, id, first.Messages[0].ID, entity.Consumed)
 }

@@ -83,8 +83,8 @@ func TestOutcomePlans(t *testing.T) {
 	day := "86400000000"
 
 	postgrestest.WantPlans(t, db, []string{"dlq_messages ", "attempts ", "edits ", "returns ", "committed_offsets ", "dlq_messages_archive "}, []postgrestest.Plan{
-		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
-		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
+		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey", "idx_share_records_position"}},
+		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey", "idx_share_records_position"}},
 		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
 		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
 		{"Stuck", stuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},

@@ -126,7 +126,7 @@ func documentOf(r *repository.ArchivedRow) ([]byte, error) {
 
 // showQuery makes messages of rows as they would be in the archive. The outcome of a message whose replay came back
 // later is in the database only.
-const showQuery = `
+var showQuery = `
 	SELECT ` + codec.StateColumns + `, ` + codec.ConsumptionColumns + `
 	FROM (
 		SELECT r.*, e.ord FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS e (document, ord)
