@@ -493,6 +493,10 @@ func (f *feed) wantOutcome(t *testing.T, redrive, message uuid.UUID, want entity
 	items := check.Must(f.store.RedriveItems(t.Context(), redrive, repository.ItemQuery{Limit: 9}))(t)
 	check.Require(t, len(items) == 1, "items %+v, want one", items)
 	check.Equal(t, items[0].Outcome, want, "outcome of the redrive's item")
+	counts := map[entity.Outcome]entity.OutcomeCounts{entity.Published: {Published: 1}, entity.Consumed: {Consumed: 1}}[want]
+	for _, canary := range []bool{false, true} {
+		check.Equal(t, check.Must(f.store.RedriveOutcomes(t.Context(), redrive, canary))(t), counts, "counts of the redrive; of the canary only: %t", canary)
+	}
 }
 
 // TestForgedDeadLetterHidesNoOutcome: a dead letter of a replay in another dead-letter topic than that of the message, whose
