@@ -377,8 +377,45 @@ func TestParentAndChildInOneCompletion(t *testing.T) {
 		"parent has outcome %q and original timestamp %v, want returned and %v", m.Outcome, m.Origin.Timestamp, done[0].Timestamp)
 }
 
-// TestActivityOfReturnsOfShareGroups: a return whose document was stored before its record was read counts as a return.
+// TestActivityOfReturnsOfShareGroups: a return counts as one return, whether its first document is stored before its record
+// is read, or after.
 func TestActivityOfReturnsOfShareGroups(t *testing.T) {
+	const whole, incomplete, record = "whole document", "incomplete document", "record"
+	for _, steps := range [][]string{
+		{incomplete, record, whole, whole}, {incomplete, incomplete, record, whole},
+		{record, incomplete, whole}, {record, whole, whole},
+	} {
+		t.Run(strings.Join(steps, ", "), func(t *testing.T) {
+			db := freshDB(t)
+			f := newFeed(t, New(db))
+			parents, _ := f.put(t, 0, records(0, 1)...)
+			f.send(t, uuid.Nil, parents...)
+			b := f.deadLetters(nil, 1)
+			f.storeBatch(t, b)
+			c := completed(f.take(t)[1], "v")
+			c.Message.Return = &entity.Return{Parent: parents[0].ID, Attempt: postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts`)}
+			check.NoError(t, check.Err(f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)))
+			for _, step := range steps {
+				if step == record {
+					arrivals := check.Must(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, func(*entity.Message) bool { return true }))(t)
+					check.Len(t, arrivals, 1, "returns")
+					continue
+				}
+				m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
+				d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: step, Incomplete: step == incomplete}
+				check.NoError(t, f.store.StoreDocuments(t.Context(), 1, []entity.Document{d}))
+			}
+			for _, minutes := range []int{1, 5, 60} {
+				counted := postgrestest.Get[string](t, db, `SELECT format('%s arrived, %s returned', sum(arrived), sum(returned)) FROM dlq.activity WHERE minutes = $1`, minutes)
+				check.Equal(t, counted, "1 arrived, 1 returned", "activity of %d minutes", minutes)
+			}
+		})
+	}
+}
+
+// TestActivityOfAReturnThatIsIndexedMeanwhile: a return counts as a return in the activity also when its record is stored
+// while its first document is being stored.
+func TestActivityOfAReturnThatIsIndexedMeanwhile(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
 	parents, _ := f.put(t, 0, records(0, 1)...)
@@ -387,16 +424,28 @@ func TestActivityOfReturnsOfShareGroups(t *testing.T) {
 	f.storeBatch(t, b)
 	due := f.take(t)
 	check.NoError(t, check.Err(f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)))
-	index := func(incomplete bool) {
-		m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
-		d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: "x", Incomplete: incomplete}
-		check.NoError(t, f.store.StoreDocuments(t.Context(), 1, []entity.Document{d}))
-	}
-	index(true)
+	m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
+
+	holder := check.Must(db.BeginTxx(t.Context(), nil))(t) // the indexer waits for another statement on the same counter
+	defer func() { _ = holder.Rollback() }()
+	check.Must(holder.ExecContext(t.Context(), `INSERT INTO dlq.activity (original_topic, minutes, at, arrived, returned)
+		VALUES ($1, 1, date_bin('1 minute', $2::timestamptz, 'epoch'), 1, 0)`, m.OriginalTopic, m.CreatedAt))(t)
+	indexed, saved := make(chan error, 1), make(chan error, 1)
+	go func() {
+		d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: "x", Incomplete: true}
+		indexed <- f.store.StoreDocuments(t.Context(), 1, []entity.Document{d})
+	}()
+	eventually(t, db, "the indexer waits", strings.Replace(waitingQuery, "$1", "'%completed AS MATERIALIZED%'", 1))
 	c := completed(due[1], "v")
 	c.Message.Return = &entity.Return{Parent: parents[0].ID, Attempt: postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts`)}
-	check.Len(t, check.Must(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, func(*entity.Message) bool { return true }))(t), 1, "returns")
-	index(false)
+	go func() {
+		saved <- check.Err(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, func(*entity.Message) bool { return true }))
+	}()
+	eventually(t, db, "the completion waits for the indexer", strings.Replace(waitingQuery, "$1", "'%held AS MATERIALIZED%'", 1))
+	check.NoError(t, holder.Rollback())
+	check.NoError(t, <-indexed)
+	check.NoError(t, <-saved)
+	check.Equal(t, postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.dlq_messages WHERE parent_id IS NOT NULL`), 1, "returns")
 	check.Equal(t, postgrestest.Get[int](t, db, `SELECT coalesce(sum(returned), 0) FROM dlq.activity WHERE minutes = 1`), 1, "returns in the activity")
 }
 
