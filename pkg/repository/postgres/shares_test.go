@@ -461,6 +461,20 @@ func TestRepeatAfterARefusedRecord(t *testing.T) {
 	wantDuplicates(t, db, "1+1", "3+0")
 }
 
+// TestRepeatOfARefusedRecord: a dead letter of the same record as one before it in its batch, which PostgreSQL refuses, is
+// stored, and those after it are repeats of it.
+func TestRepeatOfARefusedRecord(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	exec(t, db, `ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (error_message <> 'refused') NOT VALID`)
+	b := f.deadLetters(nil, 5, 6, 5, 6, 5)
+	b.Messages[0].ErrorMessage, b.Messages[2].ErrorMessage = "refused", "genuine"
+	f.storeBatch(t, b)
+	check.Equal(t, postgrestest.All[string](t, db, `SELECT error_message FROM dlq.dlq_messages WHERE original_offset = 5`), []string{"genuine"}, "messages")
+	wantDuplicates(t, db, "5+1", "6+1")
+	wantCounts(t, db, 2, 1)
+}
+
 // TestDueNeedsTheRecord: automatic retry does not find a share group's message before its record is stored.
 func TestDueNeedsTheRecord(t *testing.T) {
 	db := freshDB(t)
