@@ -586,6 +586,31 @@ func TestForgedDeadLetterHidesNoOutcome(t *testing.T) {
 	f.wantOutcome(t, id, message, entity.Consumed)
 }
 
+// TestDeadLetterOfOneOfSeveralGroups: the consumer group of a message is not known, and of the consumer groups that are
+// configured for the topic the one that is farthest has a dead letter of the replay. The message, the item of the redrive
+// and the counts agree.
+func TestDeadLetterOfOneOfSeveralGroups(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	first := f.deadLetters(nil, 7)
+	f.storeBatch(t, first)
+	f.take(t)
+	id := f.redriveOf(t, db, first.Messages[0])
+	exec(t, db, `UPDATE dlq.dlq_messages SET consumer_group = NULL`)
+	exec(t, db, `UPDATE dlq.redrive_batches SET targets = jsonb_set(targets, '{0,consumer_group}', '""')`)
+	exec(t, db, `INSERT INTO dlq.topic_groups (topic, consumer_group, configured) VALUES ('orders', 'g', true), ('orders', 'h', true)`)
+	again := f.deadLetters(nil, 0)
+	*again.Messages[0].Origin.Partition = 1
+	f.storeBatch(t, again)
+	f.consume(t)
+	committed := repository.Committed{TopicGroup: repository.TopicGroup{Topic: "orders", Group: "h"}, TopicID: "life-1", Partition: 1, Offset: 1}
+	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{committed}))
+	f.wantOutcome(t, id, first.Messages[0].ID, entity.Published)
+	committed.Offset = 2
+	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{committed}))
+	f.wantOutcome(t, id, first.Messages[0].ID, entity.Consumed)
+}
+
 // TestOldDeadLetterHidesNoOutcome: a dead letter of a record that was in the original topic before this was created again
 // does not hide that the record that was sent to the same position later was consumed.
 func TestOldDeadLetterHidesNoOutcome(t *testing.T) {

@@ -112,9 +112,9 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
-// the message's consumer group in the target, unless that group's dead letter of the record is stored. When the
-// consumer group is not known, it reads the committed offsets of all consumer groups that are configured for the target
-// topic, and returns the highest.
+// the message's consumer group in the target. When the consumer group is not known, it reads the committed offsets of
+// all consumer groups that are configured for the target topic, and takes the highest. It returns nothing when a dead
+// letter of that consumer group for the record is stored.
 var ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -130,10 +130,9 @@ var ConsumptionOf = `
 				AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition
 				AND c.committed > a.target_offset
 			WHERE m.status = 'RESOLVED' AND m.outcome = 'published' AND a.message_id = m.id AND a.attempt_no = m.attempt_no
-			OFFSET 0
+			ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 		) c
 		WHERE ` + DeadLetterOf("c.target_topic, c.target_partition, c.target_offset, c.consumer_group", "m.dlq_topic_id", "c.started_at") + ` IS NULL
-		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
 // DeadLetterOf returns an SQL expression: true when a share group's dead letter of a sent record is stored, else NULL.
