@@ -18,9 +18,14 @@ CREATE TABLE dlq.share_records (
     reason      TEXT,                 -- why the record was not read
     reason_at   TIMESTAMPTZ,          -- since when that is the reason
     tries       INT         NOT NULL DEFAULT 0,
-    due_at      TIMESTAMPTZ           -- next try to read the record; NULL: none
+    due_at      TIMESTAMPTZ,          -- next try to read the record; NULL: none
+    dlq_topic_id INT,                 -- dead-letter topic of the message
+    -- Whether dlq.activity counts the message as an arrival from before its record was read, which may make it a return.
+    counted     BOOLEAN     NOT NULL DEFAULT false
 );
-CREATE INDEX idx_share_records_position ON dlq.share_records (topic, partition, position, share_group);
+CREATE INDEX idx_share_records_position ON dlq.share_records (topic, partition, position, share_group, dlq_topic_id);
+-- Dead letters may name any position, so their statistics must not make PostgreSQL scan the table for a position.
+ALTER TABLE dlq.share_records ALTER COLUMN position SET (n_distinct = -1);
 CREATE INDEX idx_share_records_open ON dlq.share_records (message_id) WHERE state IN ('waiting', 'refused');
 CREATE INDEX idx_share_records_due ON dlq.share_records (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX idx_share_records_new ON dlq.share_records (due_at) WHERE due_at IS NOT NULL AND tries = 0;

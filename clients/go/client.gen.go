@@ -2377,7 +2377,7 @@ type Message struct {
 	// MaxRetries Attempts allowed.
 	MaxRetries int `json:"max_retries"`
 
-	// NextAttemptAt When automatic retry may retry it; manual retries need not wait.
+	// NextAttemptAt When automatic retry may retry it; manual retries need not wait. Null for a message of a share group whose `completion` is not `completed`.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
 	// OriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.
@@ -2584,7 +2584,7 @@ type MessageDetail struct {
 	// MaxRetries Attempts allowed.
 	MaxRetries int `json:"max_retries"`
 
-	// NextAttemptAt When automatic retry may retry it; manual retries need not wait.
+	// NextAttemptAt When automatic retry may retry it; manual retries need not wait. Null for a message of a share group whose `completion` is not `completed`.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
 	// OriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.

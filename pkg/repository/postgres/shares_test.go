@@ -332,23 +332,28 @@ func TestDeadLetterAfterOneThatIsNotCompleted(t *testing.T) {
 }
 
 // TestReplayWhoseDeadLetterIsStored: the dead letter of a replay is stored, at the position that the attempt wrote, and its
-// record cannot be read. The replay is not shown as consumed.
+// record was not read or cannot be read. The replay is not shown as consumed, also after both messages were archived.
 func TestReplayWhoseDeadLetterIsStored(t *testing.T) {
-	db := freshDB(t)
-	f := newFeed(t, New(db))
-	first := f.deadLetters(nil, 7)
-	f.storeBatch(t, first)
-	f.take(t)
-	f.send(t, uuid.Nil, first.Messages...) // to partition 1, offset 0, of orders
-	again := f.deadLetters(nil, 0)
-	*again.Messages[0].Origin.Partition = 1
-	f.storeBatch(t, again)
-	f.end(t, entity.CompletionRefused)
-	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{
-		{TopicGroup: repository.TopicGroup{Topic: "orders", Group: "g"}, TopicID: "life-1", Partition: 1, Offset: 1},
-	}))
-	m := check.Must(f.store.Get(t.Context(), first.Messages[0].ID, -1))(t)
-	check.True(t, m.Consumption == nil && m.Outcome != entity.Consumed, "outcome of the replay = %s %+v, want it not to be consumed: its dead letter is stored", m.Outcome, m.Consumption)
+	for _, state := range []entity.Completion{entity.CompletionWaiting, entity.CompletionRefused, entity.SourceGone} {
+		t.Run(string(state), func(t *testing.T) {
+			db := freshDB(t)
+			f := newFeed(t, New(db))
+			first := f.deadLetters(nil, 7)
+			f.storeBatch(t, first)
+			f.take(t)
+			id := f.redriveOf(t, db, first.Messages[0])
+			again := f.deadLetters(nil, 0)
+			*again.Messages[0].Origin.Partition = 1
+			f.storeBatch(t, again)
+			f.end(t, state)
+			f.consume(t)
+			f.wantOutcome(t, id, first.Messages[0].ID, entity.Published)
+			exec(t, db, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', updated_at = now() - interval '40 days', created_at = now() - interval '40 days'`)
+			exec(t, db, `CALL dlq.archive_old_dlq_messages(30, 1000)`)
+			items := check.Must(f.store.RedriveItems(t.Context(), id, repository.ItemQuery{Limit: 9}))(t)
+			check.True(t, len(items) == 1 && items[0].Outcome == entity.Published, "items %+v after the archiving, want one that is published", items)
+		})
+	}
 }
 
 // TestParentAndChildInOneCompletion: a message and its return are completed together. The message has its record and its
@@ -372,8 +377,45 @@ func TestParentAndChildInOneCompletion(t *testing.T) {
 		"parent has outcome %q and original timestamp %v, want returned and %v", m.Outcome, m.Origin.Timestamp, done[0].Timestamp)
 }
 
-// TestActivityOfReturnsOfShareGroups: a return whose document was stored before its record was read counts as a return.
+// TestActivityOfReturnsOfShareGroups: a return counts as one return, whether its first document is stored before its record
+// is read, or after.
 func TestActivityOfReturnsOfShareGroups(t *testing.T) {
+	const whole, incomplete, record = "whole document", "incomplete document", "record"
+	for _, steps := range [][]string{
+		{incomplete, record, whole, whole}, {incomplete, incomplete, record, whole},
+		{record, incomplete, whole}, {record, whole, whole},
+	} {
+		t.Run(strings.Join(steps, ", "), func(t *testing.T) {
+			db := freshDB(t)
+			f := newFeed(t, New(db))
+			parents, _ := f.put(t, 0, records(0, 1)...)
+			f.send(t, uuid.Nil, parents...)
+			b := f.deadLetters(nil, 1)
+			f.storeBatch(t, b)
+			c := completed(f.take(t)[1], "v")
+			c.Message.Return = &entity.Return{Parent: parents[0].ID, Attempt: postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts`)}
+			check.NoError(t, check.Err(f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)))
+			for _, step := range steps {
+				if step == record {
+					arrivals := check.Must(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, func(*entity.Message) bool { return true }))(t)
+					check.Len(t, arrivals, 1, "returns")
+					continue
+				}
+				m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
+				d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: step, Incomplete: step == incomplete}
+				check.NoError(t, f.store.StoreDocuments(t.Context(), 1, []entity.Document{d}))
+			}
+			for _, minutes := range []int{1, 5, 60} {
+				counted := postgrestest.Get[string](t, db, `SELECT format('%s arrived, %s returned', sum(arrived), sum(returned)) FROM dlq.activity WHERE minutes = $1`, minutes)
+				check.Equal(t, counted, "1 arrived, 1 returned", "activity of %d minutes", minutes)
+			}
+		})
+	}
+}
+
+// TestActivityOfAReturnThatIsIndexedMeanwhile: a return counts as a return in the activity also when its record is stored
+// while its first document is being stored.
+func TestActivityOfAReturnThatIsIndexedMeanwhile(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
 	parents, _ := f.put(t, 0, records(0, 1)...)
@@ -382,16 +424,28 @@ func TestActivityOfReturnsOfShareGroups(t *testing.T) {
 	f.storeBatch(t, b)
 	due := f.take(t)
 	check.NoError(t, check.Err(f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)))
-	index := func(incomplete bool) {
-		m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
-		d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: "x", Incomplete: incomplete}
-		check.NoError(t, f.store.StoreDocuments(t.Context(), 1, []entity.Document{d}))
-	}
-	index(true)
+	m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
+
+	holder := check.Must(db.BeginTxx(t.Context(), nil))(t) // the indexer waits for another statement on the same counter
+	defer func() { _ = holder.Rollback() }()
+	check.Must(holder.ExecContext(t.Context(), `INSERT INTO dlq.activity (original_topic, minutes, at, arrived, returned)
+		VALUES ($1, 1, date_bin('1 minute', $2::timestamptz, 'epoch'), 1, 0)`, m.OriginalTopic, m.CreatedAt))(t)
+	indexed, saved := make(chan error, 1), make(chan error, 1)
+	go func() {
+		d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: "x", Incomplete: true}
+		indexed <- f.store.StoreDocuments(t.Context(), 1, []entity.Document{d})
+	}()
+	eventually(t, db, "the indexer waits", strings.Replace(waitingQuery, "$1", "'%completed AS MATERIALIZED%'", 1))
 	c := completed(due[1], "v")
 	c.Message.Return = &entity.Return{Parent: parents[0].ID, Attempt: postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts`)}
-	check.Len(t, check.Must(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, func(*entity.Message) bool { return true }))(t), 1, "returns")
-	index(false)
+	go func() {
+		saved <- check.Err(f.store.SaveCompletions(t.Context(), []repository.Completion{c}, func(*entity.Message) bool { return true }))
+	}()
+	eventually(t, db, "the completion waits for the indexer", strings.Replace(waitingQuery, "$1", "'%held AS MATERIALIZED%'", 1))
+	check.NoError(t, holder.Rollback())
+	check.NoError(t, <-indexed)
+	check.NoError(t, <-saved)
+	check.Equal(t, postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.dlq_messages WHERE parent_id IS NOT NULL`), 1, "returns")
 	check.Equal(t, postgrestest.Get[int](t, db, `SELECT coalesce(sum(returned), 0) FROM dlq.activity WHERE minutes = 1`), 1, "returns in the activity")
 }
 
@@ -405,6 +459,20 @@ func TestRepeatAfterARefusedRecord(t *testing.T) {
 	b.Messages[0].Record.Value = []byte("refused")
 	f.storeBatch(t, b)
 	wantDuplicates(t, db, "1+1", "3+0")
+}
+
+// TestRepeatOfARefusedRecord: a dead letter of the same record as one before it in its batch, which PostgreSQL refuses, is
+// stored, and those after it are repeats of it.
+func TestRepeatOfARefusedRecord(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	exec(t, db, `ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (error_message <> 'refused') NOT VALID`)
+	b := f.deadLetters(nil, 5, 6, 5, 6, 5)
+	b.Messages[0].ErrorMessage, b.Messages[2].ErrorMessage = "refused", "genuine"
+	f.storeBatch(t, b)
+	check.Equal(t, postgrestest.All[string](t, db, `SELECT error_message FROM dlq.dlq_messages WHERE original_offset = 5`), []string{"genuine"}, "messages")
+	wantDuplicates(t, db, "5+1", "6+1")
+	wantCounts(t, db, 2, 1)
 }
 
 // TestDueNeedsTheRecord: automatic retry does not find a share group's message before its record is stored.
@@ -457,4 +525,106 @@ func TestNewPointersComeFirst(t *testing.T) {
 		check.Require(t, len(taken) == 1, "pointers %v, want one", taken)
 		check.True(t, want == 4 == (*taken[0].Message.Origin.Offset == 4), "took offset %d", *taken[0].Message.Origin.Offset)
 	}
+}
+
+// consume saves that share group g is past the first record that send sent.
+func (f *feed) consume(t *testing.T) {
+	t.Helper()
+	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{
+		{TopicGroup: repository.TopicGroup{Topic: "orders", Group: "g"}, TopicID: "life-1", Partition: 1, Offset: 1},
+	}))
+}
+
+// redriveOf inserts a redrive that sent one message to partition 1, offset 0, of orders, and has send send it.
+func (f *feed) redriveOf(t *testing.T, db *sqlx.DB, m entity.Message) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	exec(t, db, `INSERT INTO dlq.redrives (id, action, state, actor, selection, options, created_at, updated_at, selected, left_out, canary_passed, ordered)
+		VALUES ($1, 'retry', 'running', 'a', '{}', '{}', now(), now(), 1, '{}', true, false)`, id)
+	exec(t, db, `INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids, done, results, reasons, target, offsets, targets, succeeded)
+		VALUES ($1, 1, 1, true, ARRAY[$2::uuid], true, '{1}', '{""}', '{0}', '{0}',
+			'[{"topic": "orders", "topic_id": "life-1", "partition": 1, "consumer_group": "g"}]', 1)`, id, m.ID)
+	f.send(t, id, m)
+	return id
+}
+
+// wantOutcome checks the outcome of the only message of a redrive: of the message, of the item and in the counts.
+func (f *feed) wantOutcome(t *testing.T, redrive, message uuid.UUID, want entity.Outcome) {
+	t.Helper()
+	m := check.Must(f.store.Get(t.Context(), message, -1))(t)
+	check.Equal(t, m.Outcome, want, "outcome of the message")
+	items := check.Must(f.store.RedriveItems(t.Context(), redrive, repository.ItemQuery{Limit: 9}))(t)
+	check.Require(t, len(items) == 1, "items %+v, want one", items)
+	check.Equal(t, items[0].Outcome, want, "outcome of the redrive's item")
+	counts := map[entity.Outcome]entity.OutcomeCounts{entity.Published: {Published: 1}, entity.Consumed: {Consumed: 1}}[want]
+	for _, canary := range []bool{false, true} {
+		check.Equal(t, check.Must(f.store.RedriveOutcomes(t.Context(), redrive, canary))(t), counts, "counts of the redrive; of the canary only: %t", canary)
+	}
+}
+
+// TestForgedDeadLetterHidesNoOutcome: a dead letter of a replay in another dead-letter topic than that of the message, whose
+// record is refused because the share group's configuration does not name this topic, does not hide that the replay was
+// consumed.
+func TestForgedDeadLetterHidesNoOutcome(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	first := f.deadLetters(nil, 7)
+	f.storeBatch(t, first)
+	f.take(t)
+	id, message := f.redriveOf(t, db, first.Messages[0]), first.Messages[0].ID
+	f.consume(t)
+	f.wantOutcome(t, id, message, entity.Consumed)
+
+	refs := check.Must(f.store.OpenTopics(t.Context(), []repository.Topic{{Name: "forged.dlq.v1", Incarnation: "y"}}))(t)
+	elsewhere := &feed{store: f.store, ref: refs[0]}
+	check.Must(f.store.OpenPosition(t.Context(), []repository.Position{{Partition: elsewhere.partition()}}))(t)
+	forged := elsewhere.deadLetters(nil, 0)
+	*forged.Messages[0].Origin.Partition = 1
+	elsewhere.storeBatch(t, forged)
+	f.wantOutcome(t, id, message, entity.Consumed)
+	f.end(t, entity.CompletionRefused)
+	f.wantOutcome(t, id, message, entity.Consumed)
+}
+
+// TestDeadLetterOfOneOfSeveralGroups: the consumer group of a message is not known, and of the consumer groups that are
+// configured for the topic the one that is farthest has a dead letter of the replay. The message, the item of the redrive
+// and the counts agree.
+func TestDeadLetterOfOneOfSeveralGroups(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	first := f.deadLetters(nil, 7)
+	f.storeBatch(t, first)
+	f.take(t)
+	id := f.redriveOf(t, db, first.Messages[0])
+	exec(t, db, `UPDATE dlq.dlq_messages SET consumer_group = NULL`)
+	exec(t, db, `UPDATE dlq.redrive_batches SET targets = jsonb_set(targets, '{0,consumer_group}', '""')`)
+	exec(t, db, `INSERT INTO dlq.topic_groups (topic, consumer_group, configured) VALUES ('orders', 'g', true), ('orders', 'h', true)`)
+	again := f.deadLetters(nil, 0)
+	*again.Messages[0].Origin.Partition = 1
+	f.storeBatch(t, again)
+	f.consume(t)
+	committed := repository.Committed{TopicGroup: repository.TopicGroup{Topic: "orders", Group: "h"}, TopicID: "life-1", Partition: 1, Offset: 1}
+	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{committed}))
+	f.wantOutcome(t, id, first.Messages[0].ID, entity.Published)
+	committed.Offset = 2
+	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{committed}))
+	f.wantOutcome(t, id, first.Messages[0].ID, entity.Consumed)
+}
+
+// TestOldDeadLetterHidesNoOutcome: a dead letter of a record that was in the original topic before this was created again
+// does not hide that the record that was sent to the same position later was consumed.
+func TestOldDeadLetterHidesNoOutcome(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	old := f.deadLetters([]byte("old"), 0)
+	*old.Messages[0].Origin.Partition = 1
+	old.Messages[0].Source.Timestamp = time.Now().Add(-2 * time.Minute)
+	f.storeBatch(t, old)
+	f.end(t, entity.SourceGone)
+	first := f.deadLetters(nil, 7)
+	f.storeBatch(t, first)
+	f.take(t)
+	id := f.redriveOf(t, db, first.Messages[0])
+	f.consume(t)
+	f.wantOutcome(t, id, first.Messages[0].ID, entity.Consumed)
 }

@@ -112,26 +112,41 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
-// the message's consumer group in the target, unless a dead letter of that group for the record is stored. When the
-// consumer group is not known, it reads the committed offsets of all consumer groups that are configured for the target
-// topic, and returns the highest.
-const ConsumptionOf = `
+// the message's consumer group in the target. When the consumer group is not known, it reads the committed offsets of
+// all consumer groups that are configured for the target topic, and takes the highest. It returns nothing when a dead
+// letter of that consumer group for the record is stored.
+var ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
-		FROM dlq.attempts a CROSS JOIN LATERAL (
-			SELECT m.consumer_group WHERE m.consumer_group IS NOT NULL
-			UNION ALL
-			SELECT g.consumer_group FROM dlq.topic_groups g
-			WHERE m.consumer_group IS NULL AND g.topic = a.target_topic AND g.configured
-		) who
-		JOIN dlq.committed_offsets c ON c.consumer_group = who.consumer_group AND c.topic = a.target_topic
-			AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition
-			AND c.committed > a.target_offset
-		WHERE m.status = 'RESOLVED' AND m.outcome = 'published' AND a.message_id = m.id AND a.attempt_no = m.attempt_no
-			AND NOT EXISTS (SELECT FROM dlq.share_records s WHERE (s.topic, s.partition, s.position, s.share_group)
-				= (a.target_topic, a.target_partition, a.target_offset, c.consumer_group))
-		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
+		FROM (
+			SELECT c.consumer_group, c.committed, c.seen_at, a.target_topic, a.target_partition, a.target_offset, a.started_at
+			FROM dlq.attempts a CROSS JOIN LATERAL (
+				SELECT m.consumer_group WHERE m.consumer_group IS NOT NULL
+				UNION ALL
+				SELECT g.consumer_group FROM dlq.topic_groups g
+				WHERE m.consumer_group IS NULL AND g.topic = a.target_topic AND g.configured
+			) who
+			JOIN dlq.committed_offsets c ON c.consumer_group = who.consumer_group AND c.topic = a.target_topic
+				AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition
+				AND c.committed > a.target_offset
+			WHERE m.status = 'RESOLVED' AND m.outcome = 'published' AND a.message_id = m.id AND a.attempt_no = m.attempt_no
+			ORDER BY c.committed DESC, c.consumer_group LIMIT 1
+		) c
+		WHERE ` + DeadLetterOf("c.target_topic, c.target_partition, c.target_offset, c.consumer_group", "m.dlq_topic_id", "c.started_at") + ` IS NULL
 	) seen ON true`
+
+// DeadLetterOf returns an SQL expression: true when a share group's dead letter of a sent record is stored, else NULL.
+// record has the topic, partition, offset and consumer group of the record; dlqTopic is the dead-letter topic of the
+// message that was sent, and sent is when sending began.
+//
+// A dead letter in another dead-letter topic does not count, because who may write there must not hide this outcome. One
+// that is more than a minute older than sent does not count either: its record was in the topic before the topic was
+// created again. Clocks may differ by that minute. PostgreSQL may read the whole table for an EXISTS, but not for this.
+func DeadLetterOf(record, dlqTopic, sent string) string {
+	return `(SELECT true FROM dlq.share_records s
+				WHERE (s.topic, s.partition, s.position, s.share_group, s.dlq_topic_id) = (` + record + `, ` + dlqTopic + `)
+				AND (s.last_death >= ` + sent + ` - interval '1 minute') IS NOT FALSE LIMIT 1)`
+}
 
 // ByteColumns returns the columns with the bytes of the record. A value longer than limit, and headers or a key longer
 // than headerLimit, are left out; both are SQL expressions, negative for no limit. Their length comes from

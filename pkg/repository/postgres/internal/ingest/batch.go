@@ -59,9 +59,10 @@ type prepared struct {
 	repeats repeats // dead letters that are not stored as messages
 }
 
-// halves splits p: first has the values of the first n messages, second has the values of the other messages.
+// halves splits p: first has the values of the first n messages, second has the values of the other messages. Neither
+// has repeats.
 func (p *prepared) halves(n int) (first, second *prepared) {
-	return &prepared{p.hashes[:n], p.notes[:n], p.asked, p.repeats}, &prepared{p.hashes[n:], p.notes[n:], p.asked, p.repeats}
+	return &prepared{hashes: p.hashes[:n], notes: p.notes[:n], asked: p.asked}, &prepared{hashes: p.hashes[n:], notes: p.notes[n:], asked: p.asked}
 }
 
 // repeats are dead letters of share groups that repeat another dead letter: a broker that is killed while it writes

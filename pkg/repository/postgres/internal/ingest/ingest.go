@@ -221,13 +221,14 @@ const storeTries = 10
 // Store implements repository.Ingest. When PostgreSQL refuses the batch, Store first leaves out the payloads that
 // cannot be cast to jsonb. A message that is still refused goes into quarantine.
 func (s *Ingester) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
-	stored, err := s.storeWithoutRepeats(ctx, batch)
+	stored, err := s.storeWithoutRepeats(ctx, batch, s.prepare(batch))
 	return stored, conn.Translate("store messages", err)
 }
 
-// storeWithoutRepeats stores the messages of a batch that repeat no stored message. When nothing was stored, it looks for
-// repeats again: a message that had some may have become final meanwhile; see openSteps.
-func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
+// storeWithoutRepeats stores the messages of a batch that are no repeats. When nothing was stored, it looks for repeats
+// again: a message that had some may have become final meanwhile; see openSteps. When PostgreSQL refuses the batch, its
+// parts look for repeats themselves: a message that goes into quarantine has none.
+func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Batch, known *prepared) (repository.Stored, error) {
 	var before []repeat
 	for {
 		kept, found, err := withoutRepeats(ctx, s.db, batch)
@@ -237,22 +238,20 @@ func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Bat
 		if len(before) > 0 && slices.Equal(before, found.all) {
 			return repository.Stored{}, nil // the positions are not where the batch begins
 		}
-		known := s.prepare(kept)
-		known.repeats = found
-		stored, err := s.storeOrBisect(ctx, kept, known)
+		ofKept := known
+		if len(kept.Messages) < len(batch.Messages) {
+			ofKept = s.prepare(kept)
+			ofKept.repeats = found
+		}
+		stored, err := s.storeWhole(ctx, kept, moveSteps, ofKept)
+		if conn.Refused(err) {
+			return s.bisect(ctx, batch, known, err)
+		}
 		if err != nil || len(stored.Ranges) > 0 || len(found.all) == 0 {
 			return stored, err
 		}
 		before = found.all
 	}
-}
-
-func (s *Ingester) storeOrBisect(ctx context.Context, batch repository.Batch, known *prepared) (repository.Stored, error) {
-	stored, err := s.storeWhole(ctx, batch, moveSteps, known)
-	if conn.Refused(err) {
-		return s.bisect(ctx, batch, known, err)
-	}
-	return stored, err
 }
 
 func (s *Ingester) prepare(batch repository.Batch) *prepared {

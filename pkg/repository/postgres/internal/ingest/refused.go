@@ -20,12 +20,8 @@ const quarantineSteps = `, kept AS (
 		ON CONFLICT ON CONSTRAINT quarantine_position DO NOTHING
 	)`
 
-// quarantineClock is the number of the parameter of quarantineSteps that has the time.
-const quarantineClock = 13
-
-// quarantine stores the record of a batch that has only one message in quarantine, and moves the position past it. The
-// range of the batch may go on with repeats, which are counted.
-func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
+// quarantine stores the record of a batch that has only one message in quarantine, and moves the position past it.
+func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, refusal error) (repository.Stored, error) {
 	m := &batch.Messages[0]
 	state, err := recordState(m.Record)
 	if err != nil {
@@ -35,10 +31,8 @@ func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, known
 	args := append(rangeArgs(batch.Ranges), m.ID, m.Source.TopicID, m.Source.Offset, timestampOf(m.Source),
 		codec.PackHeaders(m.Record.Headers), state, code, codec.Clean(text), s.db.Clock(), repository.QuarantineRest.Microseconds(),
 		nullBytes(m.Record.Key), nullBytes(m.Record.Value))
-	in := incoming{Batch: repository.Batch{Ranges: batch.Ranges}, prepared: known, steps: moveSteps}
-	steps, query, args := withShares(in, quarantineSteps, args, quarantineClock)
 	var found []positionRow
-	if err := s.db.Select(ctx, &found, steps+query+storedPartitions, args...); err != nil {
+	if err := s.db.Select(ctx, &found, moveSteps+quarantineSteps+storedPartitions, args...); err != nil {
 		return repository.Stored{}, err
 	}
 	var stored repository.Stored
@@ -83,14 +77,14 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 		return repository.Stored{}, refusal // a batch without messages was refused, so no message is the cause
 	}
 	if len(batch.Messages) == 1 && len(batch.Ranges) == 1 {
-		return s.quarantine(ctx, batch, known, refusal)
+		return s.quarantine(ctx, batch, refusal)
 	}
 	first, second := halves(batch)
 	ofFirst, ofSecond := known.halves(len(first.Messages))
-	stored, err := s.storeOrBisect(ctx, first, ofFirst)
+	stored, err := s.storeWithoutRepeats(ctx, first, ofFirst)
 	var rest repository.Stored
 	if err == nil {
-		rest, err = s.storeOrBisect(ctx, second, ofSecond)
+		rest, err = s.storeWithoutRepeats(ctx, second, ofSecond)
 	}
 	// When both halves have a range of a partition, the partition's last range decides whether it was stored.
 	later := make(map[repository.Partition]bool, len(second.Ranges))

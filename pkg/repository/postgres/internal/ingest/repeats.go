@@ -33,11 +33,11 @@ func sharePositionOf(m *entity.Message) (sharePosition, bool) {
 // may still be. A message that a forged dead letter made must not hide the genuine one when its record is not read.
 const isOpen = `m.status IN ('PENDING', 'RETRYING') AND (s.state IN ('waiting', 'completed') OR s.state = 'refused' AND s.due_at IS NOT NULL)`
 
-// repeatedQuery finds the messages that are not final and have the positions, from any dead-letter topic.
+// repeatedQuery finds the messages that are not final and have the positions.
 const repeatedQuery = `
-	SELECT s.message_id, m.dlq_topic_id, s.share_group, s.topic, s.partition, s.position, s.digest
-	FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[]) AS x (share_group, topic, partition, position)
-	JOIN dlq.share_records s USING (topic, partition, position, share_group)
+	SELECT s.message_id, s.dlq_topic_id, s.share_group, s.topic, s.partition, s.position, s.digest
+	FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::int4[]) AS x (share_group, topic, partition, position, dlq_topic_id)
+	JOIN dlq.share_records s USING (topic, partition, position, share_group, dlq_topic_id)
 	JOIN dlq.dlq_messages m ON m.id = s.message_id AND ` + isOpen
 
 // withoutRepeats returns the batch without the repeats among its messages. Two repeats in one batch are recognised when
@@ -88,12 +88,14 @@ func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (r
 func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int) (map[sharePosition]uuid.UUID, error) {
 	groups, topics := codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
 	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
+	dlqTopics := codec.NewArray(codec.OIDInt4, n, 4)
 	for i := range messages {
 		if at, known := sharePositionOf(&messages[i]); known {
 			groups.Text(at.group)
 			topics.Text(at.topic)
 			partitions.Int32(at.partition)
 			offsets.Int64(at.offset)
+			dlqTopics.Int32(at.dlqTopic)
 		}
 	}
 	var found []struct {
@@ -105,7 +107,7 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 		Position  int64     `db:"position"`
 		Digest    []byte    `db:"digest"`
 	}
-	if err := db.Select(ctx, &found, repeatedQuery, groups.Arg(), topics.Arg(), partitions.Arg(), offsets.Arg()); err != nil {
+	if err := db.Select(ctx, &found, repeatedQuery, groups.Arg(), topics.Arg(), partitions.Arg(), offsets.Arg(), dlqTopics.Arg()); err != nil {
 		return nil, err
 	}
 	stored := make(map[sharePosition]uuid.UUID, len(found))
@@ -118,12 +120,13 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 // shareSteps store the rows of share groups' messages, and count the repeats whose position moved; see placed,
 // shareArgs and repeatArgs.
 const shareSteps = `, shared AS (
-		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, last_death, due_at)
-		SELECT id, share_group, topic, at_partition, position, digest, duplicates, last_death, moment FROM (
+		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, last_death, due_at, dlq_topic_id)
+		SELECT id, share_group, topic, at_partition, position, digest, duplicates, last_death, moment, dlq_topic_id FROM (
 			SELECT coalesce(@now::timestamptz, clock_timestamp()) AS moment, unnest(@1::uuid[]) AS id, unnest(@2::text[]) AS share_group,
 				unnest(@3::text[]) AS topic, unnest(@4::int4[]) AS at_partition, unnest(@5::int8[]) AS position,
 				unnest(@6::bytea[]) AS digest, unnest(@7::int4[]) AS duplicates, unnest(@8::int4[]) AS incarnation_id,
-				unnest(@9::int4[]) AS partition, unnest(@10::int8[]) AS dlq_offset, unnest(@15::timestamptz[]) AS last_death
+				unnest(@9::int4[]) AS partition, unnest(@10::int8[]) AS dlq_offset, unnest(@15::timestamptz[]) AS last_death,
+				unnest(@17::int4[]) AS dlq_topic_id
 		) r ` + ofMoved + `
 	), repeated AS (
 		UPDATE dlq.share_records s SET duplicates = s.duplicates + d.times, last_death = greatest(s.last_death, d.latest) FROM (
@@ -157,9 +160,9 @@ func withShares(in incoming, query string, args []any, clock int) (steps, whole 
 		return in.steps, query, args
 	}
 	query += placed(shareSteps, clock, len(args)+1)
-	rows, deaths := shareArgs(in, n)
+	rows, deaths, dlqTopics := shareArgs(in, n)
 	repeated, latest := repeatArgs(in.repeats.all)
-	args = append(append(append(args, rows...), repeated...), deaths, latest)
+	args = append(append(append(args, rows...), repeated...), deaths, latest, dlqTopics)
 	steps = in.steps
 	if ids := in.repeats.messages(); len(ids) > 0 {
 		args = append(args, codec.UUIDArray(ids))
@@ -169,9 +172,10 @@ func withShares(in incoming, query string, args []any, clock int) (steps, whole 
 	return steps, query, args
 }
 
-// shareArgs returns the columns of the rows of n messages, and the timestamps of their latest dead letters.
-func shareArgs(in incoming, n int) (columns []any, deaths any) {
-	latest := codec.NewArray(codec.OIDTimestamptz, n, 8)
+// shareArgs returns the columns of the rows of n messages, and the timestamps of their latest dead letters and the
+// dead-letter topics.
+func shareArgs(in incoming, n int) (columns []any, deaths, dlqTopics any) {
+	latest, deadTopics := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt4, n, 4)
 	ids, groups, topics := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
 	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
 	digests, duplicates := codec.NewArray(codec.OIDBytea, n, 32), codec.NewArray(codec.OIDInt4, n, 4)
@@ -194,6 +198,7 @@ func shareArgs(in incoming, n int) (columns []any, deaths any) {
 			w.latest = m.Source.Timestamp
 		}
 		latest.Time(w.latest)
+		deadTopics.Int32(at.dlqTopic)
 		incarnations.Int32(m.Source.Incarnation)
 		deadPartitions.Int32(m.Source.Partition)
 		deadOffsets.Int64(m.Source.Offset)
@@ -201,7 +206,7 @@ func shareArgs(in incoming, n int) (columns []any, deaths any) {
 	return []any{
 		ids.Arg(), groups.Arg(), topics.Arg(), partitions.Arg(), offsets.Arg(), digests.Arg(), duplicates.Arg(),
 		incarnations.Arg(), deadPartitions.Arg(), deadOffsets.Arg(),
-	}, latest.Arg()
+	}, latest.Arg(), deadTopics.Arg()
 }
 
 func repeatArgs(all []repeat) (columns []any, deaths any) {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,6 +94,10 @@ func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, le
 //
 // A child continues the retry count of its parent; attempts on the child before, which sent an edit, count too. A
 // message that became final, or is claimed, keeps its status and its count.
+//
+// The activity counts a message when its first document is stored: without its parent when its record was not stored
+// then, which storeDocumentsQuery writes into share_records.counted. A document, and a row of the activity, that were
+// stored while this statement waited for that row are not in its snapshot.
 var completeQuery = `
 	WITH x AS MATERIALIZED (
 		SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS note, unnest($3::timestamptz[]) AS original_timestamp,
@@ -104,13 +109,13 @@ var completeQuery = `
 	), taken AS (
 		UPDATE dlq.share_records s SET state = 'completed', reason = NULL,
 			due_at = coalesce($8::timestamptz, clock_timestamp()) + $9::bigint * interval '1 microsecond'
-		FROM held h WHERE s.message_id = h.id AND s.state <> 'completed' RETURNING s.message_id AS id
+		FROM held h WHERE s.message_id = h.id AND s.state <> 'completed' RETURNING s.message_id AS id, s.counted
 	), bytes AS (
 		UPDATE dlq.records r SET key = b.key, headers = b.headers, value = b.value
 		FROM (SELECT unnest($1::uuid[]) AS id, unnest($10::bytea[]) AS key, unnest($11::bytea[]) AS headers, unnest($12::bytea[]) AS value) b
 		JOIN taken USING (id) WHERE r.message_id = b.id
 	), record AS MATERIALIZED (
-		SELECT x.id, x.note, x.original_timestamp, x.record_hash, h.max_retries, x.parent_id, x.root_id, n.retry_count,
+		SELECT x.id, x.note, x.original_timestamp, x.record_hash, h.max_retries, x.parent_id, x.root_id, n.retry_count, taken.counted,
 			CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' AND n.retry_count >= h.max_retries THEN 'DEAD' ELSE h.status END AS status
 		FROM x JOIN held h USING (id) JOIN taken USING (id) CROSS JOIN LATERAL (
 			SELECT CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' THEN h.retry_count + x.parent_count ELSE h.retry_count END AS retry_count
@@ -121,18 +126,22 @@ var completeQuery = `
 			root_id = coalesce(r.root_id, m.root_id), retry_count = r.retry_count, status = r.status
 		FROM record r WHERE m.id = r.id
 	), counted AS (
-		UPDATE dlq.activity a SET returned = a.returned + c.messages FROM (
-			SELECT m.original_topic, l.minutes, date_bin(l.minutes * interval '1 minute', m.created_at, 'epoch') AS at, count(*) AS messages
-			FROM record r JOIN dlq.dlq_messages m ON m.id = r.id
-			JOIN dlq.message_documents d ON d.message_id = m.id AND d.created_at = m.created_at
-			CROSS JOIN (VALUES (1::smallint), (5::smallint), (60::smallint)) AS l (minutes)
-			WHERE r.parent_id IS NOT NULL GROUP BY 1, 2, 3
-		) c WHERE (a.original_topic, a.minutes, a.at) = (c.original_topic, c.minutes, c.at)
+		INSERT INTO dlq.activity AS a (original_topic, minutes, at, arrived, returned)
+		SELECT m.original_topic, l.minutes, n.at, 0, count(*)
+		FROM record r JOIN dlq.dlq_messages m ON m.id = r.id CROSS JOIN (VALUES ` + activityLives + `) AS l (minutes, life)
+		CROSS JOIN LATERAL (SELECT date_bin(l.minutes * interval '1 minute', m.created_at, 'epoch') AS at) n
+		WHERE r.parent_id IS NOT NULL AND r.counted AND n.at >= coalesce($8::timestamptz, clock_timestamp()) - l.life
+		GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+		ON CONFLICT (original_topic, minutes, at) DO UPDATE SET returned = a.returned + excluded.returned
 	), queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT array_agg(id), count(*) FROM record WHERE note = '` + notePending + `' HAVING count(*) > 0
 	)` + placed(returnSteps, 8, 13) + `
 	SELECT id, retry_count, status FROM record`
+
+// activityLives are the intervals of dlq.activity, and how long its rows are kept.
+var activityLives = fmt.Sprintf(`(1::smallint, interval '%d s'), (5::smallint, interval '%d s'), (60::smallint, interval '%d s')`,
+	int(repository.ArrivalsMinuteLife.Seconds()), int(repository.FineArrivalsLife.Seconds()), int(repository.ArrivalsLife.Seconds()))
 
 // completedRow is a message of which completeQuery stored the record.
 type completedRow struct {

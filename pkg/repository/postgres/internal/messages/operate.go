@@ -71,14 +71,14 @@ func (s *Messages) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	return &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}
 }
 
-const requeueQuery = `
+var requeueQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, last_publish_error_class, last_publish_error FROM dlq.dlq_messages
 		WHERE id = ANY ($1::uuid[]) AND (status = 'DEAD') IS TRUE AND ` + leaseFrom8 + `
 		ORDER BY id FOR NO KEY UPDATE
 	), changed AS (
 		UPDATE dlq.dlq_messages m SET status = 'PENDING', retry_count = 0, rescues = 0, outcome = NULL,
-			next_attempt_at = c.moment, updated_at = c.moment
+			next_attempt_at = ` + NextAttempt("m", "c.moment") + `, updated_at = c.moment
 		FROM held, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = held.id AND (m.status = 'DEAD') IS TRUE
 		RETURNING m.*

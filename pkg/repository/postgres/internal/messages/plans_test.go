@@ -1,15 +1,19 @@
 package messages
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -83,8 +87,8 @@ func TestOutcomePlans(t *testing.T) {
 	day := "86400000000"
 
 	postgrestest.WantPlans(t, db, []string{"dlq_messages ", "attempts ", "edits ", "returns ", "committed_offsets ", "dlq_messages_archive "}, []postgrestest.Plan{
-		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
-		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
+		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey", "idx_share_records_position"}},
+		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey", "idx_share_records_position"}},
 		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
 		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
 		{"Stuck", stuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},
@@ -180,4 +184,56 @@ func TestListPlans(t *testing.T) {
 			}
 		}
 	}
+}
+
+// duePlan returns the executed plan of a look for due messages of topic orders.
+func duePlan(t *testing.T, db *sqlx.DB) string {
+	t.Helper()
+	postgrestest.Exec(t, db, `VACUUM ANALYZE dlq.dlq_messages`)
+	postgrestest.Exec(t, db, `VACUUM ANALYZE dlq.share_records`)
+	return strings.Join(postgrestest.All[string](t, db, "EXPLAIN (ANALYZE) "+dueQuery,
+		"{orders}", nil, nil, uuid.Nil, 100, dueWalk, "{}", "{}"), "\n")
+}
+
+// seedShares inserts messages of a share group, and their rows of dlq.share_records in a state.
+func seedShares(t *testing.T, db *sqlx.DB, messages int, status entity.Status, state entity.Completion) {
+	t.Helper()
+	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status, dialect, created_at)
+		SELECT gen_random_uuid(), 'orders', 'boom', $2, 'sharegroup', now() - interval '1 day' FROM generate_series(1, $1::int)`, messages, status)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, state)
+		SELECT id, 'g', 'orders', 0, row_number() OVER (), sha256('x'), $1 FROM dlq.dlq_messages`, state)
+}
+
+// TestDueReadsNoTableOfShareRecords: a look for due messages does not read all rows of dlq.share_records, which stay as
+// long as their messages are live or archived.
+func TestDueReadsNoTableOfShareRecords(t *testing.T) {
+	db := postgrestest.Fresh(t)
+	seedShares(t, db, 20_000, entity.Pending, entity.Completed)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, state)
+		SELECT gen_random_uuid(), 'g', 'orders', 0, n, sha256('x'), 'completed' FROM generate_series(20001, 400000) n`)
+	plan := duePlan(t, db)
+	check.True(t, !strings.Contains(plan, "Seq Scan on share_records"), "all rows are read:\n%s", plan)
+}
+
+// TestDueLeavesOutWithoutReadingAll: messages of a share group that were requeued, and whose record is gone, do not make
+// each look for due messages read all of them. One whose record is stored later is found.
+func TestDueLeavesOutWithoutReadingAll(t *testing.T) {
+	const n = 5000
+	db := postgrestest.Fresh(t)
+	seedShares(t, db, n, entity.Dead, entity.SourceGone)
+	ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages ORDER BY created_at, id`)
+	pool := conn.New(db, nil)
+	requeued, _, err := New(pool).operate(t.Context(), entity.ActionRequeue, ids, repository.Lease{}, entity.By("a"))
+	check.True(t, err == nil && len(requeued) == n, "requeued %d messages, %v", len(requeued), err)
+	plan := duePlan(t, db)
+	for _, removed := range regexp.MustCompile(`Rows Removed by Filter: (\d+)`).FindAllStringSubmatch(plan, -1) {
+		check.True(t, check.Must(strconv.Atoi(removed[1]))(t) <= dueWalk, "more messages are read and left out than dueWalk:\n%s", plan)
+	}
+
+	query, schedule := repository.DueQuery{Topics: []string{"orders"}, Limit: 10}, NewSchedule(pool)
+	due, _, err := schedule.Due(t.Context(), query)
+	check.True(t, err == nil && len(due) == 0, "Due = %v, %v, want none", due, err)
+	postgrestest.Exec(t, db, `UPDATE dlq.share_records SET state = 'completed' WHERE message_id = $1`, ids[0])
+	due, _, err = schedule.Due(t.Context(), query)
+	check.True(t, err == nil && slices.Equal(due, ids[:1]), "Due = %v, %v, want the message whose record is stored", due, err)
 }

@@ -126,7 +126,7 @@ func documentOf(r *repository.ArchivedRow) ([]byte, error) {
 
 // showQuery makes messages of rows as they would be in the archive. The outcome of a message whose replay came back
 // later is in the database only.
-const showQuery = `
+var showQuery = `
 	SELECT ` + codec.StateColumns + `, ` + codec.ConsumptionColumns + `
 	FROM (
 		SELECT r.*, e.ord FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS e (document, ord)
@@ -187,7 +187,7 @@ var restoreQuery = `
 		INSERT INTO dlq.records (message_id, key, value, headers) SELECT id, $13::bytea, $14::bytea, $15::bytea FROM gone
 	), back AS (
 		INSERT INTO dlq.dlq_messages (` + messages.RestoredColumns + `, status, retry_count, updated_at, next_attempt_at)
-		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, c.moment
+		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, ` + messages.NextAttempt("gone", "c.moment") + `
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
 	), audit AS (

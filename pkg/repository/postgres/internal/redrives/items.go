@@ -20,20 +20,20 @@ type Results struct {
 // NewResults returns the Results of the redrives of a database.
 func NewResults(db *conn.DB, lifecycle *Lifecycle) *Results { return &Results{db, lifecycle} }
 
-// itemsOfBatch selects the messages of b, a row of dlq.redrive_batches, with their outcomes. It reads the committed
-// offset once for each of the few partitions to which the batch sent. When the consumer group of a partition is not
-// known, it takes the highest offset of the consumer groups that are configured for the topic.
-const itemsOfBatch = `
-	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
-	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
-	       coalesce(p.consumer_group, '') AS consumer_group, coalesce(o.log_offset, -1) AS log_offset,
-	       CASE WHEN EXISTS (SELECT FROM dlq.returns t WHERE t.redrive_id = $1 AND t.parent_id = o.id) THEN 'returned'
-	            WHEN o.result = 1 AND p.committed > o.log_offset AND NOT EXISTS (SELECT FROM dlq.share_records s
-	                WHERE (s.topic, s.partition, s.position, s.share_group) = (p.topic, p.partition, o.log_offset, p.consumer_group)) THEN 'consumed'
-	            WHEN o.result = 1 AND o.target IS NOT NULL THEN 'published' ELSE '' END AS outcome
-	FROM unnest(b.message_ids, b.results, b.reasons, b.target, b.offsets) WITH ORDINALITY
-		AS o (id, result, reason, target, log_offset, i)
-	LEFT JOIN (
+// deadLetterOf is codec.DeadLetterOf for the item o of the redrive $1. record has topic, partition, offset and group of
+// the record that was sent.
+func deadLetterOf(record string) string {
+	return codec.DeadLetterOf(record, `coalesce(
+				(SELECT m.dlq_topic_id FROM dlq.dlq_messages m WHERE m.id = o.id),
+				(SELECT coalesce(m.dlq_topic_id, k.dlq_topic_id) FROM dlq.archive_ids k
+				 LEFT JOIN dlq.dlq_messages_archive m ON m.id = k.id AND m.archived_at = k.archived_at WHERE k.id = o.id))`,
+		"(SELECT created_at FROM dlq.redrives WHERE id = $1)")
+}
+
+// targetsOfBatch selects the few partitions to which b, a row of dlq.redrive_batches, was sent, each with its committed
+// offset. When the consumer group of a partition is not known, that is the highest offset of the consumer groups that
+// are configured for the topic.
+const targetsOfBatch = `
 		SELECT x.no - 1 AS no, x.topic, x.topic_id, x.partition, g.consumer_group, g.committed
 		FROM ROWS FROM (jsonb_to_recordset(b.targets) AS (topic text, topic_id text, partition int, consumer_group text))
 			WITH ORDINALITY AS x (topic, topic_id, partition, consumer_group, no)
@@ -49,12 +49,25 @@ const itemsOfBatch = `
 				AND c.topic = x.topic AND c.topic_id = x.topic_id AND c.partition = x.partition
 			ORDER BY c.committed DESC NULLS LAST, g.consumer_group LIMIT 1
 		) g ON true
-		OFFSET 0
+		OFFSET 0`
+
+// itemsOfBatch selects the messages of b, a row of dlq.redrive_batches, with their outcomes.
+var itemsOfBatch = `
+	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
+	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
+	       coalesce(p.consumer_group, '') AS consumer_group, coalesce(o.log_offset, -1) AS log_offset,
+	       CASE WHEN EXISTS (SELECT FROM dlq.returns t WHERE t.redrive_id = $1 AND t.parent_id = o.id) THEN 'returned'
+	            WHEN o.result = 1 AND p.committed > o.log_offset
+	                AND ` + deadLetterOf("p.topic, p.partition, o.log_offset, p.consumer_group") + ` IS NULL THEN 'consumed'
+	            WHEN o.result = 1 AND o.target IS NOT NULL THEN 'published' ELSE '' END AS outcome
+	FROM unnest(b.message_ids, b.results, b.reasons, b.target, b.offsets) WITH ORDINALITY
+		AS o (id, result, reason, target, log_offset, i)
+	LEFT JOIN (` + targetsOfBatch + `
 	) p ON p.no = o.target`
 
 // redriveItemsQuery expands only the batches of the page. With a filter of results or outcomes it also skips the
 // batches that have no such message.
-const redriveItemsQuery = `
+var redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches
 		WHERE redrive_id = $1
@@ -109,29 +122,30 @@ func (s *Results) RedriveItems(ctx context.Context, id uuid.UUID, q repository.I
 }
 
 // redriveOutcomesQuery counts the outcomes that itemsOfBatch would return. Returned messages are counted from the table
-// of returns, whatever the result of the item is. Only when there are returned messages, it reads the ids of the
-// messages, to leave returned messages out of the other counts. It joins with a FULL JOIN, because PostgreSQL never
-// runs that as a nested loop; it would choose a nested loop when it expects few items.
-const redriveOutcomesQuery = `
+// of returns, whatever the result of the item is. It reads the ids of the messages only when there are returned
+// messages, to leave these out of the other counts, and in batches among whose records share groups have dead letters.
+// It joins with a FULL JOIN, because PostgreSQL never runs that as a nested loop; it would choose a nested loop when it
+// expects few items.
+var redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
 	), batch AS (
 		SELECT b.*, EXISTS (SELECT FROM returned) AS some_returned
 		FROM dlq.redrive_batches b WHERE b.redrive_id = $1 AND (b.canary OR NOT $2)
 	), sent AS (
-		SELECT o.id, coalesce(p.committed[o.target + 1] > o.log_offset, false) AS consumed
+		SELECT o.id, CASE WHEN p.committed[o.target + 1] > o.log_offset THEN NOT p.some_dead OR ` +
+	deadLetterOf("p.topics[o.target + 1], p.partitions[o.target + 1], o.log_offset, p.consumer_groups[o.target + 1]") + ` IS NULL
+			ELSE false END AS consumed
 		FROM batch b
 		CROSS JOIN LATERAL (
-			SELECT array_agg((
-				SELECT max(c.committed) FROM dlq.committed_offsets c
-				WHERE c.topic = x.topic AND c.topic_id = x.topic_id AND c.partition = x.partition
-				  AND c.consumer_group = ANY (CASE WHEN x.consumer_group <> '' THEN ARRAY[x.consumer_group] ELSE ARRAY(
-					SELECT t.consumer_group FROM dlq.topic_groups t WHERE t.topic = x.topic AND t.configured) END)
-			) ORDER BY x.no) AS committed
-			FROM ROWS FROM (jsonb_to_recordset(b.targets) AS (topic text, topic_id text, partition int, consumer_group text))
-				WITH ORDINALITY AS x (topic, topic_id, partition, consumer_group, no)
+			SELECT array_agg(x.topic ORDER BY x.no) AS topics, array_agg(x.partition ORDER BY x.no) AS partitions,
+				array_agg(x.consumer_group ORDER BY x.no) AS consumer_groups, array_agg(x.committed ORDER BY x.no) AS committed,
+				coalesce(bool_or((SELECT s.position FROM dlq.share_records s WHERE s.topic = x.topic AND s.partition = x.partition
+					AND s.position >= r.first ORDER BY s.position LIMIT 1) <= r.last), false) AS some_dead
+			FROM (` + targetsOfBatch + `
+			) x CROSS JOIN (SELECT min(o) FILTER (WHERE o >= 0) AS first, max(o) AS last FROM unnest(b.offsets) o) r
 		) p
-		CROSS JOIN LATERAL unnest(CASE WHEN b.some_returned THEN b.message_ids END, b.results, b.target, b.offsets)
+		CROSS JOIN LATERAL unnest(CASE WHEN b.some_returned OR p.some_dead THEN b.message_ids END, b.results, b.target, b.offsets)
 			AS o (id, result, target, log_offset)
 		WHERE b.succeeded > 0 AND o.result = 1 AND o.target IS NOT NULL
 	), counted AS (

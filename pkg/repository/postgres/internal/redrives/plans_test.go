@@ -79,17 +79,17 @@ func TestRedrivePlans(t *testing.T) {
 	quote := func(text string) string { return "'" + text + "'" }
 	id = quote(id)
 	ids := quote("{" + message + "," + message + "}")
-	postgrestest.WantPlans(t, db, []string{"redrives", "redrive_batches", "dlq_messages", "attempts", "returns"}, []postgrestest.Plan{
+	postgrestest.WantPlans(t, db, []string{"redrives", "redrive_batches", "dlq_messages", "attempts", "returns", "share_records"}, []postgrestest.Plan{
 		{"Lease", leaseQuery, []string{id, "NULL", id, "30000000"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
 		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_held"}},
 		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"idx_redrive_batches_held"}},
 		{"Look", redriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
 		{"FirstPageOfAnActor", redrivesOfActor, []string{"NULL", id, "'{}'", "20", "'alice'"}, []string{"idx_redrives_"}},
 		{"FirstPage", redrivesOfAll, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
-		{"Items", redriveItemsQuery, []string{id, "50", "20", "'{}'", "''"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
+		{"Items", redriveItemsQuery, []string{id, "50", "20", "'{}'", "''"}, []string{"redrive_batches_pkey", "idx_returns_redrive", "idx_share_records_position"}},
 		{"FailedItems", redriveItemsQuery, []string{id, "0", "100", "'{2,3}'", "''"}, []string{"redrive_batches_pkey"}},
 		{"ReturnedItems", redriveItemsQuery, []string{id, "0", "100", "'{}'", "'returned'"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
-		{"Outcomes", redriveOutcomesQuery, []string{id, "false"}, []string{"redrive_batches_pkey"}},
+		{"Outcomes", redriveOutcomesQuery, []string{id, "false"}, []string{"redrive_batches_pkey", "idx_share_records_position"}},
 		{"Finish", moveRedriveQuery, []string{id, "NULL", "'a'", "NULL", "NULL", "NULL", "NULL", "'finished'", "''", "false", "'{running}'", "'finish'"}, []string{"redrives_pkey"}},
 		{"Attempts", attemptsOfQuery, []string{id, ids}, []string{"attempts_pkey", "dlq_messages_pkey"}},
 	})
@@ -116,7 +116,9 @@ func seedRedrives(t *testing.T, db *sqlx.DB) {
 	postgrestest.Exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
 		SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), false, now()
 		FROM generate_series(1, 20000)`)
-	for _, table := range []string{"redrives", "redrive_batches", "attempts", "returns"} {
+	postgrestest.Exec(t, db, `INSERT INTO dlq.share_records (message_id, dlq_topic_id, share_group, topic, partition, position, digest)
+		SELECT gen_random_uuid(), 1, 'g', 'topic1', 0, 7, sha256('x') FROM generate_series(1, 20000)`) // forged, at one position
+	for _, table := range []string{"redrives", "redrive_batches", "attempts", "returns", "share_records"} {
 		postgrestest.Exec(t, db, fmt.Sprintf(`ANALYZE dlq.%s`, table))
 	}
 }

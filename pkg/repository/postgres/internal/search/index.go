@@ -219,10 +219,11 @@ func pendingMessages(what string, found []pendingRow) ([]entity.Message, error) 
 // too old for the counters is not counted.
 //
 // $10 are the messages whose record was not stored with them yet when they were read. A document without that record is
-// not stored: the message is read again.
+// not stored: the message is read again. The row of dlq.share_records has that the message is counted, because its record
+// may make it a return; see completeQuery of package ingest.
 const storeDocumentsQuery = `
 	WITH completed AS MATERIALIZED (
-		SELECT message_id, state FROM dlq.share_records WHERE message_id = ANY ($10::uuid[]) ORDER BY message_id FOR SHARE
+		SELECT message_id, state FROM dlq.share_records WHERE message_id = ANY ($10::uuid[]) ORDER BY message_id FOR NO KEY UPDATE
 	), document AS MATERIALIZED (
 		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
 		FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms) JOIN (` + timesOfDocuments + `) k ON k.id = x.id
@@ -239,6 +240,9 @@ const storeDocumentsQuery = `
 		WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)
 	), fresh AS MATERIALIZED (
 		SELECT array_agg(message_id) AS ids FROM stored
+	), counted AS (
+		UPDATE dlq.share_records s SET counted = true FROM completed c
+		WHERE s.message_id = c.message_id AND c.message_id = ANY ((SELECT ids FROM fresh)::uuid[])
 	), came AS MATERIALIZED (
 		SELECT m.id, m.group_id, m.original_topic, m.created_at, m.parent_id FROM dlq.dlq_messages m
 		WHERE m.id = ANY ((SELECT ids FROM fresh)::uuid[])
