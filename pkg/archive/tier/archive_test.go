@@ -346,43 +346,6 @@ func TestMover(t *testing.T) {
 		s.inOnePlace(9)
 	})
 
-	postgrestest.Parallel(t, "AnObjectThatFailsDoesNotHoldBackTheOthersOfItsDay", func(t *testing.T) {
-		s := newSite(t, minio.MakeBucketOptions{})
-		s.archived("orders", 9, 2)
-		s.exec(`UPDATE dlq.records SET value = decode(repeat('00', 8000000), 'hex')`)
-		puts := 0
-		s.bucket.before = func(operation, _ string) error {
-			if operation == "put" {
-				if puts++; puts == 1 {
-					return errors.New("refused")
-				}
-			}
-			return nil
-		}
-		moved, err := s.mover.Move(t.Context())
-		check.Says(t, err, "refused", "the run")
-		check.Same(t, puts, 2, "objects that were written")
-		check.True(t, moved > 0 && moved < 9, "moved %d of 9, want those of the second object", moved)
-		s.bucket.before = nil
-		s.inOnePlace(9)
-	})
-
-	postgrestest.Parallel(t, "CountsAttemptsAndEditsToTheLimitOfAStatement", func(t *testing.T) {
-		s := newSite(t, minio.MakeBucketOptions{})
-		s.archived("orders", 100, 2)
-		s.exec(`INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
-			SELECT message_id, attempt_id, true, convert_to(repeat('x', 200000), 'UTF8'), false, false, 1, now() FROM dlq.attempts`)
-		day, _, err := s.objects.ClosedDay(t.Context(), time.Time{})
-		check.NoError(t, err)
-		picked := check.Must(s.objects.PickArchived(t.Context(), day, uuid.Nil, maxRows, maxBytes))(t)
-		rows := check.Must(s.objects.LoadArchived(t.Context(), picked[:together(picked)]))(t)
-		size := 0
-		for i := range rows {
-			size += len(rows[i].Attempts)
-		}
-		check.True(t, size > 0 && size <= loadBytes, "one statement read %d rows with %d bytes of attempts; the limit is %d", len(rows), size, loadBytes)
-	})
-
 	postgrestest.Parallel(t, "LeavesWhatAFileCannotHave", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 5, 2)

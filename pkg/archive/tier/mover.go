@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -65,22 +64,16 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
-// moveDay writes the objects of one day. When one fails, it continues with the next, because a message that cannot be
-// written must not hold back the others; but not while the store or the database is away.
 func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err error) {
-	var errs []error
 	for after := uuid.Nil; ; {
 		picked, err := m.rows.PickArchived(ctx, day, after, maxRows, maxBytes)
 		if err != nil || len(picked) == 0 {
-			return moved, errors.Join(append(errs, err)...)
+			return moved, err
 		}
 		n, err := m.moveObject(ctx, day, picked)
 		moved += n
 		if err != nil {
-			errs = append(errs, err)
-		}
-		if errors.Is(err, entity.ErrUnavailable) || ctx.Err() != nil {
-			return moved, errors.Join(errs...)
+			return moved, err
 		}
 		after = picked[len(picked)-1].ID
 	}

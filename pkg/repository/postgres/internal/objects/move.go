@@ -47,19 +47,13 @@ func (s *Mover) ClosedDay(ctx context.Context, from time.Time) (day time.Time, o
 	return found[0].Time.UTC(), true, nil
 }
 
-// pickQuery computes the sizes in memory without reading the bytes. The copy of an attempt is JSON, in which the bytes
-// of an edit are hexadecimal.
+// pickQuery computes the sizes without reading the bytes.
 const pickQuery = `
-	SELECT id, archived_at, bytes::bigint AS bytes FROM (
+	SELECT id, archived_at, bytes FROM (
 		SELECT id, archived_at, bytes, sum(bytes) OVER (ORDER BY id) - bytes AS before FROM (
 			SELECT m.id, m.archived_at, 512 + octet_length(m.error_message) + coalesce(pg_column_size(m.payload), 0)
 				+ coalesce(octet_length(r.key), octet_length(m.key), 0) + coalesce(octet_length(r.value), octet_length(m.value), 0)
-				+ coalesce(octet_length(r.headers), octet_length(m.headers), 0)
-				+ coalesce((SELECT sum(1024 + octet_length(a.actor) + octet_length(a.target_topic) + coalesce(octet_length(a.error), 0))
-					FROM dlq.attempts a WHERE a.message_id = m.id), 0)
-				+ coalesce((SELECT sum(2 * (coalesce(octet_length(e.value), 0) + coalesce(octet_length(e.key), 0)
-						+ coalesce(octet_length(e.headers), 0) + coalesce(octet_length(e.patch), 0)))
-					FROM dlq.edits e WHERE e.message_id = m.id), 0) AS bytes
+				+ coalesce(octet_length(r.headers), octet_length(m.headers), 0) AS bytes
 			FROM dlq.dlq_messages_archive m LEFT JOIN dlq.records r ON r.message_id = m.id
 			WHERE m.archived_at >= $1::timestamptz AND m.archived_at < $1::timestamptz + interval '24 hours' AND m.id > $2::uuid
 			  AND ` + movable + `
