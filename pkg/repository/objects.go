@@ -149,10 +149,9 @@ type ArchiveObject struct {
 
 // ObjectQuery selects entries of the manifest. Entries that have no message of the query may be included.
 type ObjectQuery struct {
-	CreatedAfter  time.Time   // inclusive; zero for no limit
-	CreatedBefore time.Time   // exclusive; zero for no limit
-	Topic         string      // original or dead-letter topic; "" for any
-	MessageIDs    []uuid.UUID // none for all messages
+	CreatedAfter  time.Time // inclusive; zero for no limit
+	CreatedBefore time.Time // exclusive; zero for no limit
+	Topic         string    // original or dead-letter topic; "" for any
 }
 
 // ObjectTopic counts the messages of an object that have these topics and are in the archive.

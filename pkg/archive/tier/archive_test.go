@@ -549,33 +549,3 @@ func TestMover_KeepsReturnsRecognisable(t *testing.T) {
 	check.Same(t, check.Must(s.archive.GetArchived(t.Context(), parent.ID, 0))(t).Outcome, entity.Returned, "the outcome of the message in the object")
 	check.Same(t, s.all(entity.Filter{})[0].Outcome, entity.Published, "the outcome of another message")
 }
-
-func TestArchive_SearchByIDReadsOneObject(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, minio.MakeBucketOptions{})
-	for day := range 6 {
-		s.archived("orders", 3, day+1)
-	}
-	one := s.all(entity.Filter{})[0].ID
-	s.move()
-	read := map[string]int{}
-	s.bucket.before = func(_, key string) error {
-		read[key]++
-		return nil
-	}
-	check.Len(t, s.all(entity.Filter{MessageIDs: []uuid.UUID{one}}), 1, "messages")
-	check.Same(t, len(read), 1, "objects that were read")
-}
-
-func TestArchive_EraseDeletesADocumentThatWasStoredDuringTheMove(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, minio.MakeBucketOptions{})
-	s.archived("orders", 1, 2)
-	one := s.all(entity.Filter{})[0]
-	s.move()
-	// The indexer read the message before it moved, and stores its document after.
-	s.exec(`SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, one.CreatedAt)
-	s.exec(`INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms) VALUES ($1, $2, 1, 'secret', '{}')`, one.ID, one.CreatedAt)
-	check.Must(s.archive.Erase(t.Context(), one.ID, entity.AuditInfo{Actor: "ada", Reason: "request of the customer"}))(t)
-	check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 0, "search documents")
-}

@@ -84,9 +84,7 @@ func (s *Reader) Objects(ctx context.Context, q repository.ObjectQuery) ([]repos
 		  AND ($1::timestamptz IS NULL OR o.last_created_at >= $1) AND ($2::timestamptz IS NULL OR o.first_created_at < $2)
 		  AND ($3::text = '' OR EXISTS (SELECT FROM dlq.archive_object_topics t
 			WHERE t.object_id = o.id AND t.messages > 0 AND (t.original_topic = $3 OR t.dlq_topic = $3)))
-		  AND (cardinality($4::uuid[]) = 0 OR o.id IN (SELECT kept.object_id FROM dlq.archive_ids kept WHERE kept.id = ANY ($4)))
-		ORDER BY o.last_created_at DESC, o.id DESC`,
-		optional(q.CreatedAfter), optional(q.CreatedBefore), codec.Clean(q.Topic), codec.UUIDArray(q.MessageIDs))
+		ORDER BY o.last_created_at DESC, o.id DESC`, optional(q.CreatedAfter), optional(q.CreatedBefore), codec.Clean(q.Topic))
 }
 
 func optional(t time.Time) any {
@@ -227,10 +225,9 @@ func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository
 	return entity.Message{}, &entity.NotFoundError{ID: r.ID}
 }
 
-// EraseRow erases the message of a row of an object, under the rules of repository.Archive, and hides it there.
-func (s *Reader) EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error {
-	in := messages.InObject{ID: object, Topic: r.OriginalTopic, DeadTopic: r.DLQTopic, CreatedAt: r.CreatedAt.Time()}
-	return messages.EraseFrom(ctx, s.db, r.ID, in, cause)
+// EraseRow erases a message of an object, under the rules of repository.Archive, and hides it there.
+func (s *Reader) EraseRow(ctx context.Context, id uuid.UUID, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error {
+	return messages.EraseFrom(ctx, s.db, id, messages.InObject{ID: object, Topic: original, DeadTopic: dlq}, cause)
 }
 
 // bytesArg returns the argument for a bytea; nil is NULL, which the driver would not send for a nil slice.
