@@ -3,6 +3,7 @@ package repository
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -146,6 +147,18 @@ type ArchiveObject struct {
 	Topics []ObjectTopic `db:"-" json:"-"`
 	Hidden []uuid.UUID   `db:"-" json:"-"` // messages in the object that are no longer in the archive
 }
+
+// ErrObject is the kind of errors about an object of the archive that cannot be read, although the manifest names it. To
+// try again is useless before an operator has mended the object.
+var ErrObject = errors.New("an object of the archive cannot be read")
+
+// ObjectError names the object.
+type ObjectError struct{ Key, Reason string }
+
+func (e *ObjectError) Error() string { return "object " + e.Key + " of the archive " + e.Reason }
+
+// Is makes the error's kind ErrObject.
+func (e *ObjectError) Is(target error) bool { return target == ErrObject }
 
 // ObjectQuery selects entries of the manifest. Entries that have no message of the query may be included.
 type ObjectQuery struct {

@@ -36,8 +36,8 @@ type Catalog interface {
 	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
 	// EraseRow erases a message with these topics from the database, and hides it in its object.
 	EraseRow(ctx context.Context, id, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error
-	// HidingObject returns the object that still has a message which is no longer in the archive.
-	HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
+	// HidingObjects returns the objects that still have a message which is no longer in the archive.
+	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
 }
 
 // Archive reads and restores messages of both tiers. Queries for live messages are passed on to the database. It is
@@ -77,9 +77,12 @@ func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository
 		if err == nil {
 			return do(&o, row)
 		}
-		if !errors.Is(err, errGone) || try == maxReplaced {
-			return fmt.Errorf("read message %s: %w", id, err)
+		if errors.Is(err, errGone) {
+			if err = missing(&o); try < maxReplaced {
+				continue
+			}
 		}
+		return fmt.Errorf("read message %s: %w", id, err)
 	}
 }
 
@@ -152,23 +155,34 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 	if err != nil {
 		return repository.Erased{}, err
 	}
-	for { // a message that was restored and archived again may be in more than one object
-		o, ok, err := a.catalog.HidingObject(ctx, id)
-		if err == nil && !ok {
-			return erased, nil
+	return a.removeBytes(ctx, id)
+}
+
+// removeBytes writes the objects again that still have a message: more than one when it was restored and archived again.
+// An object of the manifest that cannot be read stays as it is, and is an error.
+func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (erased repository.Erased, err error) {
+	objects, err := a.catalog.HidingObjects(ctx, id)
+	if err != nil {
+		return repository.Erased{Pending: true}, nil //nolint:nilerr // the message is erased, and the archiver tries again
+	}
+	var broken []error
+	for i := range objects {
+		until, err := a.remove(ctx, &objects[i])
+		if errors.Is(err, repository.ErrObject) {
+			broken = append(broken, err)
 		}
-		var until time.Time
-		if err == nil {
-			until, err = a.remove(ctx, &o)
-		}
-		if err != nil {
-			erased.Pending = true
-			return erased, nil //nolint:nilerr // the message is erased, and the archiver tries again
-		}
+		erased.Pending = erased.Pending || err != nil
 		if until.After(erased.RetainedUntil) {
 			erased.RetainedUntil = until
 		}
 	}
+	if left, err := a.catalog.HidingObjects(ctx, id); err != nil || len(left) > 0 {
+		erased.Pending = true
+	}
+	if len(broken) > 0 {
+		return erased, fmt.Errorf("message %s is erased, but its bytes remain: %w", id, errors.Join(broken...))
+	}
+	return erased, nil
 }
 
 // remove writes one object again at a time, because that takes the memory of three objects.
@@ -176,10 +190,13 @@ func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) (unti
 	select {
 	case a.erasing <- struct{}{}:
 		defer func() { <-a.erasing }()
-		return a.rewrite.Remove(ctx, o)
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}
+	if err := a.rewrite.Rewrite(ctx, o); err != nil {
+		return time.Time{}, err
+	}
+	return a.rewrite.Delete(ctx, o.Key)
 }
 
 // objectEntries returns the entries of an object. They are kept in memory, because a list reads the same objects for

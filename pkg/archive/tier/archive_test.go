@@ -519,11 +519,53 @@ func TestArchive_Erase(t *testing.T) {
 		s.move()
 		one := s.all(entity.Filter{})[0].ID
 		check.Must(s.archive.Restore(t.Context(), one, cause))(t) // its object is not written again yet
-		s.exec(`UPDATE dlq.dlq_messages SET status = 'DEAD', updated_at = now() - interval '31 days'`)
-		s.exec(`CALL dlq.archive_old_dlq_messages()`)
+		s.archiveAgain()
 		check.Must(s.archive.Erase(t.Context(), one, cause))(t)
 		s.inOnePlace(1)
 		check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 1, "rows in objects")
+	})
+
+	postgrestest.Parallel(t, "NeverDeletesAnObjectOfTheManifest", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		check.NoError(t, s.client.EnableVersioning(t.Context(), s.name))
+		s.archived("orders", 10, 2)
+		s.move()
+		one := s.all(entity.Filter{})[0].ID
+		late := true
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "read" && late && s.number(`SELECT count(*) FROM dlq.archive_hidden`) == 1 {
+				late = false
+				return errGone // one 404, as stores and proxies with lagging reads answer
+			}
+			return nil
+		}
+		erased, err := s.archive.Erase(t.Context(), one, cause)
+		check.True(t, erased.Pending && errors.Is(err, repository.ErrObject), "got %+v and %v, want pending and an error", erased, err)
+		check.Says(t, err, s.keys()[0], "erasing a message of an object that seems to be missing")
+		s.inOnePlace(9)
+
+		check.NoError(t, s.client.RemoveObject(t.Context(), s.name, s.keys()[0], minio.RemoveObjectOptions{})) // only marks it
+		_, err = s.rewrite.Clean(t.Context())
+		check.Is(t, err, repository.ErrObject, "cleaning a marked object")
+		check.Says(t, err, s.keys()[0], "cleaning a marked object")
+		check.Len(t, s.keys(), 2, "versions and marks of the object")
+	})
+
+	postgrestest.Parallel(t, "KeepsTheVersionsOfAMarkedObject", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		check.NoError(t, s.client.EnableVersioning(t.Context(), s.name))
+		s.archived("orders", 10, 2)
+		s.move()
+		one := s.all(entity.Filter{})[0].ID
+		check.Must(s.archive.Restore(t.Context(), one, cause))(t)
+		s.archiveAgain()
+		key := s.keys()[0]
+		check.NoError(t, s.client.RemoveObject(t.Context(), s.name, key, minio.RemoveObjectOptions{}))
+		erased, err := s.archive.Erase(t.Context(), one, cause)
+		check.True(t, erased.Pending, "the answer says that nothing is left")
+		check.Says(t, err, key, "erasing a message of a marked object")
+		check.Len(t, s.keys(), 2, "versions and marks of the object")
+		check.True(t, !check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "bytes wait to be deleted, but WaitingSince is zero")
 	})
 }
 

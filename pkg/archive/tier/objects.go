@@ -37,6 +37,11 @@ func OpenBucket(cfg Config) (Bucket, error) { return bucket.Open(cfg) }
 // errGone reports that an object was deleted after it was read from the manifest, because another one replaced it.
 var errGone = bucket.ErrGone
 
+// missing returns the error about an object of the manifest that does not exist.
+func missing(o *repository.ArchiveObject) error {
+	return &repository.ObjectError{Key: o.Key, Reason: "does not exist"}
+}
+
 // draft is an object that is being written.
 type draft struct {
 	entry repository.ArchiveObject
@@ -96,7 +101,8 @@ func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*fil
 		return nil, err
 	}
 	if sum := sha256.Sum256(content); !bytes.Equal(sum[:], o.SHA256) {
-		return nil, fmt.Errorf("object %s has %d bytes with the checksum %x, want %d with %x", o.Key, len(content), sum, o.Bytes, []byte(o.SHA256))
+		return nil, &repository.ObjectError{Key: o.Key, Reason: fmt.Sprintf("has %d bytes with the checksum %x, want %d with %x",
+			len(content), sum, o.Bytes, []byte(o.SHA256))}
 	}
 	source := &ranges{size: o.Bytes, parts: []part{{0, content}}}
 	return file.Open(source, o.Bytes)

@@ -18,6 +18,8 @@ const manifestStep = 100
 type Manifest interface {
 	// HiddenObjects returns objects with hidden messages, in the order of their ids, after an id.
 	HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error)
+	// Object returns an entry; ok is false when there is none.
+	Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
 	// BeginObject: see Rows.
 	BeginObject(ctx context.Context, key string) error
 	// ReplaceObject replaces the object with the key old by one without the removed messages, or by none. It returns
@@ -25,6 +27,8 @@ type Manifest interface {
 	ReplaceObject(ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID) (bool, error)
 	// DueDeletions returns keys of objects to delete, after a key. Such objects can no longer enter the manifest.
 	DueDeletions(ctx context.Context, after string, limit int) ([]string, error)
+	// BeginDeletion marks a key as DueDeletions does. It returns false when the key is none that DueDeletions returns.
+	BeginDeletion(ctx context.Context, key string) (bool, error)
 	// EndDeletion stores that an object was deleted, or until when it is retained.
 	EndDeletion(ctx context.Context, key string, retained time.Time) error
 	// PurgeObjects deletes the entries and the messages of objects that have been in the archive for longer than days.
@@ -61,7 +65,7 @@ func (w *Rewriter) rewriteAll(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		for i := range objects {
-			errs = append(errs, w.rewrite(ctx, &objects[i]))
+			errs = append(errs, w.Rewrite(ctx, &objects[i]))
 			after = objects[i].ID
 		}
 		if len(objects) < manifestStep {
@@ -93,22 +97,10 @@ func (w *Rewriter) deleteAll(ctx context.Context) (deleted int64, err error) {
 	return deleted, errors.Join(append(errs, ctx.Err())...)
 }
 
-// Remove writes an object again without its hidden messages and deletes the old one. It returns until when Object Lock
-// retains the old one; zero when it does not.
-func (w *Rewriter) Remove(ctx context.Context, o *repository.ArchiveObject) (until time.Time, err error) {
-	if err := w.rewrite(ctx, o); err != nil {
-		return time.Time{}, err
-	}
-	return w.delete(ctx, o.Key)
-}
-
-// rewrite does nothing when another process has replaced the object meanwhile.
-func (w *Rewriter) rewrite(ctx context.Context, o *repository.ArchiveObject) error {
-	err := w.replace(ctx, o)
-	if errors.Is(err, errGone) {
-		return nil
-	}
-	if err != nil {
+// Rewrite writes an object again without its hidden messages. It does nothing when another process has replaced the
+// object meanwhile.
+func (w *Rewriter) Rewrite(ctx context.Context, o *repository.ArchiveObject) error {
+	if err := w.replace(ctx, o); err != nil {
 		return fmt.Errorf("write object %s again: %w", o.Key, err)
 	}
 	return nil
@@ -116,6 +108,13 @@ func (w *Rewriter) rewrite(ctx context.Context, o *repository.ArchiveObject) err
 
 func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) error {
 	f, err := openWhole(ctx, w.bucket, o)
+	if errors.Is(err, errGone) {
+		now, ok, failed := w.manifest.Object(ctx, o.ID)
+		if failed == nil && (!ok || now.Key != o.Key) {
+			return nil // another process has replaced it
+		}
+		return errors.Join(missing(o), failed)
+	}
 	if err != nil {
 		return err
 	}
@@ -149,7 +148,15 @@ func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) err
 	return err
 }
 
-// delete deletes an object that is not in the manifest.
+// Delete deletes an object that was replaced. It returns until when Object Lock retains it; zero when it does not.
+func (w *Rewriter) Delete(ctx context.Context, key string) (until time.Time, err error) {
+	if ok, err := w.manifest.BeginDeletion(ctx, key); err != nil || !ok {
+		return time.Time{}, err
+	}
+	return w.delete(ctx, key)
+}
+
+// delete deletes an object whose deletion has begun.
 func (w *Rewriter) delete(ctx context.Context, key string) (until time.Time, err error) {
 	until, err = w.bucket.Delete(ctx, key)
 	if err != nil {

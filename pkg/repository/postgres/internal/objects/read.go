@@ -67,14 +67,10 @@ func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.Arc
 	return found[0], true, nil
 }
 
-// HidingObject returns an object that has a message which is no longer in the archive; ok is false when none has it.
-func (s *Reader) HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
-	found, err := find(ctx, s.db, "find the object of a hidden message", objectQuery+`
-		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL LIMIT 1`, id)
-	if err != nil || len(found) == 0 {
-		return repository.ArchiveObject{}, false, err
-	}
-	return found[0], true, nil
+// HidingObjects returns the objects that have a message which is no longer in the archive.
+func (s *Reader) HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error) {
+	return find(ctx, s.db, "find the objects of a hidden message", objectQuery+`
+		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL ORDER BY o.id`, id)
 }
 
 // Objects returns the objects that may have messages of a query, the one with the newest message first.

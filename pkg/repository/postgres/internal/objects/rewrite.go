@@ -27,6 +27,15 @@ func (s *Rewriter) HiddenObjects(ctx context.Context, after uuid.UUID, limit int
 		WHERE o.hidden > 0 AND o.purged_at IS NULL AND o.id > $1 ORDER BY o.id LIMIT $2`, after, limit)
 }
 
+// Object returns an entry of the manifest; ok is false when there is none.
+func (s *Rewriter) Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
+	found, err := find(ctx, s.db, "find an object", objectQuery+` WHERE o.id = $1 AND o.purged_at IS NULL`, id)
+	if err != nil || len(found) == 0 {
+		return repository.ArchiveObject{}, false, err
+	}
+	return found[0], true, nil
+}
+
 // ReplaceObject replaces an object of the manifest, which has the key old, by one that lacks the removed messages. A
 // nil object has no messages left; then the entry is deleted. ReplaceObject returns false when the entry has another
 // key meanwhile.
@@ -54,7 +63,7 @@ const deletionsQuery = `
 		SELECT object_key FROM dlq.archive_deletions
 		WHERE (replaced OR begun OR created_at < coalesce($1::timestamptz, now()) - interval '1 hour')
 		  AND (retained_until IS NULL OR retained_until < coalesce($1::timestamptz, now()))
-		  AND object_key > $2
+		  AND object_key > $2 AND NOT EXISTS (SELECT FROM dlq.archive_objects o WHERE o.object_key = archive_deletions.object_key)
 		ORDER BY object_key LIMIT $3 FOR UPDATE SKIP LOCKED
 	) due WHERE d.object_key = due.object_key
 	RETURNING d.object_key`
@@ -64,6 +73,17 @@ func (s *Rewriter) DueDeletions(ctx context.Context, after string, limit int) ([
 	var keys []string
 	err := s.db.Select(ctx, &keys, deletionsQuery, s.db.Clock(), after, limit)
 	return keys, conn.Translate("find objects to delete", err)
+}
+
+// BeginDeletion marks a key as one whose object may be deleted already. It returns false when the object may not be
+// deleted: the manifest names it, it may still enter the manifest, or it is not to be deleted.
+func (s *Rewriter) BeginDeletion(ctx context.Context, key string) (bool, error) {
+	var found []string
+	err := s.db.Select(ctx, &found, `
+		UPDATE dlq.archive_deletions SET begun = true
+		WHERE object_key = $1 AND (replaced OR begun) AND NOT EXISTS (SELECT FROM dlq.archive_objects WHERE object_key = $1)
+		RETURNING object_key`, key)
+	return len(found) > 0, conn.Translate("begin the deletion of an object", err)
 }
 
 // EndDeletion stores that an object was deleted, or until when Object Lock retains it.
