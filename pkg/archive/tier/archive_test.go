@@ -591,3 +591,27 @@ func TestMover_KeepsReturnsRecognisable(t *testing.T) {
 	check.Same(t, check.Must(s.archive.GetArchived(t.Context(), parent.ID, 0))(t).Outcome, entity.Returned, "the outcome of the message in the object")
 	check.Same(t, s.all(entity.Filter{})[0].Outcome, entity.Published, "the outcome of another message")
 }
+
+// The ingester deletes the share records of messages that no longer exist, and makes those of restored messages due.
+func TestMover_KeepsPointersOfShareGroups(t *testing.T) {
+	t.Parallel()
+	for _, moved := range []bool{false, true} {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 2, 2)
+		s.exec(`UPDATE dlq.dlq_messages_archive SET dialect = 'sharegroup', consumer_group = 'g'`)
+		s.exec(`INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, state)
+			SELECT id, 'g', 'orders', 0, 7, '\x00', 'waiting' FROM dlq.dlq_messages_archive`)
+		before := s.all(entity.Filter{})
+		check.True(t, before[0].Share != nil, "the message has no share record before the move")
+		if moved {
+			check.Same(t, s.move(), 2, "moved")
+		}
+		check.Same(t, check.Must(s.store.ForgetPointers(t.Context(), 10))(t), 0, "rows forgotten by the ingester")
+		check.Same(t, s.all(entity.Filter{}), before, "the archive")
+		check.Must(s.archive.Restore(t.Context(), before[0].ID, entity.AuditInfo{Actor: "ada"}))(t)
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.dlq_messages m JOIN dlq.share_records s ON s.message_id = m.id
+			WHERE s.state <> 'completed' AND s.due_at IS NOT NULL`), 1, "pointers of restored messages that are due")
+		check.Must(s.archive.Erase(t.Context(), before[1].ID, entity.AuditInfo{Actor: "ada", Reason: "asked"}))(t)
+		check.Same(t, check.Must(s.store.ForgetPointers(t.Context(), 10))(t), 1, "rows forgotten after an erasure")
+	}
+}

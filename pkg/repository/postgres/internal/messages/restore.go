@@ -47,8 +47,14 @@ const RestoredColumns = `
 	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
 	attempt_no, last_publish_error, last_publish_error_class, record_hash`
 
+// PointerStep makes the record to which a restored message points due again, when it was not read yet; see
+// takePointersQuery of package ingest.
+const PointerStep = `, pointer AS (
+		UPDATE dlq.share_records s SET due_at = m.updated_at FROM back m
+		WHERE s.message_id = m.id AND s.state IN ('waiting', 'refused')
+	)`
+
 // RestoreQuery moves the message in one statement, so that the message is in exactly one of the two tables at any time.
-// A record that was not read yet is due again; see takePointersQuery of package ingest.
 var RestoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
@@ -57,10 +63,7 @@ var RestoreQuery = `
 		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, c.moment
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
-	), pointer AS (
-		UPDATE dlq.share_records s SET due_at = m.updated_at FROM back m
-		WHERE s.message_id = m.id AND s.state IN ('waiting', 'refused')
-	), audit AS (
+	)` + PointerStep + `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 			actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,

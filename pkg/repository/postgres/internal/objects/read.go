@@ -184,7 +184,7 @@ var restoreQuery = `
 		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, c.moment
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
-	), audit AS (
+	)` + messages.PointerStep + `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 			actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,
