@@ -49,6 +49,7 @@ CREATE TABLE dlq.archive_hidden (
 CREATE TABLE dlq.archive_deletions (
     object_key     TEXT        PRIMARY KEY,
     created_at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    message_ids    UUID[]      NOT NULL, -- whose bytes may be in the object
     replaced       BOOLEAN     NOT NULL DEFAULT false, -- the object was in the manifest
     begun          BOOLEAN     NOT NULL DEFAULT false, -- the object may be deleted already, so it cannot enter the manifest
     retained_until TIMESTAMPTZ -- Object Lock forbids the deletion until then
@@ -145,6 +146,15 @@ BEGIN
 END;
 $$;
 
+-- Returns the ids of the messages in an object, hidden ones included.
+CREATE FUNCTION dlq.archive_object_ids(p_id UUID) RETURNS UUID[] LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(x.id), '{}') FROM (
+        SELECT id FROM dlq.archive_ids WHERE object_id = p_id
+        UNION ALL SELECT message_id FROM dlq.archive_hidden WHERE object_id = p_id
+    ) x
+$$;
+
 -- Replaces the object with the key p_old by another one, which lacks the messages p_removed. Without p_object the object
 -- has no messages left and leaves the manifest. Returns false, and changes nothing, when another session was faster.
 CREATE FUNCTION dlq.replace_archive_object(p_id UUID, p_old TEXT, p_object JSONB, p_removed UUID[])
@@ -152,15 +162,17 @@ RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_new dlq.archive_objects := jsonb_populate_record(NULL::dlq.archive_objects, p_object);
+    v_ids UUID[];
     v_removed BIGINT;
 BEGIN
     PERFORM FROM dlq.archive_objects WHERE id = p_id AND object_key = p_old AND purged_at IS NULL FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    v_ids := dlq.archive_object_ids(p_id);
     DELETE FROM dlq.archive_hidden WHERE object_id = p_id AND message_id = ANY (p_removed);
     GET DIAGNOSTICS v_removed = ROW_COUNT;
-    INSERT INTO dlq.archive_deletions (object_key, replaced) VALUES (p_old, true);
+    INSERT INTO dlq.archive_deletions (object_key, message_ids, replaced) VALUES (p_old, v_ids, true);
     IF p_object IS NULL THEN
         IF EXISTS (SELECT FROM dlq.archive_ids WHERE object_id = p_id) THEN
             RAISE EXCEPTION 'object % has messages of the archive', p_old USING ERRCODE = '55000';
@@ -202,10 +214,10 @@ BEGIN
         END IF;
         v_ids := ARRAY(SELECT id FROM dlq.archive_ids WHERE object_id = v_id ORDER BY id LIMIT p_batch);
         IF cardinality(v_ids) = 0 THEN
+            INSERT INTO dlq.archive_deletions (object_key, message_ids, replaced) VALUES (v_key, dlq.archive_object_ids(v_id), true);
             DELETE FROM dlq.archive_hidden WHERE object_id = v_id;
             DELETE FROM dlq.archive_object_topics WHERE object_id = v_id;
             DELETE FROM dlq.archive_objects WHERE id = v_id;
-            INSERT INTO dlq.archive_deletions (object_key, replaced) VALUES (v_key, true);
             CONTINUE;
         END IF;
         UPDATE dlq.archive_objects SET purged_at = coalesce(purged_at, now()) WHERE id = v_id;
@@ -274,7 +286,7 @@ $$;
 -- The functions run with the rights of their owner.
 REVOKE EXECUTE ON FUNCTION dlq.keep_archive_object(TEXT), dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
     dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-    dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT) FROM PUBLIC;
+    dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT), dlq.archive_object_ids(UUID) FROM PUBLIC;
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
@@ -282,7 +294,7 @@ DO $$ BEGIN
         GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.archive_deletions TO dlq_rw;
         GRANT EXECUTE ON FUNCTION dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
             dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT) TO dlq_rw;
+            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT), dlq.archive_object_ids(UUID) TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
         GRANT SELECT ON dlq.archive_objects, dlq.archive_object_topics, dlq.archive_hidden, dlq.archive_deletions TO dlq_ro;

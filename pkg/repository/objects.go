@@ -174,6 +174,13 @@ type ObjectTopic struct {
 	Messages int64  `json:"messages"`
 }
 
+// ObjectCopy is an object outside the manifest: it was replaced, or did not enter it.
+type ObjectCopy struct {
+	Key           string
+	Due           bool      // it can be deleted: no process is writing it
+	RetainedUntil time.Time // Object Lock forbids to delete it until then; zero when it does not
+}
+
 // ObjectStats describes the objects of the manifest.
 type ObjectStats struct {
 	Objects  int64 `db:"objects"`

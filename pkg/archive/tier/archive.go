@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -159,44 +158,34 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 }
 
 // removeBytes writes the objects again that still have a message: more than one when it was restored and archived again.
-// An object of the manifest that cannot be read stays as it is, and is an error.
-func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (erased repository.Erased, err error) {
+// An object of the manifest that cannot be read stays as it is, and is an error. Other errors only mean that the archiver
+// has to try again.
+func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (repository.Erased, error) {
 	objects, err := a.catalog.HidingObjects(ctx, id)
-	if err != nil {
-		return repository.Erased{Pending: true}, nil //nolint:nilerr // the message is erased, and the archiver tries again
-	}
-	var broken []error
+	errs := []error{err}
 	for i := range objects {
-		until, err := a.remove(ctx, &objects[i])
-		if errors.Is(err, repository.ErrObject) {
-			broken = append(broken, err)
-		}
-		erased.Pending = erased.Pending || err != nil
-		if until.After(erased.RetainedUntil) {
-			erased.RetainedUntil = until
-		}
+		errs = append(errs, a.remove(ctx, &objects[i]))
 	}
+	erased, err := a.rewrite.RemoveCopies(ctx, id)
+	errs = append(errs, err)
 	if left, err := a.catalog.HidingObjects(ctx, id); err != nil || len(left) > 0 {
 		erased.Pending = true
 	}
-	if len(broken) > 0 {
-		return erased, fmt.Errorf("message %s is erased, but its bytes remain: %w", id, errors.Join(broken...))
+	if err := errors.Join(errs...); errors.Is(err, repository.ErrObject) {
+		return erased, fmt.Errorf("message %s is erased, but its bytes remain: %w", id, err)
 	}
 	return erased, nil
 }
 
 // remove writes one object again at a time, because that takes the memory of three objects.
-func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) (until time.Time, err error) {
+func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) error {
 	select {
 	case a.erasing <- struct{}{}:
 		defer func() { <-a.erasing }()
+		return a.rewrite.Rewrite(ctx, o)
 	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
+		return ctx.Err()
 	}
-	if err := a.rewrite.Rewrite(ctx, o); err != nil {
-		return time.Time{}, err
-	}
-	return a.rewrite.Delete(ctx, o.Key)
 }
 
 // objectEntries returns the entries of an object. They are kept in memory, because a list reads the same objects for

@@ -567,6 +567,68 @@ func TestArchive_Erase(t *testing.T) {
 		check.Len(t, s.keys(), 2, "versions and marks of the object")
 		check.True(t, !check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "bytes wait to be deleted, but WaitingSince is zero")
 	})
+
+	postgrestest.Parallel(t, "SaysUntilWhenAnEarlierObjectIsLocked", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{ObjectLocking: true})
+		mode, days, unit := minio.Compliance, uint(2), minio.Days
+		check.NoError(t, s.client.SetBucketObjectLockConfig(t.Context(), s.name, &mode, &days, &unit))
+		s.archived("orders", 10, 2)
+		s.move()
+		one, other := s.all(entity.Filter{})[0].ID, s.all(entity.Filter{})[1].ID
+		check.Must(s.archive.Restore(t.Context(), one, cause))(t)
+		s.clean() // the old object is locked for two days
+		s.archiveAgain()
+		erased := check.Must(s.archive.Erase(t.Context(), one, cause))(t)
+		check.Len(t, s.keys(), 2, "objects, the locked one included")
+		check.True(t, !erased.Pending && erased.RetainedUntil.After(time.Now().Add(47*time.Hour)), "got %+v, want two days", erased)
+		erased = check.Must(s.archive.Erase(t.Context(), other, cause))(t)
+		check.Len(t, s.keys(), 3, "objects, the locked ones included")
+		check.True(t, !erased.Pending && erased.RetainedUntil.After(time.Now().Add(47*time.Hour)), "got %+v, want two days", erased)
+		s.exec(`UPDATE dlq.archive_deletions SET retained_until = now() - interval '1 second'`)
+		third := check.Must(s.archive.Erase(t.Context(), s.all(entity.Filter{})[0].ID, cause))(t)
+		check.True(t, third.RetainedUntil.After(time.Now().Add(47*time.Hour)), "got %+v, want two days: the store still refuses", third)
+	})
+
+	postgrestest.Parallel(t, "IsPendingWhileTheMoverHasTheBytes", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 10, 2)
+		one := s.all(entity.Filter{})[0].ID
+		var erased repository.Erased
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "read" { // the object is written, and is being read back
+				s.bucket.before = nil
+				erased = check.Must(s.archive.Erase(t.Context(), one, cause))(t)
+				return errFault
+			}
+			return nil
+		}
+		_, err := s.mover.Move(t.Context())
+		check.Is(t, err, errFault, "moving")
+		check.Len(t, s.keys(), 1, "objects")
+		check.Same(t, erased, repository.Erased{Pending: true}, "what is left while the object has the bytes")
+		check.True(t, !check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "bytes wait to be deleted, but WaitingSince is zero")
+		s.clean()
+		check.Len(t, s.keys(), 0, "objects after the next run")
+		s.wantOnlyTheManifest()
+	})
+
+	postgrestest.Parallel(t, "IsPendingWhileTheRewriterHasTheBytes", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 10, 2)
+		s.move()
+		before := s.all(entity.Filter{})
+		check.Must(s.archive.Restore(t.Context(), before[3].ID, cause))(t)
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "put" {
+				s.bucket.before = nil
+				check.Same(t, check.Must(s.archive.Erase(t.Context(), before[4].ID, cause))(t), repository.Erased{Pending: true}, "what is left")
+			}
+			return nil
+		}
+		s.clean()
+		s.wantOnlyTheManifest() // the copy of the archiver was not used, and had the erased bytes
+		check.True(t, check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "WaitingSince is not zero")
+	})
 }
 
 // A replay may come back after its message has moved to an object.

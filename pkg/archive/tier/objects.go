@@ -65,33 +65,41 @@ func (d *draft) add(r *repository.ArchivedRow) error {
 	return nil
 }
 
-// beginner stores the key of an object before it is written.
-type beginner interface {
-	BeginObject(ctx context.Context, key string) error
-}
-
-// store writes the object, reads it back, and compares it by its number of rows and its checksum.
-func (d *draft) store(ctx context.Context, b Bucket, keys beginner) (repository.ArchiveObject, error) {
+// write writes the object, reads it back, and compares it by its number of rows and its checksum. written is false when
+// the object may be written later than write returns, or never.
+func (d *draft) write(ctx context.Context, b Bucket) (written bool, err error) {
 	content, err := d.file.Finish()
 	if err != nil {
-		return repository.ArchiveObject{}, err
+		return false, err
 	}
 	sum := sha256.Sum256(content)
 	d.entry.Bytes, d.entry.SHA256 = int64(len(content)), sum[:]
-	if err := keys.BeginObject(ctx, d.entry.Key); err != nil {
-		return repository.ArchiveObject{}, err
-	}
 	if err := b.Put(ctx, d.entry.Key, content); err != nil {
-		return repository.ArchiveObject{}, err
+		return false, err
 	}
 	f, err := openWhole(ctx, b, &d.entry)
-	if err != nil {
-		return repository.ArchiveObject{}, err
+	if err == nil && f.Messages() != d.entry.Messages {
+		err = fmt.Errorf("object %s has %d rows, want %d", d.entry.Key, f.Messages(), d.entry.Messages)
 	}
-	if f.Messages() != d.entry.Messages {
-		return repository.ArchiveObject{}, fmt.Errorf("object %s has %d rows, want %d", d.entry.Key, f.Messages(), d.entry.Messages)
-	}
-	return d.entry, nil
+	return true, err
+}
+
+// abandoner cancels the use of keys.
+type abandoner interface {
+	// AbandonObject makes an object that has not entered the manifest due to be deleted, or forgets the key of one that
+	// was never written.
+	AbandonObject(ctx context.Context, key string, written bool) error
+}
+
+// abandonTimeout is how long an abandoned key may take, also when the work on its object was cancelled.
+const abandonTimeout = 5 * time.Second
+
+// abandon is called when the object does not enter the manifest. When its key cannot be marked now, the object is deleted
+// an hour later.
+func (d *draft) abandon(ctx context.Context, keys abandoner, written bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+	defer cancel()
+	return keys.AbandonObject(ctx, d.entry.Key, written)
 }
 
 // openWhole reads an object as a whole and compares it with the checksum of the manifest.

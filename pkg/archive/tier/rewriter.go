@@ -20,15 +20,16 @@ type Manifest interface {
 	HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error)
 	// Object returns an entry; ok is false when there is none.
 	Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
-	// BeginObject: see Rows.
-	BeginObject(ctx context.Context, key string) error
+	// BeginReplacement stores the key of an object that is about to replace the object with the id; see Rows.BeginObject.
+	BeginReplacement(ctx context.Context, key string, id uuid.UUID) error
+	abandoner
 	// ReplaceObject replaces the object with the key old by one without the removed messages, or by none. It returns
 	// false when the entry has another key meanwhile.
 	ReplaceObject(ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID) (bool, error)
 	// DueDeletions returns keys of objects to delete, after a key. Such objects can no longer enter the manifest.
 	DueDeletions(ctx context.Context, after string, limit int) ([]string, error)
-	// BeginDeletion marks a key as DueDeletions does. It returns false when the key is none that DueDeletions returns.
-	BeginDeletion(ctx context.Context, key string) (bool, error)
+	// Copies returns the objects outside the manifest that may have the bytes of a message.
+	Copies(ctx context.Context, id uuid.UUID) ([]repository.ObjectCopy, error)
 	// EndDeletion stores that an object was deleted, or until when it is retained.
 	EndDeletion(ctx context.Context, key string, retained time.Time) error
 	// PurgeObjects deletes the entries and the messages of objects that have been in the archive for longer than days.
@@ -100,21 +101,67 @@ func (w *Rewriter) deleteAll(ctx context.Context) (deleted int64, err error) {
 // Rewrite writes an object again without its hidden messages. It does nothing when another process has replaced the
 // object meanwhile.
 func (w *Rewriter) Rewrite(ctx context.Context, o *repository.ArchiveObject) error {
-	if err := w.replace(ctx, o); err != nil {
+	if err := w.replace(ctx, o.ID, o.Day); err != nil {
 		return fmt.Errorf("write object %s again: %w", o.Key, err)
 	}
 	return nil
 }
 
-func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) error {
-	f, err := openWhole(ctx, w.bucket, o)
-	if errors.Is(err, errGone) {
-		now, ok, failed := w.manifest.Object(ctx, o.ID)
-		if failed == nil && (!ok || now.Key != o.Key) {
-			return nil // another process has replaced it
-		}
-		return errors.Join(missing(o), failed)
+// replace stores the key before it reads the entry, so that who erases a message finds each object that may have its
+// bytes.
+func (w *Rewriter) replace(ctx context.Context, id uuid.UUID, day string) error {
+	d := newDraft(w.bucket, id, day)
+	if err := w.manifest.BeginReplacement(ctx, d.entry.Key, id); err != nil {
+		return err
 	}
+	o, ok, err := w.read(ctx, d, id)
+	if err != nil || !ok || d.entry.Messages == 0 {
+		err = errors.Join(err, d.abandon(ctx, w.manifest, false))
+	}
+	if err != nil || !ok {
+		return err
+	}
+	if d.entry.Messages == 0 {
+		_, err = w.manifest.ReplaceObject(ctx, id, o.Key, nil, o.Hidden)
+		return err
+	}
+	written, err := d.write(ctx, w.bucket)
+	if err != nil && !written {
+		return err
+	}
+	used := false
+	if err == nil {
+		used, err = w.manifest.ReplaceObject(ctx, id, o.Key, &d.entry, o.Hidden)
+	}
+	if used && err == nil {
+		return nil
+	}
+	if err = errors.Join(err, d.abandon(ctx, w.manifest, true)); err == nil { // another process was faster
+		_, err = w.delete(ctx, d.entry.Key)
+	}
+	return err
+}
+
+// read adds the rows of an object to a draft, without the hidden ones. ok is false when another process has replaced the
+// object.
+func (w *Rewriter) read(ctx context.Context, d *draft, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
+	o, ok, err = w.manifest.Object(ctx, id)
+	if err != nil || !ok || len(o.Hidden) == 0 {
+		return o, false, err
+	}
+	if err = w.fill(ctx, d, &o); !errors.Is(err, errGone) {
+		return o, true, err
+	}
+	now, ok, err := w.manifest.Object(ctx, id)
+	if err == nil && ok && now.Key == o.Key {
+		return o, true, missing(&o)
+	}
+	return o, false, err
+}
+
+// fill adds the rows of an object to a draft, without the hidden ones.
+func (w *Rewriter) fill(ctx context.Context, d *draft, o *repository.ArchiveObject) error {
+	f, err := openWhole(ctx, w.bucket, o)
 	if err != nil {
 		return err
 	}
@@ -122,7 +169,7 @@ func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) err
 	for _, id := range o.Hidden {
 		hidden[id] = true
 	}
-	d, left := newDraft(w.bucket, o.ID, o.Day), 0
+	left := 0
 	err = f.Rows(nil, func(r *repository.ArchivedRow) error {
 		if hidden[r.ID] {
 			left++
@@ -136,27 +183,36 @@ func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) err
 	if left != len(hidden) || d.entry.Messages+int64(left) != o.Messages {
 		return fmt.Errorf("%d rows and %d hidden rows were read, want %d together, and %d hidden", d.entry.Messages, left, o.Messages, len(hidden))
 	}
-	if d.entry.Messages == 0 {
-		_, err = w.manifest.ReplaceObject(ctx, o.ID, o.Key, nil, o.Hidden)
-		return err
-	}
-	entry, err := d.store(ctx, w.bucket, w.manifest)
+	return nil
+}
+
+// RemoveCopies deletes the objects outside the manifest that have the bytes of a message: replaced ones, and ones that
+// did not enter it. Those that are being written cannot be deleted yet.
+func (w *Rewriter) RemoveCopies(ctx context.Context, id uuid.UUID) (left repository.Erased, err error) {
+	copies, err := w.manifest.Copies(ctx, id)
 	if err != nil {
-		return err
+		return repository.Erased{Pending: true}, err
 	}
-	_, err = w.manifest.ReplaceObject(ctx, o.ID, o.Key, &entry, o.Hidden)
-	return err
+	var errs []error
+	for _, c := range copies {
+		until := c.RetainedUntil
+		switch {
+		case !c.Due:
+			left.Pending = true
+		case until.IsZero():
+			until, err = w.delete(ctx, c.Key)
+			errs = append(errs, err)
+		}
+		if until.After(left.RetainedUntil) {
+			left.RetainedUntil = until
+		}
+	}
+	err = errors.Join(errs...)
+	left.Pending = left.Pending || err != nil
+	return left, err
 }
 
-// Delete deletes an object that was replaced. It returns until when Object Lock retains it; zero when it does not.
-func (w *Rewriter) Delete(ctx context.Context, key string) (until time.Time, err error) {
-	if ok, err := w.manifest.BeginDeletion(ctx, key); err != nil || !ok {
-		return time.Time{}, err
-	}
-	return w.delete(ctx, key)
-}
-
-// delete deletes an object whose deletion has begun.
+// delete deletes an object that can no longer enter the manifest.
 func (w *Rewriter) delete(ctx context.Context, key string) (until time.Time, err error) {
 	until, err = w.bucket.Delete(ctx, key)
 	if err != nil {

@@ -159,11 +159,21 @@ func packHeaders(r *repository.ArchivedRow) {
 	r.Packed = codec.PackHeaders(headers)
 }
 
-// BeginObject stores the key of an object that is about to be written. If its process dies before the object is in the
-// manifest, the object is deleted later.
-func (s *Mover) BeginObject(ctx context.Context, key string) error {
-	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key) VALUES ($1) ON CONFLICT DO NOTHING`, key)
+// BeginObject stores the key of an object that is about to be written with some of these messages. If its process dies
+// before the object is in the manifest, the object is deleted later.
+func (s *Mover) BeginObject(ctx context.Context, key string, ids []uuid.UUID) error {
+	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, message_ids) VALUES ($1, $2)`, key, codec.UUIDArray(ids))
 	return conn.Translate("begin an object of the archive", err)
+}
+
+// AbandonObject makes an object that has not entered the manifest due to be deleted. When it was not written, its key is
+// forgotten.
+func (s *Mover) AbandonObject(ctx context.Context, key string, written bool) error {
+	query := `DELETE FROM dlq.archive_deletions WHERE object_key = $1 AND NOT begun AND NOT replaced`
+	if written {
+		query = `UPDATE dlq.archive_deletions SET begun = true WHERE object_key = $1`
+	}
+	return conn.Translate("abandon an object of the archive", s.db.Exec(ctx, query, key))
 }
 
 // AddObject enters an object into the manifest and deletes its rows from the database, in one step. It returns how many

@@ -94,7 +94,7 @@ const statsQuery = `
 	SELECT count(*) AS objects, coalesce(sum(messages - hidden), 0)::bigint AS messages, coalesce(sum(bytes), 0)::bigint AS bytes,
 		least((SELECT min(hidden_at) FROM dlq.archive_hidden),
 			(SELECT min(created_at) FROM dlq.archive_deletions
-			 WHERE replaced AND (retained_until IS NULL OR retained_until < now()))) AS waiting_since
+			 WHERE (replaced OR begun) AND (retained_until IS NULL OR retained_until < now()))) AS waiting_since
 	FROM dlq.archive_objects`
 
 // ObjectStats describes the objects of the manifest.

@@ -36,6 +36,12 @@ func (s *Rewriter) Object(ctx context.Context, id uuid.UUID) (o repository.Archi
 	return found[0], true, nil
 }
 
+// BeginReplacement stores the key of an object that is about to be written in place of an object of the manifest.
+func (s *Rewriter) BeginReplacement(ctx context.Context, key string, id uuid.UUID) error {
+	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, message_ids) VALUES ($1, dlq.archive_object_ids($2))`, key, id)
+	return conn.Translate("begin an object of the archive", err)
+}
+
 // ReplaceObject replaces an object of the manifest, which has the key old, by one that lacks the removed messages. A
 // nil object has no messages left; then the entry is deleted. ReplaceObject returns false when the entry has another
 // key meanwhile.
@@ -75,15 +81,23 @@ func (s *Rewriter) DueDeletions(ctx context.Context, after string, limit int) ([
 	return keys, conn.Translate("find objects to delete", err)
 }
 
-// BeginDeletion marks a key as one whose object may be deleted already. It returns false when the object may not be
-// deleted: the manifest names it, it may still enter the manifest, or it is not to be deleted.
-func (s *Rewriter) BeginDeletion(ctx context.Context, key string) (bool, error) {
-	var found []string
-	err := s.db.Select(ctx, &found, `
-		UPDATE dlq.archive_deletions SET begun = true
-		WHERE object_key = $1 AND (replaced OR begun) AND NOT EXISTS (SELECT FROM dlq.archive_objects WHERE object_key = $1)
-		RETURNING object_key`, key)
-	return len(found) > 0, conn.Translate("begin the deletion of an object", err)
+const copiesQuery = `
+	SELECT object_key, replaced OR begun AS due, CASE WHEN retained_until > coalesce($2::timestamptz, now()) THEN retained_until END AS retained_until
+	FROM dlq.archive_deletions WHERE $1 = ANY (message_ids) ORDER BY object_key`
+
+// Copies returns the objects outside the manifest that may have the bytes of a message.
+func (s *Rewriter) Copies(ctx context.Context, id uuid.UUID) ([]repository.ObjectCopy, error) {
+	var found []struct {
+		Key      string       `db:"object_key"`
+		Due      bool         `db:"due"`
+		Retained sql.NullTime `db:"retained_until"`
+	}
+	err := s.db.Select(ctx, &found, copiesQuery, id, s.db.Clock())
+	copies := make([]repository.ObjectCopy, len(found))
+	for i, f := range found {
+		copies[i] = repository.ObjectCopy{Key: f.Key, Due: f.Due, RetainedUntil: codec.TimeOf(f.Retained)}
+	}
+	return copies, conn.Translate("find copies of a message", err)
 }
 
 // EndDeletion stores that an object was deleted, or until when Object Lock retains it.
