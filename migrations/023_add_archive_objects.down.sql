@@ -1,10 +1,15 @@
--- dlq-db: removes the manifest. It refuses while messages are in objects, because nothing else names their objects.
+-- dlq-db: removes the manifest. It refuses while there are objects with messages, or objects to delete, because nothing
+-- else names them.
 SET LOCAL lock_timeout = '5s';
 
 DO $$ BEGIN
-    LOCK TABLE dlq.archive_objects IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE dlq.archive_objects, dlq.archive_deletions IN ACCESS EXCLUSIVE MODE;
     IF EXISTS (SELECT FROM dlq.archive_objects) THEN
         RAISE EXCEPTION 'dlq.archive_objects names objects with archived messages, which this step would lose: restore or purge them first';
+    END IF;
+    IF EXISTS (SELECT FROM dlq.archive_deletions) THEN
+        RAISE EXCEPTION 'dlq.archive_deletions names objects to delete, which this step would forget: run the archiver until it is empty; '
+            'it has the objects that an object lock retains until their retained_until';
     END IF;
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         REVOKE EXECUTE ON FUNCTION dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),

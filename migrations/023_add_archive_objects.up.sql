@@ -8,6 +8,7 @@ SET LOCAL lock_timeout = '5s'; -- see 004
 CREATE TABLE dlq.archive_objects (
     id                UUID        PRIMARY KEY,
     object_key        TEXT        NOT NULL UNIQUE,
+    bucket            TEXT        NOT NULL,
     day               DATE        NOT NULL,
     stored_at         TIMESTAMPTZ NOT NULL DEFAULT now(),
     messages          BIGINT      NOT NULL, -- rows of the object, including hidden ones
@@ -48,6 +49,7 @@ CREATE TABLE dlq.archive_hidden (
 -- manifest, so a process that dies leaves no unknown object.
 CREATE TABLE dlq.archive_deletions (
     object_key     TEXT        PRIMARY KEY,
+    bucket         TEXT        NOT NULL,
     created_at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     message_ids    UUID[]      NOT NULL, -- whose bytes may be in the object
     replaced       BOOLEAN     NOT NULL DEFAULT false, -- the object was in the manifest
@@ -107,9 +109,9 @@ BEGIN
     INSERT INTO dlq.archive_hidden (object_id, message_id)
     SELECT v_object.id, x.id FROM unnest(p_ids) AS x (id) WHERE NOT x.id = ANY (coalesce(v_gone, '{}'));
     GET DIAGNOSTICS v_hidden = ROW_COUNT;
-    INSERT INTO dlq.archive_objects (id, object_key, day, messages, hidden, bytes, sha256, first_id, last_id,
+    INSERT INTO dlq.archive_objects (id, object_key, bucket, day, messages, hidden, bytes, sha256, first_id, last_id,
         first_created_at, last_created_at, first_archived_at, last_archived_at)
-    VALUES (v_object.id, v_object.object_key, v_object.day, v_object.messages, v_hidden, v_object.bytes, v_object.sha256,
+    VALUES (v_object.id, v_object.object_key, v_object.bucket, v_object.day, v_object.messages, v_hidden, v_object.bytes, v_object.sha256,
         v_object.first_id, v_object.last_id, v_object.first_created_at, v_object.last_created_at,
         v_object.first_archived_at, v_object.last_archived_at);
     -- The trigger of the deletion has deleted the rows of these ids.
@@ -162,17 +164,18 @@ RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_new dlq.archive_objects := jsonb_populate_record(NULL::dlq.archive_objects, p_object);
+    v_bucket TEXT;
     v_ids UUID[];
     v_removed BIGINT;
 BEGIN
-    PERFORM FROM dlq.archive_objects WHERE id = p_id AND object_key = p_old AND purged_at IS NULL FOR UPDATE;
+    SELECT bucket INTO v_bucket FROM dlq.archive_objects WHERE id = p_id AND object_key = p_old AND purged_at IS NULL FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     v_ids := dlq.archive_object_ids(p_id);
     DELETE FROM dlq.archive_hidden WHERE object_id = p_id AND message_id = ANY (p_removed);
     GET DIAGNOSTICS v_removed = ROW_COUNT;
-    INSERT INTO dlq.archive_deletions (object_key, message_ids, replaced) VALUES (p_old, v_ids, true);
+    INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids, replaced) VALUES (p_old, v_bucket, v_ids, true);
     IF p_object IS NULL THEN
         IF EXISTS (SELECT FROM dlq.archive_ids WHERE object_id = p_id) THEN
             RAISE EXCEPTION 'object % has messages of the archive', p_old USING ERRCODE = '55000';
@@ -183,7 +186,7 @@ BEGIN
         RETURN true;
     END IF;
     PERFORM dlq.keep_archive_object(v_new.object_key);
-    UPDATE dlq.archive_objects SET object_key = v_new.object_key, stored_at = now(), messages = v_new.messages,
+    UPDATE dlq.archive_objects SET object_key = v_new.object_key, bucket = v_new.bucket, stored_at = now(), messages = v_new.messages,
         hidden = hidden - v_removed, bytes = v_new.bytes, sha256 = v_new.sha256, first_id = v_new.first_id,
         last_id = v_new.last_id, first_created_at = v_new.first_created_at, last_created_at = v_new.last_created_at,
         first_archived_at = v_new.first_archived_at, last_archived_at = v_new.last_archived_at
@@ -200,13 +203,14 @@ SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     v_id UUID;
     v_key TEXT;
+    v_bucket TEXT;
     v_ids UUID[];
 BEGIN
     IF p_days IS NULL OR p_days < 0 OR p_batch IS NULL OR p_batch < 1 THEN
         RAISE EXCEPTION 'p_days must not be negative, p_batch must be positive' USING ERRCODE = '22023';
     END IF;
     LOOP
-        SELECT id, object_key INTO v_id, v_key FROM dlq.archive_objects
+        SELECT id, object_key, bucket INTO v_id, v_key, v_bucket FROM dlq.archive_objects
         WHERE last_archived_at < now() - make_interval(days => p_days)
         ORDER BY last_archived_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
@@ -214,7 +218,8 @@ BEGIN
         END IF;
         v_ids := ARRAY(SELECT id FROM dlq.archive_ids WHERE object_id = v_id ORDER BY id LIMIT p_batch);
         IF cardinality(v_ids) = 0 THEN
-            INSERT INTO dlq.archive_deletions (object_key, message_ids, replaced) VALUES (v_key, dlq.archive_object_ids(v_id), true);
+            INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids, replaced)
+            VALUES (v_key, v_bucket, dlq.archive_object_ids(v_id), true);
             DELETE FROM dlq.archive_hidden WHERE object_id = v_id;
             DELETE FROM dlq.archive_object_topics WHERE object_id = v_id;
             DELETE FROM dlq.archive_objects WHERE id = v_id;

@@ -132,6 +132,7 @@ func (m *Micros) Scan(src any) error {
 type ArchiveObject struct {
 	ID       uuid.UUID `db:"id" json:"id"` // stays the same when the object is written again without some of its messages
 	Key      string    `db:"object_key" json:"object_key"`
+	Bucket   string    `db:"bucket" json:"bucket"`
 	Day      string    `db:"day" json:"day"` // such as 2026-11-26, in UTC
 	Messages int64     `db:"messages" json:"messages"`
 	Bytes    int64     `db:"bytes" json:"bytes"`
@@ -176,9 +177,10 @@ type ObjectTopic struct {
 
 // ObjectCopy is an object outside the manifest: it was replaced, or did not enter it.
 type ObjectCopy struct {
-	Key           string
-	Due           bool      // it can be deleted: no process is writing it
-	RetainedUntil time.Time // Object Lock forbids to delete it until then; zero when it does not
+	Key           string    `db:"object_key"`
+	Bucket        string    `db:"bucket"`
+	Due           bool      `db:"due"` // it can be deleted: no process is writing it
+	RetainedUntil time.Time `db:"-"`   // Object Lock forbids to delete it until then; zero when it does not
 }
 
 // ObjectStats describes the objects of the manifest.

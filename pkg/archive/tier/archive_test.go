@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -408,6 +409,40 @@ func TestRewriter(t *testing.T) {
 		s.exec(`UPDATE dlq.archive_deletions SET retained_until = now() - interval '1 second'`)
 		s.clean()
 		check.Same(t, deletes, 1, "deletions after the stored time")
+	})
+
+	postgrestest.Parallel(t, "KeepsTheObjectsOfAnotherBucket", func(t *testing.T) {
+		url := postgrestest.URL(t)
+		s := newSiteOn(t, url, minio.MakeBucketOptions{})
+		s.archived("orders", 10, 2)
+		s.move()
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "delete" {
+				return errFault
+			}
+			return nil
+		}
+		cause := entity.AuditInfo{Actor: "ada", Reason: "asked"}
+		erased := check.Must(s.archive.Erase(t.Context(), s.all(entity.Filter{})[0].ID, cause))(t)
+		check.True(t, erased.Pending, "the bytes are not pending")
+		s.bucket.before = nil
+		other := s.config
+		other.Bucket = "b-" + uuid.NewString()
+		check.NoError(t, s.client.MakeBucket(t.Context(), other.Bucket, minio.MakeBucketOptions{Region: other.Region}))
+		moved := check.Must(OpenBucket(other))(t)
+		rewrite := NewRewriter(s.objects, moved)
+		_, err := rewrite.Clean(t.Context())
+		check.Says(t, err, "1 objects to delete are in the bucket "+s.name, "cleaning with another bucket")
+		_, err = NewArchive(s.store, s.objects, rewrite, moved).GetArchived(t.Context(), s.all(entity.Filter{})[0].ID, 0)
+		check.Is(t, err, repository.ErrObject, "reading with another bucket")
+		check.Says(t, err, "is in the bucket "+s.name, "reading with another bucket")
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.archive_deletions`), 1, "objects to delete")
+		s.exec(`DELETE FROM dlq.archive_hidden`)
+		s.exec(`DELETE FROM dlq.archive_objects`)
+		err = migrate.Down(t.Context(), s.db.DB, 1)
+		check.Says(t, err, "objects to delete", "migrating down")
+		s.clean()
+		check.NoError(t, migrate.Down(t.Context(), s.db.DB, 1))
 	})
 
 	postgrestest.Parallel(t, "TwoAtOnceReplaceAnObjectOnce", func(t *testing.T) {

@@ -30,7 +30,7 @@ type Rows interface {
 	LoadArchived(ctx context.Context, picked []repository.PickedRow) ([]repository.ArchivedRow, error)
 	// BeginObject stores the key of an object that is about to be written, so that it is deleted if it never enters the
 	// manifest. The bytes of these messages may be in it.
-	BeginObject(ctx context.Context, key string, ids []uuid.UUID) error
+	BeginObject(ctx context.Context, key, bucket string, ids []uuid.UUID) error
 	abandoner
 	// AddObject enters an object into the manifest and deletes its rows from the database, in one step. A row that
 	// changed since it was read stays, and is hidden in the object.
@@ -89,7 +89,7 @@ func (m *Mover) moveObject(ctx context.Context, day time.Time, picked []reposito
 	for i := range picked {
 		ids[i] = picked[i].ID
 	}
-	if err := m.rows.BeginObject(ctx, d.entry.Key, ids); err != nil {
+	if err := m.rows.BeginObject(ctx, d.entry.Key, d.entry.Bucket, ids); err != nil {
 		return 0, err
 	}
 	rows, err := m.load(ctx, d, picked)

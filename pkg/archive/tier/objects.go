@@ -20,6 +20,8 @@ type Config = bucket.Config
 
 // Bucket stores objects.
 type Bucket interface {
+	// Name returns the name of the bucket.
+	Name() string
 	// Key returns the key of an object with a path below the prefix of the configuration.
 	Key(path string) string
 	Put(ctx context.Context, key string, content []byte) error
@@ -51,7 +53,7 @@ type draft struct {
 // newDraft returns an empty draft of an object of a day.
 func newDraft(b Bucket, id uuid.UUID, day string) *draft {
 	return &draft{
-		entry: repository.ArchiveObject{ID: id, Day: day, Key: b.Key(fmt.Sprintf("day=%s/%s.parquet", day, uuid.New()))},
+		entry: repository.ArchiveObject{ID: id, Day: day, Bucket: b.Name(), Key: b.Key(fmt.Sprintf("day=%s/%s.parquet", day, uuid.New()))},
 		file:  file.NewWriter(),
 	}
 }
@@ -102,8 +104,19 @@ func (d *draft) abandon(ctx context.Context, keys abandoner, written bool) error
 	return keys.AbandonObject(ctx, d.entry.Key, written)
 }
 
+// inBucket returns an error when the object is in another bucket than the configured one.
+func inBucket(b Bucket, o *repository.ArchiveObject) error {
+	if o.Bucket == b.Name() {
+		return nil
+	}
+	return &repository.ObjectError{Key: o.Key, Reason: "is in the bucket " + o.Bucket + ", but archive.s3.bucket is " + b.Name()}
+}
+
 // openWhole reads an object as a whole and compares it with the checksum of the manifest.
 func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
+	if err := inBucket(b, o); err != nil {
+		return nil, err
+	}
 	content, err := b.Read(ctx, o.Key, 0, o.Bytes+1)
 	if err != nil {
 		return nil, err
@@ -118,6 +131,9 @@ func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*fil
 
 // openParts opens an object of which only some parts will be read. It reads the end.
 func openParts(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
+	if err := inBucket(b, o); err != nil {
+		return nil, err
+	}
 	source := &ranges{size: o.Bytes, read: func(offset, length int64) ([]byte, error) {
 		return b.Read(ctx, o.Key, offset, length)
 	}}

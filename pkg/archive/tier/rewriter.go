@@ -21,13 +21,13 @@ type Manifest interface {
 	// Object returns an entry; ok is false when there is none.
 	Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
 	// BeginReplacement stores the key of an object that is about to replace the object with the id; see Rows.BeginObject.
-	BeginReplacement(ctx context.Context, key string, id uuid.UUID) error
+	BeginReplacement(ctx context.Context, key, bucket string, id uuid.UUID) error
 	abandoner
 	// ReplaceObject replaces the object with the key old by one without the removed messages, or by none. It returns
 	// false when the entry has another key meanwhile.
 	ReplaceObject(ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID) (bool, error)
-	// DueDeletions returns keys of objects to delete, after a key. Such objects can no longer enter the manifest.
-	DueDeletions(ctx context.Context, after string, limit int) ([]string, error)
+	// DueDeletions returns objects to delete, after a key. They can no longer enter the manifest.
+	DueDeletions(ctx context.Context, after string, limit int) ([]repository.ObjectCopy, error)
 	// Copies returns the objects outside the manifest that may have the bytes of a message.
 	Copies(ctx context.Context, id uuid.UUID) ([]repository.ObjectCopy, error)
 	// EndDeletion stores that an object was deleted, or until when it is retained.
@@ -78,22 +78,30 @@ func (w *Rewriter) rewriteAll(ctx context.Context) error {
 
 func (w *Rewriter) deleteAll(ctx context.Context) (deleted int64, err error) {
 	var errs []error
+	elsewhere := map[string]int{} // objects by bucket
 	for after := ""; ctx.Err() == nil; {
-		keys, err := w.manifest.DueDeletions(ctx, after, manifestStep)
+		due, err := w.manifest.DueDeletions(ctx, after, manifestStep)
 		if err != nil {
 			return deleted, errors.Join(append(errs, err)...)
 		}
-		for _, key := range keys {
-			until, err := w.delete(ctx, key)
+		for _, o := range due {
+			after = max(after, o.Key)
+			if o.Bucket != w.bucket.Name() {
+				elsewhere[o.Bucket]++
+				continue
+			}
+			until, err := w.delete(ctx, o.Key)
 			if err == nil && until.IsZero() {
 				deleted++
 			}
 			errs = append(errs, err)
-			after = max(after, key)
 		}
-		if len(keys) < manifestStep {
+		if len(due) < manifestStep {
 			break
 		}
+	}
+	for bucket, n := range elsewhere {
+		errs = append(errs, fmt.Errorf("%d objects to delete are in the bucket %s, but archive.s3.bucket is %s", n, bucket, w.bucket.Name()))
 	}
 	return deleted, errors.Join(append(errs, ctx.Err())...)
 }
@@ -111,7 +119,7 @@ func (w *Rewriter) Rewrite(ctx context.Context, o *repository.ArchiveObject) err
 // bytes.
 func (w *Rewriter) replace(ctx context.Context, id uuid.UUID, day string) error {
 	d := newDraft(w.bucket, id, day)
-	if err := w.manifest.BeginReplacement(ctx, d.entry.Key, id); err != nil {
+	if err := w.manifest.BeginReplacement(ctx, d.entry.Key, d.entry.Bucket, id); err != nil {
 		return err
 	}
 	o, ok, err := w.read(ctx, d, id)
@@ -197,7 +205,7 @@ func (w *Rewriter) RemoveCopies(ctx context.Context, id uuid.UUID) (left reposit
 	for _, c := range copies {
 		until := c.RetainedUntil
 		switch {
-		case !c.Due:
+		case !c.Due, c.Bucket != w.bucket.Name():
 			left.Pending = true
 		case until.IsZero():
 			until, err = w.delete(ctx, c.Key)

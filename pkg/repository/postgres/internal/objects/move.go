@@ -161,8 +161,8 @@ func packHeaders(r *repository.ArchivedRow) {
 
 // BeginObject stores the key of an object that is about to be written with some of these messages. If its process dies
 // before the object is in the manifest, the object is deleted later.
-func (s *Mover) BeginObject(ctx context.Context, key string, ids []uuid.UUID) error {
-	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, message_ids) VALUES ($1, $2)`, key, codec.UUIDArray(ids))
+func (s *Mover) BeginObject(ctx context.Context, key, bucket string, ids []uuid.UUID) error {
+	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids) VALUES ($1, $2, $3)`, key, bucket, codec.UUIDArray(ids))
 	return conn.Translate("begin an object of the archive", err)
 }
 

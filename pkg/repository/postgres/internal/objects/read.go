@@ -28,7 +28,7 @@ func NewReader(db *conn.DB, m *messages.Messages) *Reader { return &Reader{db, m
 
 // objectQuery selects entries of the manifest, with their topics and hidden messages at the same moment.
 const objectQuery = `
-	SELECT o.id, o.object_key, o.day::text AS day, o.messages, o.bytes, o.sha256, o.first_id, o.last_id,
+	SELECT o.id, o.object_key, o.bucket, o.day::text AS day, o.messages, o.bytes, o.sha256, o.first_id, o.last_id,
 		o.first_created_at, o.last_created_at, o.first_archived_at, o.last_archived_at,
 		coalesce((SELECT json_agg(t) FROM dlq.archive_object_topics t WHERE t.object_id = o.id AND t.messages > 0), '[]')::text AS topics,
 		CASE WHEN o.hidden = 0 THEN '[]' ELSE
