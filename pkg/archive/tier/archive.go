@@ -76,12 +76,9 @@ func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository
 		if err == nil {
 			return do(&o, row)
 		}
-		if errors.Is(err, errGone) {
-			if err = missing(&o); try < maxReplaced {
-				continue
-			}
+		if !errors.Is(err, errGone) || try == maxReplaced {
+			return fmt.Errorf("read message %s: %w", id, err)
 		}
-		return fmt.Errorf("read message %s: %w", id, err)
 	}
 }
 

@@ -220,6 +220,28 @@ func TestArchive(t *testing.T) {
 		}
 	})
 
+	postgrestest.Parallel(t, "NamesAnObjectThatIsMissing", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 5, 2)
+		one := s.all(entity.Filter{})[0]
+		s.move()
+		key := s.keys()[0]
+		check.NoError(t, s.client.RemoveObject(t.Context(), s.name, key, minio.RemoveObjectOptions{}))
+		cause := entity.AuditInfo{Actor: "ada", Reason: "asked"}
+		for doing, err := range map[string]error{
+			"reading":   check.Err(s.archive.GetArchived(t.Context(), one.ID, 0)),
+			"restoring": check.Err(s.archive.Restore(t.Context(), one.ID, cause)),
+			"erasing":   check.Err(s.archive.Erase(t.Context(), one.ID, cause)),
+			"listing":   check.Err(s.archive.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 10})),
+			"counting":  check.Err(s.archive.CountMatching(t.Context(), repository.CountQuery{Archived: true, Filter: entity.Filter{CreatedAfter: one.CreatedAt}})),
+			"exporting": s.archive.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 10}, func(*entity.Message) error { return nil }),
+		} {
+			check.Is(t, err, repository.ErrObject, "%s", doing)
+			check.Says(t, err, key+" of the archive does not exist", "%s", doing)
+		}
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.archive_ids`), 5, "messages of the archive")
+	})
+
 	postgrestest.Parallel(t, "FindsReplacedObjectsAgain", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 20, 2)
@@ -238,6 +260,50 @@ func TestArchive(t *testing.T) {
 		page := check.Must(other.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 100}))(t)
 		check.Same(t, page.Messages, before[1:], "the list")
 	})
+}
+
+// An API that was started before the archiver got an object store, or with a wrong setting, must not hide messages.
+func TestUnconfigured(t *testing.T) {
+	t.Parallel()
+	cause := entity.AuditInfo{Actor: "ada", Reason: "asked"}
+	s := newSite(t, minio.MakeBucketOptions{})
+	s.archived("orders", 5, 2)
+	s.archived("orders", 5, 0)
+	u := NewUnconfigured(s.store, s.objects)
+	lists := func() (errs []error) {
+		_, err := u.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 100})
+		_, err2 := u.CountMatching(t.Context(), repository.CountQuery{Archived: true})
+		return []error{err, err2, u.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 100}, func(*entity.Message) error { return nil })}
+	}
+	for _, err := range lists() {
+		check.NoError(t, err)
+	}
+	before := s.all(entity.Filter{})
+	err := u.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 100}, func(m *entity.Message) error {
+		if m.ID == before[0].ID {
+			s.move()
+		}
+		return nil
+	})
+	check.Is(t, err, repository.ErrObject, "an export while messages move")
+	for _, err := range lists() {
+		check.Is(t, err, repository.ErrObject, "a list, a count or an export")
+		check.Says(t, err, "archive.store", "a list, a count or an export")
+	}
+	check.NoError(t, check.Err(u.Search(t.Context(), repository.SearchQuery{Limit: 100})))
+	inDatabase, inObject := before[0].ID, before[9].ID
+	if s.number(`SELECT count(*) FROM dlq.dlq_messages_archive WHERE id = $1`, inDatabase) == 0 {
+		inDatabase, inObject = inObject, inDatabase
+	}
+	check.NoError(t, check.Err(u.GetArchived(t.Context(), inDatabase, 0)))
+	check.NoError(t, check.Err(u.ValuePart(t.Context(), repository.ValuePart{ID: inDatabase, Archived: true, Length: 1})))
+	check.Is(t, check.Err(u.GetArchived(t.Context(), inObject, 0)), repository.ErrObject, "reading a message")
+	check.Is(t, check.Err(u.ValuePart(t.Context(), repository.ValuePart{ID: inObject, Archived: true, Length: 1})), repository.ErrObject, "reading a value")
+	check.Is(t, check.Err(u.Restore(t.Context(), inObject, cause)), repository.ErrObject, "restoring a message")
+	check.Is(t, check.Err(u.Erase(t.Context(), inObject, cause)), repository.ErrObject, "erasing a message")
+	check.Is(t, check.Err(u.GetArchived(t.Context(), uuid.New(), 0)), entity.ErrNotFound, "reading a message that does not exist")
+	check.NoError(t, check.Err(u.Restore(t.Context(), inDatabase, cause)))
+	s.inOnePlace(9)
 }
 
 // movingDatabase moves messages to objects right after its own answer, or with the first message of an export.

@@ -41,6 +41,7 @@
 //
 // Read it in this order:
 //
+//   - unconfigured.go: an API without the configuration of the object store
 //   - export.go: exports
 //   - list.go: lists and counts
 //   - archive.go: Archive, single messages

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -39,9 +40,17 @@ func OpenBucket(cfg Config) (Bucket, error) { return bucket.Open(cfg) }
 // errGone reports that an object was deleted after it was read from the manifest, because another one replaced it.
 var errGone = bucket.ErrGone
 
-// missing returns the error about an object of the manifest that does not exist.
-func missing(o *repository.ArchiveObject) error {
-	return &repository.ObjectError{Key: o.Key, Reason: "does not exist"}
+// readPart reads a part of an object. When the object does not exist, the error is errGone, and a *repository.ObjectError
+// for the case that the manifest still names the object.
+func readPart(ctx context.Context, b Bucket, o *repository.ArchiveObject, offset, length int64) ([]byte, error) {
+	if o.Bucket != b.Name() {
+		return nil, &repository.ObjectError{Key: o.Key, Reason: "is in the bucket " + o.Bucket + ", but archive.s3.bucket is " + b.Name()}
+	}
+	content, err := b.Read(ctx, o.Key, offset, length)
+	if errors.Is(err, errGone) {
+		err = fmt.Errorf("%w: %w", &repository.ObjectError{Key: o.Key, Reason: "does not exist"}, err)
+	}
+	return content, err
 }
 
 // draft is an object that is being written.
@@ -104,20 +113,9 @@ func (d *draft) abandon(ctx context.Context, keys abandoner, written bool) error
 	return keys.AbandonObject(ctx, d.entry.Key, written)
 }
 
-// inBucket returns an error when the object is in another bucket than the configured one.
-func inBucket(b Bucket, o *repository.ArchiveObject) error {
-	if o.Bucket == b.Name() {
-		return nil
-	}
-	return &repository.ObjectError{Key: o.Key, Reason: "is in the bucket " + o.Bucket + ", but archive.s3.bucket is " + b.Name()}
-}
-
 // openWhole reads an object as a whole and compares it with the checksum of the manifest.
 func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
-	if err := inBucket(b, o); err != nil {
-		return nil, err
-	}
-	content, err := b.Read(ctx, o.Key, 0, o.Bytes+1)
+	content, err := readPart(ctx, b, o, 0, o.Bytes+1)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +129,8 @@ func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*fil
 
 // openParts opens an object of which only some parts will be read. It reads the end.
 func openParts(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
-	if err := inBucket(b, o); err != nil {
-		return nil, err
-	}
 	source := &ranges{size: o.Bytes, read: func(offset, length int64) ([]byte, error) {
-		return b.Read(ctx, o.Key, offset, length)
+		return readPart(ctx, b, o, offset, length)
 	}}
 	end := min(o.Bytes, file.TailBytes)
 	if err := source.Prefetch(o.Bytes-end, end); err != nil {

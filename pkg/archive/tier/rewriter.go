@@ -160,11 +160,11 @@ func (w *Rewriter) read(ctx context.Context, d *draft, id uuid.UUID) (o reposito
 	if err = w.fill(ctx, d, &o); !errors.Is(err, errGone) {
 		return o, true, err
 	}
-	now, ok, err := w.manifest.Object(ctx, id)
-	if err == nil && ok && now.Key == o.Key {
-		return o, true, missing(&o)
+	now, ok, failed := w.manifest.Object(ctx, id)
+	if failed == nil && ok && now.Key == o.Key {
+		return o, true, err
 	}
-	return o, false, err
+	return o, false, failed
 }
 
 // fill adds the rows of an object to a draft, without the hidden ones.

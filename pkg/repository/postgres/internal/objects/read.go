@@ -67,6 +67,13 @@ func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.Arc
 	return found[0], true, nil
 }
 
+// HasObjects reports whether an object has messages of the archive.
+func (s *Reader) HasObjects(ctx context.Context) (bool, error) {
+	var has []bool
+	err := s.db.Select(ctx, &has, `SELECT EXISTS (SELECT FROM dlq.archive_objects WHERE purged_at IS NULL)`)
+	return len(has) > 0 && has[0], conn.Translate("find objects of the archive", err)
+}
+
 // HidingObjects returns the objects that have a message which is no longer in the archive.
 func (s *Reader) HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error) {
 	return find(ctx, s.db, "find the objects of a hidden message", objectQuery+`
