@@ -163,9 +163,10 @@ func (e *ObjectError) Is(target error) bool { return target == ErrObject }
 
 // ObjectQuery selects entries of the manifest. Entries that have no message of the query may be included.
 type ObjectQuery struct {
-	CreatedAfter  time.Time // inclusive; zero for no limit
-	CreatedBefore time.Time // exclusive; zero for no limit
-	Topic         string    // original or dead-letter topic; "" for any
+	CreatedAfter  time.Time   // inclusive; zero for no limit
+	CreatedBefore time.Time   // exclusive; zero for no limit
+	Topic         string      // original or dead-letter topic; "" for any
+	MessageIDs    []uuid.UUID // empty for all messages
 }
 
 // ObjectTopic counts the messages of an object that have these topics and are in the archive.

@@ -62,8 +62,13 @@ func NewArchive(db Database, c Catalog, w *Rewriter, b Bucket) *Archive {
 	}
 }
 
+// opener opens an object for reading.
+type opener func(context.Context, Bucket, *repository.ArchiveObject) (*file.File, error)
+
 // withRow calls do with the row of a message in its object. When the object is replaced meanwhile, it reads the new one.
-func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository.ArchiveObject, *repository.ArchivedRow) error) error {
+func (a *Archive) withRow(
+	ctx context.Context, id uuid.UUID, open opener, do func(*repository.ArchiveObject, *repository.ArchivedRow) error,
+) error {
 	for try := 0; ; try++ {
 		o, ok, err := a.catalog.FindObject(ctx, id)
 		if err != nil {
@@ -72,7 +77,7 @@ func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository
 		if !ok {
 			return &entity.NotFoundError{ID: id}
 		}
-		row, err := a.row(ctx, &o, id)
+		row, err := a.row(ctx, &o, id, open)
 		if err == nil {
 			return do(&o, row)
 		}
@@ -85,11 +90,13 @@ func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository
 // maxReplaced is how often a read begins again because the object that it reads was replaced.
 const maxReplaced = 3
 
-func (a *Archive) row(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID) (*repository.ArchivedRow, error) {
+func (a *Archive) row(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID, open opener) (*repository.ArchivedRow, error) {
 	var row *repository.ArchivedRow
-	err := a.rows(ctx, o, map[uuid.UUID]bool{id: true}, func(r *repository.ArchivedRow) error {
-		row = r
-		return nil
+	err := a.open(ctx, o, open, func(f *file.File) error {
+		return f.Rows(map[uuid.UUID]bool{id: true}, func(r *repository.ArchivedRow) error {
+			row = r
+			return nil
+		})
 	})
 	if err == nil && row == nil {
 		err = fmt.Errorf("object %s lacks the message", o.Key)
@@ -103,7 +110,7 @@ func (a *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 		return m, err
 	}
 	limits := repository.ShownLimits{Value: maxValue, Key: repository.KeyLimit, Headers: -1}
-	err = a.withRow(ctx, id, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+	err = a.withRow(ctx, id, openParts, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
 		found, err := a.catalog.Show(ctx, []repository.ArchivedRow{*r}, limits)
 		if err != nil || len(found) != 1 {
 			return fmt.Errorf("%d messages: %w", len(found), err)
@@ -119,7 +126,7 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 	if value, err = a.db.ValuePart(ctx, p); !p.Archived || !errors.Is(err, entity.ErrNotFound) {
 		return value, err
 	}
-	err = a.withRow(ctx, p.ID, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+	err = a.withRow(ctx, p.ID, openParts, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
 		size := int64(len(r.Value))
 		from := min(p.From, size)
 		value = r.Value[from:min(from+p.Length, size)]
@@ -128,12 +135,12 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 	return value, err
 }
 
-// Restore implements repository.Archive.
+// Restore implements repository.Archive. It compares the checksum of the object before it restores one of its messages.
 func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (m entity.Message, err error) {
 	if m, err = a.db.Restore(ctx, id, cause); !errors.Is(err, entity.ErrNotFound) {
 		return m, err
 	}
-	err = a.withRow(ctx, id, func(o *repository.ArchiveObject, r *repository.ArchivedRow) (err error) {
+	err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) (err error) {
 		m, err = a.catalog.RestoreRow(ctx, o.ID, r, cause)
 		return err
 	})
@@ -144,7 +151,7 @@ func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 // message is erased nevertheless, and the archiver writes the object again.
 func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
 	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
-		err = a.withRow(ctx, id, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
+		err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
 			return a.catalog.EraseRow(ctx, id, o.ID, r.OriginalTopic, r.DLQTopic, cause)
 		})
 	}
@@ -192,7 +199,7 @@ func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject
 		return known, nil
 	}
 	var entries []file.Entry
-	err := a.open(ctx, o, func(f *file.File) (err error) {
+	err := a.open(ctx, o, openParts, func(f *file.File) (err error) {
 		entries, err = f.Entries()
 		return err
 	})
@@ -205,18 +212,18 @@ func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject
 
 // rows calls do for the wanted rows of an object.
 func (a *Archive) rows(ctx context.Context, o *repository.ArchiveObject, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) error {
-	return a.open(ctx, o, func(f *file.File) error { return f.Rows(wanted, do) })
+	return a.open(ctx, o, openParts, func(f *file.File) error { return f.Rows(wanted, do) })
 }
 
 // open calls read with an open object. It waits while maxReads objects are being read.
-func (a *Archive) open(ctx context.Context, o *repository.ArchiveObject, read func(*file.File) error) error {
+func (a *Archive) open(ctx context.Context, o *repository.ArchiveObject, open opener, read func(*file.File) error) error {
 	select {
 	case a.slots <- struct{}{}:
 		defer func() { <-a.slots }()
 	case <-ctx.Done():
 		return fmt.Errorf("wait for other reads of objects: %w", ctx.Err())
 	}
-	f, err := openParts(ctx, a.bucket, o)
+	f, err := open(ctx, a.bucket, o)
 	if err != nil {
 		return err
 	}

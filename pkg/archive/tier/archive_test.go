@@ -242,6 +242,41 @@ func TestArchive(t *testing.T) {
 		check.Same(t, s.number(`SELECT count(*) FROM dlq.archive_ids`), 5, "messages of the archive")
 	})
 
+	postgrestest.Parallel(t, "ReadsOnlyTheObjectsOfTheIDs", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		for day := range 6 {
+			s.archived("orders", 3, day+1)
+		}
+		one := s.all(entity.Filter{})[0].ID
+		s.move()
+		read := map[string]bool{}
+		s.bucket.before = func(_, key string) error {
+			read[key] = true
+			return nil
+		}
+		byID := entity.Filter{MessageIDs: []uuid.UUID{one, uuid.New()}}
+		check.Len(t, s.all(byID), 1, "messages")
+		count := check.Must(s.archive.CountMatching(t.Context(), repository.CountQuery{Filter: byID, Archived: true, How: repository.CountExact}))(t)
+		check.Same(t, count.Messages, 1, "number of messages")
+		check.Len(t, s.all(entity.Filter{MessageIDs: []uuid.UUID{uuid.New()}}), 0, "messages of another id")
+		check.Same(t, len(read), 1, "objects that were read")
+	})
+
+	postgrestest.Parallel(t, "NeverRestoresAChangedByte", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 4, 2)
+		before := s.all(entity.Filter{})
+		s.move()
+		size := int64(s.number(`SELECT bytes FROM dlq.archive_objects`))
+		for at := int64(0); at < size; at += max(1, size/100) {
+			a := NewArchive(s.store, s.objects, s.rewrite, &flipped{s.bucket, at})
+			_, err := a.Restore(t.Context(), before[0].ID, entity.AuditInfo{Actor: "ada"})
+			check.Require(t, errors.Is(err, repository.ErrObject), "restoring with a changed byte %d of %d gives %v, want an error", at, size, err)
+			check.Says(t, err, s.keys()[0]+" of the archive has", "restoring with a changed byte")
+		}
+		check.Same(t, s.all(entity.Filter{}), before, "the archive")
+	})
+
 	postgrestest.Parallel(t, "FindsReplacedObjectsAgain", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 20, 2)
@@ -432,6 +467,20 @@ func (b *lying) Put(ctx context.Context, key string, content []byte) error {
 	content = append([]byte{}, content...)
 	content[len(content)/2] ^= 1
 	return b.Bucket.Put(ctx, key, content)
+}
+
+// flipped is a store that changes a byte of every object when it is read.
+type flipped struct {
+	Bucket
+	at int64
+}
+
+func (f *flipped) Read(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	content, err := f.Bucket.Read(ctx, key, offset, length)
+	if i := f.at - offset; err == nil && i >= 0 && i < int64(len(content)) {
+		content[i] ^= 0x10
+	}
+	return content, err
 }
 
 func TestRewriter(t *testing.T) {

@@ -26,7 +26,9 @@ type objectFinder interface {
 }
 
 // NewUnconfigured returns an Unconfigured.
-func NewUnconfigured(db Database, objects objectFinder) *Unconfigured { return &Unconfigured{db, objects} }
+func NewUnconfigured(db Database, objects objectFinder) *Unconfigured {
+	return &Unconfigured{db, objects}
+}
 
 // unconfiguredError reports that messages cannot be read without an object store.
 type unconfiguredError struct{}

@@ -82,12 +82,17 @@ func (s *Reader) HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.
 
 // Objects returns the objects that may have messages of a query, the one with the newest message first.
 func (s *Reader) Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error) {
+	var ids any
+	if len(q.MessageIDs) > 0 {
+		ids = codec.UUIDArray(q.MessageIDs)
+	}
 	return find(ctx, s.db, "find objects of the archive", objectQuery+`
 		WHERE o.purged_at IS NULL
 		  AND ($1::timestamptz IS NULL OR o.last_created_at >= $1) AND ($2::timestamptz IS NULL OR o.first_created_at < $2)
 		  AND ($3::text = '' OR EXISTS (SELECT FROM dlq.archive_object_topics t
 			WHERE t.object_id = o.id AND t.messages > 0 AND (t.original_topic = $3 OR t.dlq_topic = $3)))
-		ORDER BY o.last_created_at DESC, o.id DESC`, optional(q.CreatedAfter), optional(q.CreatedBefore), codec.Clean(q.Topic))
+		  AND ($4::uuid[] IS NULL OR o.id = ANY (ARRAY(SELECT a.object_id FROM dlq.archive_ids a WHERE a.id = ANY ($4))))
+		ORDER BY o.last_created_at DESC, o.id DESC`, optional(q.CreatedAfter), optional(q.CreatedBefore), codec.Clean(q.Topic), ids)
 }
 
 func optional(t time.Time) any {
