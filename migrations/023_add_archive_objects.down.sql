@@ -14,11 +14,11 @@ DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         REVOKE EXECUTE ON FUNCTION dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
             dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT),
+            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT, TIMESTAMPTZ),
             dlq.archive_object_ids(UUID) FROM dlq_rw;
     END IF;
 END $$;
-DROP FUNCTION dlq.erase_archived(UUID, UUID, TEXT, TEXT), dlq.purge_archive_objects(INT, INT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
+DROP FUNCTION dlq.erase_archived(UUID, UUID, TEXT, TEXT, TIMESTAMPTZ), dlq.purge_archive_objects(INT, INT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
     dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
     dlq.keep_archive_object(TEXT), dlq.archive_object_ids(UUID);
 CREATE OR REPLACE FUNCTION dlq.note_archive_truncated() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER

@@ -253,9 +253,9 @@ END;
 $$;
 
 -- Deletes a message of the archive for good, with everything that other tables have of its record or of its errors. With
--- p_object the message is in that object, and is hidden there. Returns false when the message is not there. The position
+-- p_object the message is in that object, with these topics and this created_at, and is hidden there. Returns false when the message is not there. The position
 -- of its record stays, so it is not stored again.
-CREATE FUNCTION dlq.erase_archived(p_id UUID, p_object UUID, p_original_topic TEXT, p_dlq_topic TEXT)
+CREATE FUNCTION dlq.erase_archived(p_id UUID, p_object UUID, p_original_topic TEXT, p_dlq_topic TEXT, p_created_at TIMESTAMPTZ)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -263,7 +263,8 @@ BEGIN
         IF NOT dlq.hide_archived(p_id, p_object, p_original_topic, p_dlq_topic) THEN
             RETURN false;
         END IF;
-    ELSE
+        DELETE FROM dlq.message_documents WHERE message_id = p_id AND created_at = p_created_at;
+    ELSE -- a trigger deletes the document
         DELETE FROM dlq.dlq_messages_archive m
         WHERE m.id = p_id AND m.archived_at = (SELECT k.archived_at FROM dlq.archive_ids k WHERE k.id = p_id);
         IF NOT FOUND THEN
@@ -291,7 +292,7 @@ $$;
 -- The functions run with the rights of their owner.
 REVOKE EXECUTE ON FUNCTION dlq.keep_archive_object(TEXT), dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
     dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-    dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT), dlq.archive_object_ids(UUID) FROM PUBLIC;
+    dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT, TIMESTAMPTZ), dlq.archive_object_ids(UUID) FROM PUBLIC;
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
@@ -299,7 +300,7 @@ DO $$ BEGIN
         GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.archive_deletions TO dlq_rw;
         GRANT EXECUTE ON FUNCTION dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
             dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT), dlq.archive_object_ids(UUID) TO dlq_rw;
+            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT, TIMESTAMPTZ), dlq.archive_object_ids(UUID) TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
         GRANT SELECT ON dlq.archive_objects, dlq.archive_object_topics, dlq.archive_hidden, dlq.archive_deletions TO dlq_ro;

@@ -33,8 +33,8 @@ type Catalog interface {
 	Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error)
 	// RestoreRow moves the message of a row to the live table, and hides it in its object.
 	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
-	// EraseRow erases a message with these topics from the database, and hides it in its object.
-	EraseRow(ctx context.Context, id, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error
+	// EraseRow erases the message of a row from the database, and hides it in its object.
+	EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error
 	// HidingObjects returns the objects that still have a message which is no longer in the archive.
 	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
 }
@@ -152,7 +152,7 @@ func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
 	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
 		err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
-			return a.catalog.EraseRow(ctx, id, o.ID, r.OriginalTopic, r.DLQTopic, cause)
+			return a.catalog.EraseRow(ctx, o.ID, r, cause)
 		})
 	}
 	if err != nil {

@@ -448,6 +448,47 @@ func TestMover(t *testing.T) {
 		s.inOnePlace(9)
 	})
 
+	postgrestest.Parallel(t, "GoesOnWithTheNextObject", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 9, 2)
+		s.exec(`UPDATE dlq.records SET value = decode(repeat('00', 8000000), 'hex')`)
+		puts := 0
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "put" {
+				if puts++; puts == 1 {
+					return errFault
+				}
+			}
+			return nil
+		}
+		n, err := s.mover.Move(t.Context())
+		check.Is(t, err, errFault, "the run")
+		check.True(t, n > 0 && n < 9, "moved %d messages, want those of the second object", n)
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.dlq_messages_archive`), 9-int(n), "rows")
+		s.bucket.before = nil
+		check.Same(t, s.move(), 9-n, "moved by the next run")
+		s.inOnePlace(9)
+	})
+
+	postgrestest.Parallel(t, "CountsTheBytesOfAttemptsAndEdits", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 100, 2)
+		s.exec(`INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
+			SELECT message_id, attempt_id, true, convert_to(repeat('x', 200000), 'UTF8'), false, false, 1, now() FROM dlq.attempts`)
+		s.exec(`UPDATE dlq.attempts SET error = repeat('y', 10000)`)
+		day, _, err := s.objects.ClosedDay(t.Context(), time.Time{})
+		check.NoError(t, err)
+		picked := check.Must(s.objects.PickArchived(t.Context(), day, uuid.Nil, maxRows, maxBytes))(t)
+		check.True(t, len(picked) < 100, "one object has all messages, and more than %d bytes", maxBytes)
+		rows := check.Must(s.objects.LoadArchived(t.Context(), picked[:together(picked)]))(t)
+		size := 0
+		for i := range rows {
+			size += len(rows[i].Attempts) + len(rows[i].Value)
+		}
+		check.True(t, len(rows) > 1 && size <= loadBytes, "one statement read %d rows with %d bytes; the limit is %d", len(rows), size, loadBytes)
+		check.Same(t, s.move(), 100, "moved")
+	})
+
 	postgrestest.Parallel(t, "LeavesWhatAFileCannotHave", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 5, 2)
@@ -652,6 +693,23 @@ func TestArchive_Erase(t *testing.T) {
 			s.wantOnlyTheManifest()
 			check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 2, "rows in objects")
 		}
+	})
+
+	postgrestest.Parallel(t, "LeavesNoSearchDocument", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 2, 2)
+		before := s.all(entity.Filter{})
+		s.move()
+		// The indexer read the messages before they moved, and stores their documents after. It dies before the end.
+		s.exec(`SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, before[0].CreatedAt)
+		for _, m := range before {
+			s.exec(`INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms) VALUES ($1, $2, 1, 'secret', '{}')`, m.ID, m.CreatedAt)
+		}
+		check.Must(s.archive.Erase(t.Context(), before[0].ID, cause))(t)
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 1, "search documents")
+		// It does not die.
+		check.NoError(t, s.store.StoreDocuments(t.Context(), 2, []entity.Document{{MessageID: before[1].ID, CreatedAt: before[1].CreatedAt, Text: "secret"}}))
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 0, "search documents of messages in objects")
 	})
 
 	postgrestest.Parallel(t, "ErasesMessagesOfTheDatabase", func(t *testing.T) {

@@ -46,8 +46,8 @@ type Mover struct {
 // NewMover returns a Mover.
 func NewMover(rows Rows, b Bucket) *Mover { return &Mover{rows, b} }
 
-// Move writes all closed days to objects, the oldest first, and returns how many messages it moved. When one day fails,
-// it continues with the next.
+// Move writes all closed days to objects, the oldest first, and returns how many messages it moved. When one object
+// fails, it continues with the next.
 func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	var errs []error
 	for from := (time.Time{}); ctx.Err() == nil; {
@@ -57,7 +57,7 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 		}
 		n, err := m.moveDay(ctx, day)
 		moved += n
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			errs = append(errs, fmt.Errorf("move %s: %w", day.Format(time.DateOnly), err))
 		}
 		from = day.AddDate(0, 0, 1)
@@ -65,19 +65,20 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
+// moveDay continues with the next object when one fails.
 func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err error) {
-	for after := uuid.Nil; ; {
+	var errs []error
+	for after := uuid.Nil; ctx.Err() == nil; {
 		picked, err := m.rows.PickArchived(ctx, day, after, maxRows, maxBytes)
 		if err != nil || len(picked) == 0 {
-			return moved, err
+			return moved, errors.Join(append(errs, err)...)
 		}
 		n, err := m.moveObject(ctx, day, picked)
 		moved += n
-		if err != nil {
-			return moved, err
-		}
+		errs = append(errs, err)
 		after = picked[len(picked)-1].ID
 	}
+	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
 // moveObject writes one object. When it fails or its process dies, the rows are in the database as before, and the

@@ -47,13 +47,19 @@ func (s *Mover) ClosedDay(ctx context.Context, from time.Time) (day time.Time, o
 	return found[0].Time.UTC(), true, nil
 }
 
-// pickQuery computes the sizes without reading the bytes.
+// pickQuery computes the sizes without reading the bytes. JSON has two digits for each byte of an edit.
 const pickQuery = `
 	SELECT id, archived_at, bytes FROM (
 		SELECT id, archived_at, bytes, sum(bytes) OVER (ORDER BY id) - bytes AS before FROM (
 			SELECT m.id, m.archived_at, 512 + octet_length(m.error_message) + coalesce(pg_column_size(m.payload), 0)
 				+ coalesce(octet_length(r.key), octet_length(m.key), 0) + coalesce(octet_length(r.value), octet_length(m.value), 0)
-				+ coalesce(octet_length(r.headers), octet_length(m.headers), 0) AS bytes
+				+ coalesce(octet_length(r.headers), octet_length(m.headers), 0)
+				+ coalesce((
+					SELECT sum(768 + coalesce(octet_length(a.error), 0) + 2 * (coalesce(octet_length(e.value), 0) + coalesce(octet_length(e.key), 0)
+						+ coalesce(octet_length(e.headers), 0) + coalesce(octet_length(e.patch), 0)))
+					FROM dlq.attempts a LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
+					WHERE a.message_id = m.id
+				), 0) AS bytes
 			FROM dlq.dlq_messages_archive m LEFT JOIN dlq.records r ON r.message_id = m.id
 			WHERE m.archived_at >= $1::timestamptz AND m.archived_at < $1::timestamptz + interval '24 hours' AND m.id > $2::uuid
 			  AND ` + movable + `

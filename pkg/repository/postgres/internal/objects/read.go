@@ -233,9 +233,10 @@ func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository
 	return entity.Message{}, &entity.NotFoundError{ID: r.ID}
 }
 
-// EraseRow erases a message of an object, under the rules of repository.Archive, and hides it there.
-func (s *Reader) EraseRow(ctx context.Context, id uuid.UUID, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error {
-	return messages.EraseFrom(ctx, s.db, id, messages.InObject{ID: object, Topic: original, DeadTopic: dlq}, cause)
+// EraseRow erases the message of a row of an object, under the rules of repository.Archive, and hides it there.
+func (s *Reader) EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error {
+	in := messages.InObject{ID: object, Topic: r.OriginalTopic, DeadTopic: r.DLQTopic, CreatedAt: r.CreatedAt.Time()}
+	return messages.EraseFrom(ctx, s.db, r.ID, in, cause)
 }
 
 // bytesArg returns the argument for a bytea; nil is NULL, which the driver would not send for a nil slice.
