@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/minio/minio-go/v7"
@@ -36,6 +37,11 @@ func TestArchiveTier(t *testing.T) {
 		}
 		return answers
 	}
+	eventually(t, time.Minute, "the messages have an error group", func() bool {
+		var without int
+		check.NoError(t, s.db.Get(&without, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE group_id IS NULL`))
+		return without == 0
+	})
 	before := read(api)
 	api.stop()
 
@@ -74,6 +80,15 @@ func TestArchiveTier(t *testing.T) {
 	check.Same(t, objects, 1, "objects of the bucket")
 	list := string(api.call(http.MethodGet, "/api/v1/archive?count=exact&limit=1", http.StatusOK, nil))
 	check.True(t, strings.Contains(list, `"messages":18,"exact":true`), "the list is %s", list)
+
+	api.stop()
+	api = s.startReady("api", "DLQ_ARCHIVE_STORE=postgres")
+	for _, path := range []string{"/api/v1/archive", "/api/v1/archive/" + ids[2].String()} {
+		answer := string(api.call(http.MethodGet, path, http.StatusServiceUnavailable, nil))
+		check.True(t, strings.Contains(answer, "archive.store of the API is postgres"), "without the store, %s answers %s", path, answer)
+	}
+	api.call(http.MethodGet, "/api/v1/messages", http.StatusOK, nil)
+	api.call(http.MethodGet, "/api/v1/archive/"+ids[1].String(), http.StatusNotFound, nil)
 
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "archiver"), "--config", s.config)
 	cmd.Env = append(os.Environ(), "DLQ_ARCHIVE_STORE=postgres")

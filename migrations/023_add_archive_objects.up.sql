@@ -8,6 +8,7 @@ SET LOCAL lock_timeout = '5s'; -- see 004
 CREATE TABLE dlq.archive_objects (
     id                UUID        PRIMARY KEY,
     object_key        TEXT        NOT NULL UNIQUE,
+    bucket            TEXT        NOT NULL,
     day               DATE        NOT NULL,
     stored_at         TIMESTAMPTZ NOT NULL DEFAULT now(),
     messages          BIGINT      NOT NULL, -- rows of the object, including hidden ones
@@ -48,7 +49,9 @@ CREATE TABLE dlq.archive_hidden (
 -- manifest, so a process that dies leaves no unknown object.
 CREATE TABLE dlq.archive_deletions (
     object_key     TEXT        PRIMARY KEY,
+    bucket         TEXT        NOT NULL,
     created_at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    message_ids    UUID[]      NOT NULL, -- whose bytes may be in the object
     replaced       BOOLEAN     NOT NULL DEFAULT false, -- the object was in the manifest
     begun          BOOLEAN     NOT NULL DEFAULT false, -- the object may be deleted already, so it cannot enter the manifest
     retained_until TIMESTAMPTZ -- Object Lock forbids the deletion until then
@@ -106,9 +109,9 @@ BEGIN
     INSERT INTO dlq.archive_hidden (object_id, message_id)
     SELECT v_object.id, x.id FROM unnest(p_ids) AS x (id) WHERE NOT x.id = ANY (coalesce(v_gone, '{}'));
     GET DIAGNOSTICS v_hidden = ROW_COUNT;
-    INSERT INTO dlq.archive_objects (id, object_key, day, messages, hidden, bytes, sha256, first_id, last_id,
+    INSERT INTO dlq.archive_objects (id, object_key, bucket, day, messages, hidden, bytes, sha256, first_id, last_id,
         first_created_at, last_created_at, first_archived_at, last_archived_at)
-    VALUES (v_object.id, v_object.object_key, v_object.day, v_object.messages, v_hidden, v_object.bytes, v_object.sha256,
+    VALUES (v_object.id, v_object.object_key, v_object.bucket, v_object.day, v_object.messages, v_hidden, v_object.bytes, v_object.sha256,
         v_object.first_id, v_object.last_id, v_object.first_created_at, v_object.last_created_at,
         v_object.first_archived_at, v_object.last_archived_at);
     -- The trigger of the deletion has deleted the rows of these ids.
@@ -145,6 +148,15 @@ BEGIN
 END;
 $$;
 
+-- Returns the ids of the messages in an object, hidden ones included.
+CREATE FUNCTION dlq.archive_object_ids(p_id UUID) RETURNS UUID[] LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(x.id), '{}') FROM (
+        SELECT id FROM dlq.archive_ids WHERE object_id = p_id
+        UNION ALL SELECT message_id FROM dlq.archive_hidden WHERE object_id = p_id
+    ) x
+$$;
+
 -- Replaces the object with the key p_old by another one, which lacks the messages p_removed. Without p_object the object
 -- has no messages left and leaves the manifest. Returns false, and changes nothing, when another session was faster.
 CREATE FUNCTION dlq.replace_archive_object(p_id UUID, p_old TEXT, p_object JSONB, p_removed UUID[])
@@ -152,15 +164,18 @@ RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_new dlq.archive_objects := jsonb_populate_record(NULL::dlq.archive_objects, p_object);
+    v_bucket TEXT;
+    v_ids UUID[];
     v_removed BIGINT;
 BEGIN
-    PERFORM FROM dlq.archive_objects WHERE id = p_id AND object_key = p_old AND purged_at IS NULL FOR UPDATE;
+    SELECT bucket INTO v_bucket FROM dlq.archive_objects WHERE id = p_id AND object_key = p_old AND purged_at IS NULL FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    v_ids := dlq.archive_object_ids(p_id);
     DELETE FROM dlq.archive_hidden WHERE object_id = p_id AND message_id = ANY (p_removed);
     GET DIAGNOSTICS v_removed = ROW_COUNT;
-    INSERT INTO dlq.archive_deletions (object_key, replaced) VALUES (p_old, true);
+    INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids, replaced) VALUES (p_old, v_bucket, v_ids, true);
     IF p_object IS NULL THEN
         IF EXISTS (SELECT FROM dlq.archive_ids WHERE object_id = p_id) THEN
             RAISE EXCEPTION 'object % has messages of the archive', p_old USING ERRCODE = '55000';
@@ -171,7 +186,7 @@ BEGIN
         RETURN true;
     END IF;
     PERFORM dlq.keep_archive_object(v_new.object_key);
-    UPDATE dlq.archive_objects SET object_key = v_new.object_key, stored_at = now(), messages = v_new.messages,
+    UPDATE dlq.archive_objects SET object_key = v_new.object_key, bucket = v_new.bucket, stored_at = now(), messages = v_new.messages,
         hidden = hidden - v_removed, bytes = v_new.bytes, sha256 = v_new.sha256, first_id = v_new.first_id,
         last_id = v_new.last_id, first_created_at = v_new.first_created_at, last_created_at = v_new.last_created_at,
         first_archived_at = v_new.first_archived_at, last_archived_at = v_new.last_archived_at
@@ -188,13 +203,14 @@ SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     v_id UUID;
     v_key TEXT;
+    v_bucket TEXT;
     v_ids UUID[];
 BEGIN
     IF p_days IS NULL OR p_days < 0 OR p_batch IS NULL OR p_batch < 1 THEN
         RAISE EXCEPTION 'p_days must not be negative, p_batch must be positive' USING ERRCODE = '22023';
     END IF;
     LOOP
-        SELECT id, object_key INTO v_id, v_key FROM dlq.archive_objects
+        SELECT id, object_key, bucket INTO v_id, v_key, v_bucket FROM dlq.archive_objects
         WHERE last_archived_at < now() - make_interval(days => p_days)
         ORDER BY last_archived_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
@@ -202,10 +218,11 @@ BEGIN
         END IF;
         v_ids := ARRAY(SELECT id FROM dlq.archive_ids WHERE object_id = v_id ORDER BY id LIMIT p_batch);
         IF cardinality(v_ids) = 0 THEN
+            INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids, replaced)
+            VALUES (v_key, v_bucket, dlq.archive_object_ids(v_id), true);
             DELETE FROM dlq.archive_hidden WHERE object_id = v_id;
             DELETE FROM dlq.archive_object_topics WHERE object_id = v_id;
             DELETE FROM dlq.archive_objects WHERE id = v_id;
-            INSERT INTO dlq.archive_deletions (object_key, replaced) VALUES (v_key, true);
             CONTINUE;
         END IF;
         UPDATE dlq.archive_objects SET purged_at = coalesce(purged_at, now()) WHERE id = v_id;
@@ -236,9 +253,9 @@ END;
 $$;
 
 -- Deletes a message of the archive for good, with everything that other tables have of its record or of its errors. With
--- p_object the message is in that object, and is hidden there. Returns false when the message is not there. The position
+-- p_object the message is in that object, with these topics and this created_at, and is hidden there. Returns false when the message is not there. The position
 -- of its record stays, so it is not stored again.
-CREATE FUNCTION dlq.erase_archived(p_id UUID, p_object UUID, p_original_topic TEXT, p_dlq_topic TEXT)
+CREATE FUNCTION dlq.erase_archived(p_id UUID, p_object UUID, p_original_topic TEXT, p_dlq_topic TEXT, p_created_at TIMESTAMPTZ)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -246,7 +263,8 @@ BEGIN
         IF NOT dlq.hide_archived(p_id, p_object, p_original_topic, p_dlq_topic) THEN
             RETURN false;
         END IF;
-    ELSE
+        DELETE FROM dlq.message_documents WHERE message_id = p_id AND created_at = p_created_at;
+    ELSE -- a trigger deletes the document
         DELETE FROM dlq.dlq_messages_archive m
         WHERE m.id = p_id AND m.archived_at = (SELECT k.archived_at FROM dlq.archive_ids k WHERE k.id = p_id);
         IF NOT FOUND THEN
@@ -274,7 +292,7 @@ $$;
 -- The functions run with the rights of their owner.
 REVOKE EXECUTE ON FUNCTION dlq.keep_archive_object(TEXT), dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
     dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-    dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT) FROM PUBLIC;
+    dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT, TIMESTAMPTZ), dlq.archive_object_ids(UUID) FROM PUBLIC;
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
@@ -282,7 +300,7 @@ DO $$ BEGIN
         GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.archive_deletions TO dlq_rw;
         GRANT EXECUTE ON FUNCTION dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
             dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]),
-            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT) TO dlq_rw;
+            dlq.purge_archive_objects(INT, INT), dlq.erase_archived(UUID, UUID, TEXT, TEXT, TIMESTAMPTZ), dlq.archive_object_ids(UUID) TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
         GRANT SELECT ON dlq.archive_objects, dlq.archive_object_topics, dlq.archive_hidden, dlq.archive_deletions TO dlq_ro;

@@ -19,23 +19,28 @@ import (
 // because Store has them from the types that it embeds.
 type tieredStore struct {
 	*postgres.Store
-	*tier.Archive
+	tier.Database
 }
 
-// useTier makes what the API reads and changes in the archive include the second tier, when the configuration has one.
+// useTier makes what the API reads and changes in the archive include the second tier. When the configuration has none,
+// requests that need an object answer 503 with the reason. The API starts all the same: live messages have to be worked
+// on also with a wrong setting of the archive, and the archiver may begin to move messages after the API has started.
 func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
 	full, ok := store.(*postgres.Store)
-	if !ok || p.base.Config.Archive.Store != archive.InS3 {
+	if !ok {
 		return nil
 	}
-	bucket, err := tier.OpenBucket(p.base.Config.Archive.S3)
-	if err != nil {
-		return err
-	}
-	p.bucket = bucket
 	objects := postgres.NewObjects(p.db)
-	p.base.Registry.MustRegister(newObjectsCollector(objects, p.base.Log))
-	both := tieredStore{full, tier.NewArchive(full, objects, tier.NewRewriter(objects, bucket), bucket)}
+	both := tieredStore{full, tier.NewUnconfigured(full, objects)}
+	if p.base.Config.Archive.Store == archive.InS3 {
+		bucket, err := tier.OpenBucket(p.base.Config.Archive.S3)
+		if err != nil {
+			return err
+		}
+		p.bucket = bucket
+		p.base.Registry.MustRegister(newObjectsCollector(objects, p.base.Log))
+		both.Database = tier.NewArchive(full, objects, tier.NewRewriter(objects, bucket), bucket)
+	}
 	stores.Values = both
 	db := stores.Database
 	db.Objects, db.Changes = both, both

@@ -3,6 +3,7 @@ package repository
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -131,6 +132,7 @@ func (m *Micros) Scan(src any) error {
 type ArchiveObject struct {
 	ID       uuid.UUID `db:"id" json:"id"` // stays the same when the object is written again without some of its messages
 	Key      string    `db:"object_key" json:"object_key"`
+	Bucket   string    `db:"bucket" json:"bucket"`
 	Day      string    `db:"day" json:"day"` // such as 2026-11-26, in UTC
 	Messages int64     `db:"messages" json:"messages"`
 	Bytes    int64     `db:"bytes" json:"bytes"`
@@ -147,11 +149,24 @@ type ArchiveObject struct {
 	Hidden []uuid.UUID   `db:"-" json:"-"` // messages in the object that are no longer in the archive
 }
 
+// ErrObject is the kind of errors about an object of the archive that cannot be read, although the manifest names it. To
+// try again is useless before an operator has mended the object.
+var ErrObject = errors.New("an object of the archive cannot be read")
+
+// ObjectError names the object.
+type ObjectError struct{ Key, Reason string }
+
+func (e *ObjectError) Error() string { return "object " + e.Key + " of the archive " + e.Reason }
+
+// Is makes the error's kind ErrObject.
+func (e *ObjectError) Is(target error) bool { return target == ErrObject }
+
 // ObjectQuery selects entries of the manifest. Entries that have no message of the query may be included.
 type ObjectQuery struct {
-	CreatedAfter  time.Time // inclusive; zero for no limit
-	CreatedBefore time.Time // exclusive; zero for no limit
-	Topic         string    // original or dead-letter topic; "" for any
+	CreatedAfter  time.Time   // inclusive; zero for no limit
+	CreatedBefore time.Time   // exclusive; zero for no limit
+	Topic         string      // original or dead-letter topic; "" for any
+	MessageIDs    []uuid.UUID // empty for all messages
 }
 
 // ObjectTopic counts the messages of an object that have these topics and are in the archive.
@@ -159,6 +174,14 @@ type ObjectTopic struct {
 	Original string `json:"original_topic"`
 	DLQ      string `json:"dlq_topic"`
 	Messages int64  `json:"messages"`
+}
+
+// ObjectCopy is an object outside the manifest: it was replaced, or did not enter it.
+type ObjectCopy struct {
+	Key           string    `db:"object_key"`
+	Bucket        string    `db:"bucket"`
+	Due           bool      `db:"due"` // it can be deleted: no process is writing it
+	RetainedUntil time.Time `db:"-"`   // Object Lock forbids to delete it until then; zero when it does not
 }
 
 // ObjectStats describes the objects of the manifest.

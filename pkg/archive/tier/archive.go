@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -34,10 +33,10 @@ type Catalog interface {
 	Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error)
 	// RestoreRow moves the message of a row to the live table, and hides it in its object.
 	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
-	// EraseRow erases a message with these topics from the database, and hides it in its object.
-	EraseRow(ctx context.Context, id, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error
-	// HidingObject returns the object that still has a message which is no longer in the archive.
-	HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
+	// EraseRow erases the message of a row from the database, and hides it in its object.
+	EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error
+	// HidingObjects returns the objects that still have a message which is no longer in the archive.
+	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
 }
 
 // Archive reads and restores messages of both tiers. Queries for live messages are passed on to the database. It is
@@ -63,8 +62,13 @@ func NewArchive(db Database, c Catalog, w *Rewriter, b Bucket) *Archive {
 	}
 }
 
+// opener opens an object for reading.
+type opener func(context.Context, Bucket, *repository.ArchiveObject) (*file.File, error)
+
 // withRow calls do with the row of a message in its object. When the object is replaced meanwhile, it reads the new one.
-func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository.ArchiveObject, *repository.ArchivedRow) error) error {
+func (a *Archive) withRow(
+	ctx context.Context, id uuid.UUID, open opener, do func(*repository.ArchiveObject, *repository.ArchivedRow) error,
+) error {
 	for try := 0; ; try++ {
 		o, ok, err := a.catalog.FindObject(ctx, id)
 		if err != nil {
@@ -73,7 +77,7 @@ func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository
 		if !ok {
 			return &entity.NotFoundError{ID: id}
 		}
-		row, err := a.row(ctx, &o, id)
+		row, err := a.row(ctx, &o, id, open)
 		if err == nil {
 			return do(&o, row)
 		}
@@ -86,11 +90,13 @@ func (a *Archive) withRow(ctx context.Context, id uuid.UUID, do func(*repository
 // maxReplaced is how often a read begins again because the object that it reads was replaced.
 const maxReplaced = 3
 
-func (a *Archive) row(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID) (*repository.ArchivedRow, error) {
+func (a *Archive) row(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID, open opener) (*repository.ArchivedRow, error) {
 	var row *repository.ArchivedRow
-	err := a.rows(ctx, o, map[uuid.UUID]bool{id: true}, func(r *repository.ArchivedRow) error {
-		row = r
-		return nil
+	err := a.open(ctx, o, open, func(f *file.File) error {
+		return f.Rows(map[uuid.UUID]bool{id: true}, func(r *repository.ArchivedRow) error {
+			row = r
+			return nil
+		})
 	})
 	if err == nil && row == nil {
 		err = fmt.Errorf("object %s lacks the message", o.Key)
@@ -104,7 +110,7 @@ func (a *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 		return m, err
 	}
 	limits := repository.ShownLimits{Value: maxValue, Key: repository.KeyLimit, Headers: -1}
-	err = a.withRow(ctx, id, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+	err = a.withRow(ctx, id, openParts, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
 		found, err := a.catalog.Show(ctx, []repository.ArchivedRow{*r}, limits)
 		if err != nil || len(found) != 1 {
 			return fmt.Errorf("%d messages: %w", len(found), err)
@@ -120,7 +126,7 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 	if value, err = a.db.ValuePart(ctx, p); !p.Archived || !errors.Is(err, entity.ErrNotFound) {
 		return value, err
 	}
-	err = a.withRow(ctx, p.ID, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+	err = a.withRow(ctx, p.ID, openParts, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
 		size := int64(len(r.Value))
 		from := min(p.From, size)
 		value = r.Value[from:min(from+p.Length, size)]
@@ -129,12 +135,12 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 	return value, err
 }
 
-// Restore implements repository.Archive.
+// Restore implements repository.Archive. It compares the checksum of the object before it restores one of its messages.
 func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (m entity.Message, err error) {
 	if m, err = a.db.Restore(ctx, id, cause); !errors.Is(err, entity.ErrNotFound) {
 		return m, err
 	}
-	err = a.withRow(ctx, id, func(o *repository.ArchiveObject, r *repository.ArchivedRow) (err error) {
+	err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) (err error) {
 		m, err = a.catalog.RestoreRow(ctx, o.ID, r, cause)
 		return err
 	})
@@ -145,40 +151,44 @@ func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 // message is erased nevertheless, and the archiver writes the object again.
 func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
 	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
-		err = a.withRow(ctx, id, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
-			return a.catalog.EraseRow(ctx, id, o.ID, r.OriginalTopic, r.DLQTopic, cause)
+		err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
+			return a.catalog.EraseRow(ctx, o.ID, r, cause)
 		})
 	}
 	if err != nil {
 		return repository.Erased{}, err
 	}
-	for { // a message that was restored and archived again may be in more than one object
-		o, ok, err := a.catalog.HidingObject(ctx, id)
-		if err == nil && !ok {
-			return erased, nil
-		}
-		var until time.Time
-		if err == nil {
-			until, err = a.remove(ctx, &o)
-		}
-		if err != nil {
-			erased.Pending = true
-			return erased, nil //nolint:nilerr // the message is erased, and the archiver tries again
-		}
-		if until.After(erased.RetainedUntil) {
-			erased.RetainedUntil = until
-		}
+	return a.removeBytes(ctx, id)
+}
+
+// removeBytes writes the objects again that still have a message: more than one when it was restored and archived again.
+// An object of the manifest that cannot be read stays as it is, and is an error. Other errors only mean that the archiver
+// has to try again.
+func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (repository.Erased, error) {
+	objects, err := a.catalog.HidingObjects(ctx, id)
+	errs := []error{err}
+	for i := range objects {
+		errs = append(errs, a.remove(ctx, &objects[i]))
 	}
+	erased, err := a.rewrite.RemoveCopies(ctx, id)
+	errs = append(errs, err)
+	if left, err := a.catalog.HidingObjects(ctx, id); err != nil || len(left) > 0 {
+		erased.Pending = true
+	}
+	if err := errors.Join(errs...); errors.Is(err, repository.ErrObject) {
+		return erased, fmt.Errorf("message %s is erased, but its bytes remain: %w", id, err)
+	}
+	return erased, nil
 }
 
 // remove writes one object again at a time, because that takes the memory of three objects.
-func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) (until time.Time, err error) {
+func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) error {
 	select {
 	case a.erasing <- struct{}{}:
 		defer func() { <-a.erasing }()
-		return a.rewrite.Remove(ctx, o)
+		return a.rewrite.Rewrite(ctx, o)
 	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -189,7 +199,7 @@ func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject
 		return known, nil
 	}
 	var entries []file.Entry
-	err := a.open(ctx, o, func(f *file.File) (err error) {
+	err := a.open(ctx, o, openParts, func(f *file.File) (err error) {
 		entries, err = f.Entries()
 		return err
 	})
@@ -202,18 +212,18 @@ func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject
 
 // rows calls do for the wanted rows of an object.
 func (a *Archive) rows(ctx context.Context, o *repository.ArchiveObject, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) error {
-	return a.open(ctx, o, func(f *file.File) error { return f.Rows(wanted, do) })
+	return a.open(ctx, o, openParts, func(f *file.File) error { return f.Rows(wanted, do) })
 }
 
 // open calls read with an open object. It waits while maxReads objects are being read.
-func (a *Archive) open(ctx context.Context, o *repository.ArchiveObject, read func(*file.File) error) error {
+func (a *Archive) open(ctx context.Context, o *repository.ArchiveObject, open opener, read func(*file.File) error) error {
 	select {
 	case a.slots <- struct{}{}:
 		defer func() { <-a.slots }()
 	case <-ctx.Done():
 		return fmt.Errorf("wait for other reads of objects: %w", ctx.Err())
 	}
-	f, err := openParts(ctx, a.bucket, o)
+	f, err := open(ctx, a.bucket, o)
 	if err != nil {
 		return err
 	}

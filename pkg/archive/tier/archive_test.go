@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -219,6 +220,63 @@ func TestArchive(t *testing.T) {
 		}
 	})
 
+	postgrestest.Parallel(t, "NamesAnObjectThatIsMissing", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 5, 2)
+		one := s.all(entity.Filter{})[0]
+		s.move()
+		key := s.keys()[0]
+		check.NoError(t, s.client.RemoveObject(t.Context(), s.name, key, minio.RemoveObjectOptions{}))
+		cause := entity.AuditInfo{Actor: "ada", Reason: "asked"}
+		for doing, err := range map[string]error{
+			"reading":   check.Err(s.archive.GetArchived(t.Context(), one.ID, 0)),
+			"restoring": check.Err(s.archive.Restore(t.Context(), one.ID, cause)),
+			"erasing":   check.Err(s.archive.Erase(t.Context(), one.ID, cause)),
+			"listing":   check.Err(s.archive.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 10})),
+			"counting":  check.Err(s.archive.CountMatching(t.Context(), repository.CountQuery{Archived: true, Filter: entity.Filter{CreatedAfter: one.CreatedAt}})),
+			"exporting": s.archive.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 10}, func(*entity.Message) error { return nil }),
+		} {
+			check.Is(t, err, repository.ErrObject, "%s", doing)
+			check.Says(t, err, key+" of the archive does not exist", "%s", doing)
+		}
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.archive_ids`), 5, "messages of the archive")
+	})
+
+	postgrestest.Parallel(t, "ReadsOnlyTheObjectsOfTheIDs", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		for day := range 6 {
+			s.archived("orders", 3, day+1)
+		}
+		one := s.all(entity.Filter{})[0].ID
+		s.move()
+		read := map[string]bool{}
+		s.bucket.before = func(_, key string) error {
+			read[key] = true
+			return nil
+		}
+		byID := entity.Filter{MessageIDs: []uuid.UUID{one, uuid.New()}}
+		check.Len(t, s.all(byID), 1, "messages")
+		count := check.Must(s.archive.CountMatching(t.Context(), repository.CountQuery{Filter: byID, Archived: true, How: repository.CountExact}))(t)
+		check.Same(t, count.Messages, 1, "number of messages")
+		check.Len(t, s.all(entity.Filter{MessageIDs: []uuid.UUID{uuid.New()}}), 0, "messages of another id")
+		check.Same(t, len(read), 1, "objects that were read")
+	})
+
+	postgrestest.Parallel(t, "NeverRestoresAChangedByte", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 4, 2)
+		before := s.all(entity.Filter{})
+		s.move()
+		size := int64(s.number(`SELECT bytes FROM dlq.archive_objects`))
+		for at := int64(0); at < size; at += max(1, size/100) {
+			a := NewArchive(s.store, s.objects, s.rewrite, &flipped{s.bucket, at})
+			_, err := a.Restore(t.Context(), before[0].ID, entity.AuditInfo{Actor: "ada"})
+			check.Require(t, errors.Is(err, repository.ErrObject), "restoring with a changed byte %d of %d gives %v, want an error", at, size, err)
+			check.Says(t, err, s.keys()[0]+" of the archive has", "restoring with a changed byte")
+		}
+		check.Same(t, s.all(entity.Filter{}), before, "the archive")
+	})
+
 	postgrestest.Parallel(t, "FindsReplacedObjectsAgain", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 20, 2)
@@ -237,6 +295,50 @@ func TestArchive(t *testing.T) {
 		page := check.Must(other.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 100}))(t)
 		check.Same(t, page.Messages, before[1:], "the list")
 	})
+}
+
+// An API that was started before the archiver got an object store, or with a wrong setting, must not hide messages.
+func TestUnconfigured(t *testing.T) {
+	t.Parallel()
+	cause := entity.AuditInfo{Actor: "ada", Reason: "asked"}
+	s := newSite(t, minio.MakeBucketOptions{})
+	s.archived("orders", 5, 2)
+	s.archived("orders", 5, 0)
+	u := NewUnconfigured(s.store, s.objects)
+	lists := func() (errs []error) {
+		_, err := u.Search(t.Context(), repository.SearchQuery{Archived: true, Limit: 100})
+		_, err2 := u.CountMatching(t.Context(), repository.CountQuery{Archived: true})
+		return []error{err, err2, u.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 100}, func(*entity.Message) error { return nil })}
+	}
+	for _, err := range lists() {
+		check.NoError(t, err)
+	}
+	before := s.all(entity.Filter{})
+	err := u.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 100}, func(m *entity.Message) error {
+		if m.ID == before[0].ID {
+			s.move()
+		}
+		return nil
+	})
+	check.Is(t, err, repository.ErrObject, "an export while messages move")
+	for _, err := range lists() {
+		check.Is(t, err, repository.ErrObject, "a list, a count or an export")
+		check.Says(t, err, "archive.store", "a list, a count or an export")
+	}
+	check.NoError(t, check.Err(u.Search(t.Context(), repository.SearchQuery{Limit: 100})))
+	inDatabase, inObject := before[0].ID, before[9].ID
+	if s.number(`SELECT count(*) FROM dlq.dlq_messages_archive WHERE id = $1`, inDatabase) == 0 {
+		inDatabase, inObject = inObject, inDatabase
+	}
+	check.NoError(t, check.Err(u.GetArchived(t.Context(), inDatabase, 0)))
+	check.NoError(t, check.Err(u.ValuePart(t.Context(), repository.ValuePart{ID: inDatabase, Archived: true, Length: 1})))
+	check.Is(t, check.Err(u.GetArchived(t.Context(), inObject, 0)), repository.ErrObject, "reading a message")
+	check.Is(t, check.Err(u.ValuePart(t.Context(), repository.ValuePart{ID: inObject, Archived: true, Length: 1})), repository.ErrObject, "reading a value")
+	check.Is(t, check.Err(u.Restore(t.Context(), inObject, cause)), repository.ErrObject, "restoring a message")
+	check.Is(t, check.Err(u.Erase(t.Context(), inObject, cause)), repository.ErrObject, "erasing a message")
+	check.Is(t, check.Err(u.GetArchived(t.Context(), uuid.New(), 0)), entity.ErrNotFound, "reading a message that does not exist")
+	check.NoError(t, check.Err(u.Restore(t.Context(), inDatabase, cause)))
+	s.inOnePlace(9)
 }
 
 // movingDatabase moves messages to objects right after its own answer, or with the first message of an export.
@@ -346,6 +448,47 @@ func TestMover(t *testing.T) {
 		s.inOnePlace(9)
 	})
 
+	postgrestest.Parallel(t, "GoesOnWithTheNextObject", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 9, 2)
+		s.exec(`UPDATE dlq.records SET value = decode(repeat('00', 8000000), 'hex')`)
+		puts := 0
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "put" {
+				if puts++; puts == 1 {
+					return errFault
+				}
+			}
+			return nil
+		}
+		n, err := s.mover.Move(t.Context())
+		check.Is(t, err, errFault, "the run")
+		check.True(t, n > 0 && n < 9, "moved %d messages, want those of the second object", n)
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.dlq_messages_archive`), 9-int(n), "rows")
+		s.bucket.before = nil
+		check.Same(t, s.move(), 9-n, "moved by the next run")
+		s.inOnePlace(9)
+	})
+
+	postgrestest.Parallel(t, "CountsTheBytesOfAttemptsAndEdits", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 100, 2)
+		s.exec(`INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
+			SELECT message_id, attempt_id, true, convert_to(repeat('x', 200000), 'UTF8'), false, false, 1, now() FROM dlq.attempts`)
+		s.exec(`UPDATE dlq.attempts SET error = repeat('y', 10000)`)
+		day, _, err := s.objects.ClosedDay(t.Context(), time.Time{})
+		check.NoError(t, err)
+		picked := check.Must(s.objects.PickArchived(t.Context(), day, uuid.Nil, maxRows, maxBytes))(t)
+		check.True(t, len(picked) < 100, "one object has all messages, and more than %d bytes", maxBytes)
+		rows := check.Must(s.objects.LoadArchived(t.Context(), picked[:together(picked)]))(t)
+		size := 0
+		for i := range rows {
+			size += len(rows[i].Attempts) + len(rows[i].Value)
+		}
+		check.True(t, len(rows) > 1 && size <= loadBytes, "one statement read %d rows with %d bytes; the limit is %d", len(rows), size, loadBytes)
+		check.Same(t, s.move(), 100, "moved")
+	})
+
 	postgrestest.Parallel(t, "LeavesWhatAFileCannotHave", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 5, 2)
@@ -365,6 +508,20 @@ func (b *lying) Put(ctx context.Context, key string, content []byte) error {
 	content = append([]byte{}, content...)
 	content[len(content)/2] ^= 1
 	return b.Bucket.Put(ctx, key, content)
+}
+
+// flipped is a store that changes a byte of every object when it is read.
+type flipped struct {
+	Bucket
+	at int64
+}
+
+func (f *flipped) Read(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	content, err := f.Bucket.Read(ctx, key, offset, length)
+	if i := f.at - offset; err == nil && i >= 0 && i < int64(len(content)) {
+		content[i] ^= 0x10
+	}
+	return content, err
 }
 
 func TestRewriter(t *testing.T) {
@@ -408,6 +565,40 @@ func TestRewriter(t *testing.T) {
 		s.exec(`UPDATE dlq.archive_deletions SET retained_until = now() - interval '1 second'`)
 		s.clean()
 		check.Same(t, deletes, 1, "deletions after the stored time")
+	})
+
+	postgrestest.Parallel(t, "KeepsTheObjectsOfAnotherBucket", func(t *testing.T) {
+		url := postgrestest.URL(t)
+		s := newSiteOn(t, url, minio.MakeBucketOptions{})
+		s.archived("orders", 10, 2)
+		s.move()
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "delete" {
+				return errFault
+			}
+			return nil
+		}
+		cause := entity.AuditInfo{Actor: "ada", Reason: "asked"}
+		erased := check.Must(s.archive.Erase(t.Context(), s.all(entity.Filter{})[0].ID, cause))(t)
+		check.True(t, erased.Pending, "the bytes are not pending")
+		s.bucket.before = nil
+		other := s.config
+		other.Bucket = "b-" + uuid.NewString()
+		check.NoError(t, s.client.MakeBucket(t.Context(), other.Bucket, minio.MakeBucketOptions{Region: other.Region}))
+		moved := check.Must(OpenBucket(other))(t)
+		rewrite := NewRewriter(s.objects, moved)
+		_, err := rewrite.Clean(t.Context())
+		check.Says(t, err, "1 objects to delete are in the bucket "+s.name, "cleaning with another bucket")
+		_, err = NewArchive(s.store, s.objects, rewrite, moved).GetArchived(t.Context(), s.all(entity.Filter{})[0].ID, 0)
+		check.Is(t, err, repository.ErrObject, "reading with another bucket")
+		check.Says(t, err, "is in the bucket "+s.name, "reading with another bucket")
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.archive_deletions`), 1, "objects to delete")
+		s.exec(`DELETE FROM dlq.archive_hidden`)
+		s.exec(`DELETE FROM dlq.archive_objects`)
+		err = migrate.Down(t.Context(), s.db.DB, 1)
+		check.Says(t, err, "objects to delete", "migrating down")
+		s.clean()
+		check.NoError(t, migrate.Down(t.Context(), s.db.DB, 1))
 	})
 
 	postgrestest.Parallel(t, "TwoAtOnceReplaceAnObjectOnce", func(t *testing.T) {
@@ -504,6 +695,23 @@ func TestArchive_Erase(t *testing.T) {
 		}
 	})
 
+	postgrestest.Parallel(t, "LeavesNoSearchDocument", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 2, 2)
+		before := s.all(entity.Filter{})
+		s.move()
+		// The indexer read the messages before they moved, and stores their documents after. It dies before the end.
+		s.exec(`SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, before[0].CreatedAt)
+		for _, m := range before {
+			s.exec(`INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms) VALUES ($1, $2, 1, 'secret', '{}')`, m.ID, m.CreatedAt)
+		}
+		check.Must(s.archive.Erase(t.Context(), before[0].ID, cause))(t)
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 1, "search documents")
+		// It does not die.
+		check.NoError(t, s.store.StoreDocuments(t.Context(), 2, []entity.Document{{MessageID: before[1].ID, CreatedAt: before[1].CreatedAt, Text: "secret"}}))
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 0, "search documents of messages in objects")
+	})
+
 	postgrestest.Parallel(t, "ErasesMessagesOfTheDatabase", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 3, 0)
@@ -519,11 +727,115 @@ func TestArchive_Erase(t *testing.T) {
 		s.move()
 		one := s.all(entity.Filter{})[0].ID
 		check.Must(s.archive.Restore(t.Context(), one, cause))(t) // its object is not written again yet
-		s.exec(`UPDATE dlq.dlq_messages SET status = 'DEAD', updated_at = now() - interval '31 days'`)
-		s.exec(`CALL dlq.archive_old_dlq_messages()`)
+		s.archiveAgain()
 		check.Must(s.archive.Erase(t.Context(), one, cause))(t)
 		s.inOnePlace(1)
 		check.Same(t, s.number(`SELECT sum(messages) FROM dlq.archive_objects`), 1, "rows in objects")
+	})
+
+	postgrestest.Parallel(t, "NeverDeletesAnObjectOfTheManifest", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		check.NoError(t, s.client.EnableVersioning(t.Context(), s.name))
+		s.archived("orders", 10, 2)
+		s.move()
+		one := s.all(entity.Filter{})[0].ID
+		late := true
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "read" && late && s.number(`SELECT count(*) FROM dlq.archive_hidden`) == 1 {
+				late = false
+				return errGone // one 404, as stores and proxies with lagging reads answer
+			}
+			return nil
+		}
+		erased, err := s.archive.Erase(t.Context(), one, cause)
+		check.True(t, erased.Pending && errors.Is(err, repository.ErrObject), "got %+v and %v, want pending and an error", erased, err)
+		check.Says(t, err, s.keys()[0], "erasing a message of an object that seems to be missing")
+		s.inOnePlace(9)
+
+		check.NoError(t, s.client.RemoveObject(t.Context(), s.name, s.keys()[0], minio.RemoveObjectOptions{})) // only marks it
+		_, err = s.rewrite.Clean(t.Context())
+		check.Is(t, err, repository.ErrObject, "cleaning a marked object")
+		check.Says(t, err, s.keys()[0], "cleaning a marked object")
+		check.Len(t, s.keys(), 2, "versions and marks of the object")
+	})
+
+	postgrestest.Parallel(t, "KeepsTheVersionsOfAMarkedObject", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		check.NoError(t, s.client.EnableVersioning(t.Context(), s.name))
+		s.archived("orders", 10, 2)
+		s.move()
+		one := s.all(entity.Filter{})[0].ID
+		check.Must(s.archive.Restore(t.Context(), one, cause))(t)
+		s.archiveAgain()
+		key := s.keys()[0]
+		check.NoError(t, s.client.RemoveObject(t.Context(), s.name, key, minio.RemoveObjectOptions{}))
+		erased, err := s.archive.Erase(t.Context(), one, cause)
+		check.True(t, erased.Pending, "the answer says that nothing is left")
+		check.Says(t, err, key, "erasing a message of a marked object")
+		check.Len(t, s.keys(), 2, "versions and marks of the object")
+		check.True(t, !check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "bytes wait to be deleted, but WaitingSince is zero")
+	})
+
+	postgrestest.Parallel(t, "SaysUntilWhenAnEarlierObjectIsLocked", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{ObjectLocking: true})
+		mode, days, unit := minio.Compliance, uint(2), minio.Days
+		check.NoError(t, s.client.SetBucketObjectLockConfig(t.Context(), s.name, &mode, &days, &unit))
+		s.archived("orders", 10, 2)
+		s.move()
+		one, other := s.all(entity.Filter{})[0].ID, s.all(entity.Filter{})[1].ID
+		check.Must(s.archive.Restore(t.Context(), one, cause))(t)
+		s.clean() // the old object is locked for two days
+		s.archiveAgain()
+		erased := check.Must(s.archive.Erase(t.Context(), one, cause))(t)
+		check.Len(t, s.keys(), 2, "objects, the locked one included")
+		check.True(t, !erased.Pending && erased.RetainedUntil.After(time.Now().Add(47*time.Hour)), "got %+v, want two days", erased)
+		erased = check.Must(s.archive.Erase(t.Context(), other, cause))(t)
+		check.Len(t, s.keys(), 3, "objects, the locked ones included")
+		check.True(t, !erased.Pending && erased.RetainedUntil.After(time.Now().Add(47*time.Hour)), "got %+v, want two days", erased)
+		s.exec(`UPDATE dlq.archive_deletions SET retained_until = now() - interval '1 second'`)
+		third := check.Must(s.archive.Erase(t.Context(), s.all(entity.Filter{})[0].ID, cause))(t)
+		check.True(t, third.RetainedUntil.After(time.Now().Add(47*time.Hour)), "got %+v, want two days: the store still refuses", third)
+	})
+
+	postgrestest.Parallel(t, "IsPendingWhileTheMoverHasTheBytes", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 10, 2)
+		one := s.all(entity.Filter{})[0].ID
+		var erased repository.Erased
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "read" { // the object is written, and is being read back
+				s.bucket.before = nil
+				erased = check.Must(s.archive.Erase(t.Context(), one, cause))(t)
+				return errFault
+			}
+			return nil
+		}
+		_, err := s.mover.Move(t.Context())
+		check.Is(t, err, errFault, "moving")
+		check.Len(t, s.keys(), 1, "objects")
+		check.Same(t, erased, repository.Erased{Pending: true}, "what is left while the object has the bytes")
+		check.True(t, !check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "bytes wait to be deleted, but WaitingSince is zero")
+		s.clean()
+		check.Len(t, s.keys(), 0, "objects after the next run")
+		s.wantOnlyTheManifest()
+	})
+
+	postgrestest.Parallel(t, "IsPendingWhileTheRewriterHasTheBytes", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 10, 2)
+		s.move()
+		before := s.all(entity.Filter{})
+		check.Must(s.archive.Restore(t.Context(), before[3].ID, cause))(t)
+		s.bucket.before = func(operation, _ string) error {
+			if operation == "put" {
+				s.bucket.before = nil
+				check.Same(t, check.Must(s.archive.Erase(t.Context(), before[4].ID, cause))(t), repository.Erased{Pending: true}, "what is left")
+			}
+			return nil
+		}
+		s.clean()
+		s.wantOnlyTheManifest() // the copy of the archiver was not used, and had the erased bytes
+		check.True(t, check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "WaitingSince is not zero")
 	})
 }
 
@@ -548,4 +860,28 @@ func TestMover_KeepsReturnsRecognisable(t *testing.T) {
 	check.Same(t, []any{child.Parent, child.RetryCount}, []any{parent.ID, 1}, "the child")
 	check.Same(t, check.Must(s.archive.GetArchived(t.Context(), parent.ID, 0))(t).Outcome, entity.Returned, "the outcome of the message in the object")
 	check.Same(t, s.all(entity.Filter{})[0].Outcome, entity.Published, "the outcome of another message")
+}
+
+// The ingester deletes the share records of messages that no longer exist, and makes those of restored messages due.
+func TestMover_KeepsPointersOfShareGroups(t *testing.T) {
+	t.Parallel()
+	for _, moved := range []bool{false, true} {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 2, 2)
+		s.exec(`UPDATE dlq.dlq_messages_archive SET dialect = 'sharegroup', consumer_group = 'g'`)
+		s.exec(`INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, state)
+			SELECT id, 'g', 'orders', 0, 7, '\x00', 'waiting' FROM dlq.dlq_messages_archive`)
+		before := s.all(entity.Filter{})
+		check.True(t, before[0].Share != nil, "the message has no share record before the move")
+		if moved {
+			check.Same(t, s.move(), 2, "moved")
+		}
+		check.Same(t, check.Must(s.store.ForgetPointers(t.Context(), 10))(t), 0, "rows forgotten by the ingester")
+		check.Same(t, s.all(entity.Filter{}), before, "the archive")
+		check.Must(s.archive.Restore(t.Context(), before[0].ID, entity.AuditInfo{Actor: "ada"}))(t)
+		check.Same(t, s.number(`SELECT count(*) FROM dlq.dlq_messages m JOIN dlq.share_records s ON s.message_id = m.id
+			WHERE s.state <> 'completed' AND s.due_at IS NOT NULL`), 1, "pointers of restored messages that are due")
+		check.Must(s.archive.Erase(t.Context(), before[1].ID, entity.AuditInfo{Actor: "ada", Reason: "asked"}))(t)
+		check.Same(t, check.Must(s.store.ForgetPointers(t.Context(), 10))(t), 1, "rows forgotten after an erasure")
+	}
 }

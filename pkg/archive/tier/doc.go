@@ -21,8 +21,9 @@
 //
 // A move: store the key as one to delete; write the object; read it back, and compare its length, checksum and number of
 // rows; in one transaction cancel the deletion of the key, add the object to the manifest, and delete its rows from
-// the database. Before that transaction the rows are where they were, and the object is deleted an hour later. A
-// row that changed after it was read is not deleted, and is hidden in the object.
+// the database. Before that transaction the rows are where they were, and the object is deleted an hour later, or by the
+// next run when its writer has read it back. A row that changed after it was read is not deleted, and is hidden in the
+// object.
 //
 // A message leaves the archive in one transaction: its row of archive_ids is deleted, its id is hidden, and a restore
 // inserts it into the live table. To write an object again: store the key of the new object as one to delete; write it
@@ -31,11 +32,16 @@
 // the key. Each step can be repeated. Object Lock may forbid the deletion; then the key is kept with the time until
 // when.
 //
+// Every stored key has the ids of the messages whose bytes may be in its object, and is stored before these are read. So an
+// erasure finds each object outside the manifest that has, or will have, the bytes: it deletes the object, says until
+// when it is locked, or says that it waits for its writer.
+//
 // A deletion first marks its key; a marked key cannot enter the manifest. So a slow process can lose its object only
 // before that object has messages.
 //
 // Read it in this order:
 //
+//   - unconfigured.go: an API without the configuration of the object store
 //   - export.go: exports
 //   - list.go: lists and counts
 //   - archive.go: Archive, single messages

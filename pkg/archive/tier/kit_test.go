@@ -157,6 +157,13 @@ func (s *site) archived(topic string, n, daysAgo int) {
 		topic, n, daysAgo)
 }
 
+// archiveAgain archives all live messages.
+func (s *site) archiveAgain() {
+	s.t.Helper()
+	s.exec(`UPDATE dlq.dlq_messages SET status = 'DEAD', updated_at = now() - interval '31 days'`)
+	s.exec(`CALL dlq.archive_old_dlq_messages()`)
+}
+
 // all returns the messages of the archive as a list shows them.
 func (s *site) all(f entity.Filter) []entity.Message {
 	s.t.Helper()

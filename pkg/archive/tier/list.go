@@ -127,6 +127,7 @@ func (l *listing) hasTopics(original, dlq string) bool {
 func (a *Archive) objects(ctx context.Context, l *listing) ([]repository.ArchiveObject, error) {
 	objects, err := a.catalog.Objects(ctx, repository.ObjectQuery{
 		CreatedAfter: l.filter.CreatedAfter, CreatedBefore: l.filter.CreatedBefore, Topic: l.filter.Topic,
+		MessageIDs: l.filter.MessageIDs,
 	})
 	if err != nil {
 		return nil, err

@@ -29,8 +29,9 @@ type Rows interface {
 	// LoadArchived returns the rows that are still in the database, in the order of ids.
 	LoadArchived(ctx context.Context, picked []repository.PickedRow) ([]repository.ArchivedRow, error)
 	// BeginObject stores the key of an object that is about to be written, so that it is deleted if it never enters the
-	// manifest.
-	BeginObject(ctx context.Context, key string) error
+	// manifest. The bytes of these messages may be in it.
+	BeginObject(ctx context.Context, key, bucket string, ids []uuid.UUID) error
+	abandoner
 	// AddObject enters an object into the manifest and deletes its rows from the database, in one step. A row that
 	// changed since it was read stays, and is hidden in the object.
 	AddObject(ctx context.Context, o repository.ArchiveObject, rows []repository.ArchivedRow) (int64, error)
@@ -45,8 +46,8 @@ type Mover struct {
 // NewMover returns a Mover.
 func NewMover(rows Rows, b Bucket) *Mover { return &Mover{rows, b} }
 
-// Move writes all closed days to objects, the oldest first, and returns how many messages it moved. When one day fails,
-// it continues with the next.
+// Move writes all closed days to objects, the oldest first, and returns how many messages it moved. When one object
+// fails, it continues with the next.
 func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	var errs []error
 	for from := (time.Time{}); ctx.Err() == nil; {
@@ -56,7 +57,7 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 		}
 		n, err := m.moveDay(ctx, day)
 		moved += n
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			errs = append(errs, fmt.Errorf("move %s: %w", day.Format(time.DateOnly), err))
 		}
 		from = day.AddDate(0, 0, 1)
@@ -64,48 +65,70 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
+// moveDay continues with the next object when one fails.
 func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err error) {
-	for after := uuid.Nil; ; {
+	var errs []error
+	for after := uuid.Nil; ctx.Err() == nil; {
 		picked, err := m.rows.PickArchived(ctx, day, after, maxRows, maxBytes)
 		if err != nil || len(picked) == 0 {
-			return moved, err
+			return moved, errors.Join(append(errs, err)...)
 		}
 		n, err := m.moveObject(ctx, day, picked)
 		moved += n
-		if err != nil {
-			return moved, err
-		}
+		errs = append(errs, err)
 		after = picked[len(picked)-1].ID
 	}
+	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
 // moveObject writes one object. When it fails or its process dies, the rows are in the database as before, and the
-// object, if it was written, is not in the manifest and is deleted by a later run.
+// object, if it was written, is not in the manifest and is deleted by a later run. The key is stored before the rows are
+// read, so that who erases a message finds each object that may have its bytes.
 func (m *Mover) moveObject(ctx context.Context, day time.Time, picked []repository.PickedRow) (int64, error) {
 	d := newDraft(m.bucket, uuid.New(), day.Format(time.DateOnly))
+	ids := make([]uuid.UUID, len(picked))
+	for i := range picked {
+		ids[i] = picked[i].ID
+	}
+	if err := m.rows.BeginObject(ctx, d.entry.Key, d.entry.Bucket, ids); err != nil {
+		return 0, err
+	}
+	rows, err := m.load(ctx, d, picked)
+	if err != nil || len(rows) == 0 {
+		return 0, errors.Join(err, d.abandon(ctx, m.rows, false))
+	}
+	written, err := d.write(ctx, m.bucket)
+	if err != nil && !written {
+		return 0, err
+	}
+	var moved int64
+	if err == nil {
+		moved, err = m.rows.AddObject(ctx, d.entry, rows)
+	}
+	if err != nil {
+		err = errors.Join(err, d.abandon(ctx, m.rows, true))
+	}
+	return moved, err
+}
+
+// load adds rows to a draft, and returns which rows they are.
+func (m *Mover) load(ctx context.Context, d *draft, picked []repository.PickedRow) ([]repository.ArchivedRow, error) {
 	rows := make([]repository.ArchivedRow, 0, len(picked))
 	for len(picked) > 0 {
 		n := together(picked)
 		loaded, err := m.rows.LoadArchived(ctx, picked[:n])
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		for i := range loaded {
 			if err := d.add(&loaded[i]); err != nil {
-				return 0, err
+				return nil, err
 			}
 			rows = append(rows, repository.ArchivedRow{ID: loaded[i].ID, ArchivedAt: loaded[i].ArchivedAt, Version: loaded[i].Version})
 		}
 		picked = picked[n:]
 	}
-	if len(rows) == 0 {
-		return 0, nil
-	}
-	entry, err := d.store(ctx, m.bucket, m.rows)
-	if err != nil {
-		return 0, err
-	}
-	return m.rows.AddObject(ctx, entry, rows)
+	return rows, nil
 }
 
 // together returns how many of the picked rows one statement reads.

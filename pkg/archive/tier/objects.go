@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -20,6 +21,8 @@ type Config = bucket.Config
 
 // Bucket stores objects.
 type Bucket interface {
+	// Name returns the name of the bucket.
+	Name() string
 	// Key returns the key of an object with a path below the prefix of the configuration.
 	Key(path string) string
 	Put(ctx context.Context, key string, content []byte) error
@@ -37,6 +40,19 @@ func OpenBucket(cfg Config) (Bucket, error) { return bucket.Open(cfg) }
 // errGone reports that an object was deleted after it was read from the manifest, because another one replaced it.
 var errGone = bucket.ErrGone
 
+// readPart reads a part of an object. When the object does not exist, the error is errGone, and a *repository.ObjectError
+// for the case that the manifest still names the object.
+func readPart(ctx context.Context, b Bucket, o *repository.ArchiveObject, offset, length int64) ([]byte, error) {
+	if o.Bucket != b.Name() {
+		return nil, &repository.ObjectError{Key: o.Key, Reason: "is in the bucket " + o.Bucket + ", but archive.s3.bucket is " + b.Name()}
+	}
+	content, err := b.Read(ctx, o.Key, offset, length)
+	if errors.Is(err, errGone) {
+		err = fmt.Errorf("%w: %w", &repository.ObjectError{Key: o.Key, Reason: "does not exist"}, err)
+	}
+	return content, err
+}
+
 // draft is an object that is being written.
 type draft struct {
 	entry repository.ArchiveObject
@@ -46,7 +62,7 @@ type draft struct {
 // newDraft returns an empty draft of an object of a day.
 func newDraft(b Bucket, id uuid.UUID, day string) *draft {
 	return &draft{
-		entry: repository.ArchiveObject{ID: id, Day: day, Key: b.Key(fmt.Sprintf("day=%s/%s.parquet", day, uuid.New()))},
+		entry: repository.ArchiveObject{ID: id, Day: day, Bucket: b.Name(), Key: b.Key(fmt.Sprintf("day=%s/%s.parquet", day, uuid.New()))},
 		file:  file.NewWriter(),
 	}
 }
@@ -60,43 +76,52 @@ func (d *draft) add(r *repository.ArchivedRow) error {
 	return nil
 }
 
-// beginner stores the key of an object before it is written.
-type beginner interface {
-	BeginObject(ctx context.Context, key string) error
-}
-
-// store writes the object, reads it back, and compares it by its number of rows and its checksum.
-func (d *draft) store(ctx context.Context, b Bucket, keys beginner) (repository.ArchiveObject, error) {
+// write writes the object, reads it back, and compares it by its number of rows and its checksum. written is false when
+// the object may be written later than write returns, or never.
+func (d *draft) write(ctx context.Context, b Bucket) (written bool, err error) {
 	content, err := d.file.Finish()
 	if err != nil {
-		return repository.ArchiveObject{}, err
+		return false, err
 	}
 	sum := sha256.Sum256(content)
 	d.entry.Bytes, d.entry.SHA256 = int64(len(content)), sum[:]
-	if err := keys.BeginObject(ctx, d.entry.Key); err != nil {
-		return repository.ArchiveObject{}, err
-	}
 	if err := b.Put(ctx, d.entry.Key, content); err != nil {
-		return repository.ArchiveObject{}, err
+		return false, err
 	}
 	f, err := openWhole(ctx, b, &d.entry)
-	if err != nil {
-		return repository.ArchiveObject{}, err
+	if err == nil && f.Messages() != d.entry.Messages {
+		err = fmt.Errorf("object %s has %d rows, want %d", d.entry.Key, f.Messages(), d.entry.Messages)
 	}
-	if f.Messages() != d.entry.Messages {
-		return repository.ArchiveObject{}, fmt.Errorf("object %s has %d rows, want %d", d.entry.Key, f.Messages(), d.entry.Messages)
-	}
-	return d.entry, nil
+	return true, err
+}
+
+// abandoner cancels the use of keys.
+type abandoner interface {
+	// AbandonObject makes an object that has not entered the manifest due to be deleted, or forgets the key of one that
+	// was never written.
+	AbandonObject(ctx context.Context, key string, written bool) error
+}
+
+// abandonTimeout is how long an abandoned key may take, also when the work on its object was cancelled.
+const abandonTimeout = 5 * time.Second
+
+// abandon is called when the object does not enter the manifest. When its key cannot be marked now, the object is deleted
+// an hour later.
+func (d *draft) abandon(ctx context.Context, keys abandoner, written bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+	defer cancel()
+	return keys.AbandonObject(ctx, d.entry.Key, written)
 }
 
 // openWhole reads an object as a whole and compares it with the checksum of the manifest.
 func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
-	content, err := b.Read(ctx, o.Key, 0, o.Bytes+1)
+	content, err := readPart(ctx, b, o, 0, o.Bytes+1)
 	if err != nil {
 		return nil, err
 	}
 	if sum := sha256.Sum256(content); !bytes.Equal(sum[:], o.SHA256) {
-		return nil, fmt.Errorf("object %s has %d bytes with the checksum %x, want %d with %x", o.Key, len(content), sum, o.Bytes, []byte(o.SHA256))
+		return nil, &repository.ObjectError{Key: o.Key, Reason: fmt.Sprintf("has %d bytes with the checksum %x, want %d with %x",
+			len(content), sum, o.Bytes, []byte(o.SHA256))}
 	}
 	source := &ranges{size: o.Bytes, parts: []part{{0, content}}}
 	return file.Open(source, o.Bytes)
@@ -105,7 +130,7 @@ func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*fil
 // openParts opens an object of which only some parts will be read. It reads the end.
 func openParts(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
 	source := &ranges{size: o.Bytes, read: func(offset, length int64) ([]byte, error) {
-		return b.Read(ctx, o.Key, offset, length)
+		return readPart(ctx, b, o, offset, length)
 	}}
 	end := min(o.Bytes, file.TailBytes)
 	if err := source.Prefetch(o.Bytes-end, end); err != nil {

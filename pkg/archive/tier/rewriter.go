@@ -18,13 +18,18 @@ const manifestStep = 100
 type Manifest interface {
 	// HiddenObjects returns objects with hidden messages, in the order of their ids, after an id.
 	HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error)
-	// BeginObject: see Rows.
-	BeginObject(ctx context.Context, key string) error
+	// Object returns an entry; ok is false when there is none.
+	Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
+	// BeginReplacement stores the key of an object that is about to replace the object with the id; see Rows.BeginObject.
+	BeginReplacement(ctx context.Context, key, bucket string, id uuid.UUID) error
+	abandoner
 	// ReplaceObject replaces the object with the key old by one without the removed messages, or by none. It returns
 	// false when the entry has another key meanwhile.
 	ReplaceObject(ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID) (bool, error)
-	// DueDeletions returns keys of objects to delete, after a key. Such objects can no longer enter the manifest.
-	DueDeletions(ctx context.Context, after string, limit int) ([]string, error)
+	// DueDeletions returns objects to delete, after a key. They can no longer enter the manifest.
+	DueDeletions(ctx context.Context, after string, limit int) ([]repository.ObjectCopy, error)
+	// Copies returns the objects outside the manifest that may have the bytes of a message.
+	Copies(ctx context.Context, id uuid.UUID) ([]repository.ObjectCopy, error)
 	// EndDeletion stores that an object was deleted, or until when it is retained.
 	EndDeletion(ctx context.Context, key string, retained time.Time) error
 	// PurgeObjects deletes the entries and the messages of objects that have been in the archive for longer than days.
@@ -61,7 +66,7 @@ func (w *Rewriter) rewriteAll(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		for i := range objects {
-			errs = append(errs, w.rewrite(ctx, &objects[i]))
+			errs = append(errs, w.Rewrite(ctx, &objects[i]))
 			after = objects[i].ID
 		}
 		if len(objects) < manifestStep {
@@ -73,48 +78,97 @@ func (w *Rewriter) rewriteAll(ctx context.Context) error {
 
 func (w *Rewriter) deleteAll(ctx context.Context) (deleted int64, err error) {
 	var errs []error
+	elsewhere := map[string]int{} // objects by bucket
 	for after := ""; ctx.Err() == nil; {
-		keys, err := w.manifest.DueDeletions(ctx, after, manifestStep)
+		due, err := w.manifest.DueDeletions(ctx, after, manifestStep)
 		if err != nil {
 			return deleted, errors.Join(append(errs, err)...)
 		}
-		for _, key := range keys {
-			until, err := w.delete(ctx, key)
+		for _, o := range due {
+			after = max(after, o.Key)
+			if o.Bucket != w.bucket.Name() {
+				elsewhere[o.Bucket]++
+				continue
+			}
+			until, err := w.delete(ctx, o.Key)
 			if err == nil && until.IsZero() {
 				deleted++
 			}
 			errs = append(errs, err)
-			after = max(after, key)
 		}
-		if len(keys) < manifestStep {
+		if len(due) < manifestStep {
 			break
 		}
+	}
+	for bucket, n := range elsewhere {
+		errs = append(errs, fmt.Errorf("%d objects to delete are in the bucket %s, but archive.s3.bucket is %s", n, bucket, w.bucket.Name()))
 	}
 	return deleted, errors.Join(append(errs, ctx.Err())...)
 }
 
-// Remove writes an object again without its hidden messages and deletes the old one. It returns until when Object Lock
-// retains the old one; zero when it does not.
-func (w *Rewriter) Remove(ctx context.Context, o *repository.ArchiveObject) (until time.Time, err error) {
-	if err := w.rewrite(ctx, o); err != nil {
-		return time.Time{}, err
-	}
-	return w.delete(ctx, o.Key)
-}
-
-// rewrite does nothing when another process has replaced the object meanwhile.
-func (w *Rewriter) rewrite(ctx context.Context, o *repository.ArchiveObject) error {
-	err := w.replace(ctx, o)
-	if errors.Is(err, errGone) {
-		return nil
-	}
-	if err != nil {
+// Rewrite writes an object again without its hidden messages. It does nothing when another process has replaced the
+// object meanwhile.
+func (w *Rewriter) Rewrite(ctx context.Context, o *repository.ArchiveObject) error {
+	if err := w.replace(ctx, o.ID, o.Day); err != nil {
 		return fmt.Errorf("write object %s again: %w", o.Key, err)
 	}
 	return nil
 }
 
-func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) error {
+// replace stores the key before it reads the entry, so that who erases a message finds each object that may have its
+// bytes.
+func (w *Rewriter) replace(ctx context.Context, id uuid.UUID, day string) error {
+	d := newDraft(w.bucket, id, day)
+	if err := w.manifest.BeginReplacement(ctx, d.entry.Key, d.entry.Bucket, id); err != nil {
+		return err
+	}
+	o, ok, err := w.read(ctx, d, id)
+	if err != nil || !ok || d.entry.Messages == 0 {
+		err = errors.Join(err, d.abandon(ctx, w.manifest, false))
+	}
+	if err != nil || !ok {
+		return err
+	}
+	if d.entry.Messages == 0 {
+		_, err = w.manifest.ReplaceObject(ctx, id, o.Key, nil, o.Hidden)
+		return err
+	}
+	written, err := d.write(ctx, w.bucket)
+	if err != nil && !written {
+		return err
+	}
+	used := false
+	if err == nil {
+		used, err = w.manifest.ReplaceObject(ctx, id, o.Key, &d.entry, o.Hidden)
+	}
+	if used && err == nil {
+		return nil
+	}
+	if err = errors.Join(err, d.abandon(ctx, w.manifest, true)); err == nil { // another process was faster
+		_, err = w.delete(ctx, d.entry.Key)
+	}
+	return err
+}
+
+// read adds the rows of an object to a draft, without the hidden ones. ok is false when another process has replaced the
+// object.
+func (w *Rewriter) read(ctx context.Context, d *draft, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
+	o, ok, err = w.manifest.Object(ctx, id)
+	if err != nil || !ok || len(o.Hidden) == 0 {
+		return o, false, err
+	}
+	if err = w.fill(ctx, d, &o); !errors.Is(err, errGone) {
+		return o, true, err
+	}
+	now, ok, failed := w.manifest.Object(ctx, id)
+	if failed == nil && ok && now.Key == o.Key {
+		return o, true, err
+	}
+	return o, false, failed
+}
+
+// fill adds the rows of an object to a draft, without the hidden ones.
+func (w *Rewriter) fill(ctx context.Context, d *draft, o *repository.ArchiveObject) error {
 	f, err := openWhole(ctx, w.bucket, o)
 	if err != nil {
 		return err
@@ -123,7 +177,7 @@ func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) err
 	for _, id := range o.Hidden {
 		hidden[id] = true
 	}
-	d, left := newDraft(w.bucket, o.ID, o.Day), 0
+	left := 0
 	err = f.Rows(nil, func(r *repository.ArchivedRow) error {
 		if hidden[r.ID] {
 			left++
@@ -137,19 +191,36 @@ func (w *Rewriter) replace(ctx context.Context, o *repository.ArchiveObject) err
 	if left != len(hidden) || d.entry.Messages+int64(left) != o.Messages {
 		return fmt.Errorf("%d rows and %d hidden rows were read, want %d together, and %d hidden", d.entry.Messages, left, o.Messages, len(hidden))
 	}
-	if d.entry.Messages == 0 {
-		_, err = w.manifest.ReplaceObject(ctx, o.ID, o.Key, nil, o.Hidden)
-		return err
-	}
-	entry, err := d.store(ctx, w.bucket, w.manifest)
-	if err != nil {
-		return err
-	}
-	_, err = w.manifest.ReplaceObject(ctx, o.ID, o.Key, &entry, o.Hidden)
-	return err
+	return nil
 }
 
-// delete deletes an object that is not in the manifest.
+// RemoveCopies deletes the objects outside the manifest that have the bytes of a message: replaced ones, and ones that
+// did not enter it. Those that are being written cannot be deleted yet.
+func (w *Rewriter) RemoveCopies(ctx context.Context, id uuid.UUID) (left repository.Erased, err error) {
+	copies, err := w.manifest.Copies(ctx, id)
+	if err != nil {
+		return repository.Erased{Pending: true}, err
+	}
+	var errs []error
+	for _, c := range copies {
+		until := c.RetainedUntil
+		switch {
+		case !c.Due, c.Bucket != w.bucket.Name():
+			left.Pending = true
+		case until.IsZero():
+			until, err = w.delete(ctx, c.Key)
+			errs = append(errs, err)
+		}
+		if until.After(left.RetainedUntil) {
+			left.RetainedUntil = until
+		}
+	}
+	err = errors.Join(errs...)
+	left.Pending = left.Pending || err != nil
+	return left, err
+}
+
+// delete deletes an object that can no longer enter the manifest.
 func (w *Rewriter) delete(ctx context.Context, key string) (until time.Time, err error) {
 	until, err = w.bucket.Delete(ctx, key)
 	if err != nil {

@@ -72,6 +72,7 @@ var answers = [...]Answer{
 	{entity.ErrConflict, http.StatusConflict, CodeConflict, "the message's state does not allow this", false},
 	{entity.ErrContended, http.StatusConflict, CodeConflict, "other requests change the same rows at this moment, try again", true},
 	{entity.ErrPublish, http.StatusBadGateway, CodePublishFailed, "the message could not be published", true},
+	{repository.ErrObject, http.StatusServiceUnavailable, CodeUnavailable, "an object of the archive cannot be read", false},
 	{repository.ErrNeedsDatabase, http.StatusServiceUnavailable, CodeUnavailable, "this needs a database", false},
 	{entity.ErrUnavailable, http.StatusServiceUnavailable, CodeUnavailable, UnavailableText, true},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, CodeUnavailable, UnavailableText, true},

@@ -115,6 +115,9 @@ func (b *Bucket) Check(ctx context.Context) error {
 	return translate(err, "find bucket", b.name)
 }
 
+// Name returns the name of the bucket.
+func (b *Bucket) Name() string { return b.name }
+
 // Key returns the key of an object below the prefix.
 func (b *Bucket) Key(path string) string { return b.prefix + path }
 
@@ -143,7 +146,8 @@ func (b *Bucket) Read(ctx context.Context, key string, offset, length int64) ([]
 
 // Delete deletes all versions of an object, and the marks of its deletion. When Object Lock forbids it, until is the
 // time at which the last version may be deleted; versions that are not locked are deleted all the same. An object that
-// does not exist is no error.
+// does not exist is no error. When the list of versions lacks some, because it is late, Delete returns an error, so that
+// the caller tries again.
 func (b *Bucket) Delete(ctx context.Context, key string) (until time.Time, err error) {
 	versioning, err := b.core.GetBucketVersioning(ctx, b.name)
 	if err != nil && !unsupported(err) {
@@ -170,7 +174,22 @@ func (b *Bucket) Delete(ctx context.Context, key string) (until time.Time, err e
 			until = locked
 		}
 	}
-	return until, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || !until.IsZero() {
+		return until, err
+	}
+	return time.Time{}, b.deleted(ctx, key)
+}
+
+// deleted returns an error when an object, or the mark of its deletion, still exists.
+func (b *Bucket) deleted(ctx context.Context, key string) error {
+	found, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+	if err == nil || found.IsDeleteMarker {
+		return fmt.Errorf("delete object %s: %w: it still has versions that the store did not list", key, entity.ErrUnavailable)
+	}
+	if err = translate(err, "delete object", key); errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
 }
 
 // forever is the time until which an object with a legal hold is kept, because no date is set.

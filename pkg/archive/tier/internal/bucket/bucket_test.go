@@ -3,9 +3,15 @@ package bucket
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +84,42 @@ func TestBucket_DeletesAllVersionsOfOneObject(t *testing.T) {
 	check.Len(t, versionsOf(t.Context(), client, cfg.Bucket), 5, "versions before")
 	check.NoError(t, check.Err(b.Delete(t.Context(), b.Key("a"))))
 	check.Same(t, versionsOf(t.Context(), client, cfg.Bucket), []string{"dlq/a2"}, "versions")
+}
+
+func TestBucket_ALateListOfVersionsDoesNotEndADeletion(t *testing.T) {
+	t.Parallel()
+	cfg, client := made(t, minio.MakeBucketOptions{})
+	check.NoError(t, client.EnableVersioning(t.Context(), cfg.Bucket))
+	store := httputil.NewSingleHostReverseProxy(check.Must(url.Parse(cfg.Endpoint))(t))
+	var late, marked atomic.Bool
+	store.ModifyResponse = func(r *http.Response) error {
+		if r.StatusCode == http.StatusNotFound && marked.Load() {
+			r.Header.Set("x-amz-delete-marker", "true") // as Amazon's store says, and the gateway does not
+		}
+		return nil
+	}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, versions := r.URL.Query()["versions"]; versions && late.Load() {
+			w.Header().Set("Content-Type", "application/xml")
+			_, _ = io.WriteString(w, `<ListVersionsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>`+cfg.Bucket+
+				`</Name><Prefix></Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListVersionsResult>`)
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	cfg.Endpoint = proxy.URL
+	b := check.Must(Open(cfg))(t)
+	check.NoError(t, b.Put(t.Context(), b.Key("a"), []byte("bytes")))
+	late.Store(true)
+	check.Is(t, check.Err(b.Delete(t.Context(), b.Key("a"))), entity.ErrUnavailable, "deleting an object without a list of its versions")
+	check.NoError(t, client.RemoveObject(t.Context(), cfg.Bucket, b.Key("a"), minio.RemoveObjectOptions{}))
+	marked.Store(true)
+	check.Is(t, check.Err(b.Delete(t.Context(), b.Key("a"))), entity.ErrUnavailable, "deleting a marked object without a list of its versions")
+	late.Store(false)
+	marked.Store(false)
+	check.NoError(t, check.Err(b.Delete(t.Context(), b.Key("a"))))
+	check.Len(t, versionsOf(t.Context(), client, cfg.Bucket), 0, "versions")
 }
 
 func TestBucket_SaysUntilWhenAnObjectIsRetained(t *testing.T) {

@@ -367,13 +367,14 @@ func (s *Shares) CountPointers(ctx context.Context, removed map[string]time.Time
 	return counts, conn.Translate("count pointers", err)
 }
 
-// ForgetPointers implements repository.Shares.
+// ForgetPointers implements repository.Shares. The record of an archived message may be in an object.
 func (s *Shares) ForgetPointers(ctx context.Context, limit int) (int, error) {
 	var gone []uuid.UUID
 	err := s.db.Select(ctx, &gone, `
 		DELETE FROM dlq.share_records WHERE message_id = ANY (ARRAY(
 			SELECT s.message_id FROM dlq.share_records s
-			WHERE NOT EXISTS (SELECT FROM dlq.records r WHERE r.message_id = s.message_id) LIMIT $1))
+			WHERE NOT EXISTS (SELECT FROM dlq.records r WHERE r.message_id = s.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = s.message_id) LIMIT $1))
 		RETURNING message_id`, limit)
 	return len(gone), conn.Translate("forget pointers", err)
 }

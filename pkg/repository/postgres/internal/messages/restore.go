@@ -3,6 +3,7 @@ package messages
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -47,8 +48,14 @@ const RestoredColumns = `
 	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
 	attempt_no, last_publish_error, last_publish_error_class, record_hash`
 
+// PointerStep makes the record to which a restored message points due again, when it was not read yet; see
+// takePointersQuery of package ingest.
+const PointerStep = `, pointer AS (
+		UPDATE dlq.share_records s SET due_at = m.updated_at FROM back m
+		WHERE s.message_id = m.id AND s.state IN ('waiting', 'refused')
+	)`
+
 // RestoreQuery moves the message in one statement, so that the message is in exactly one of the two tables at any time.
-// A record that was not read yet is due again; see takePointersQuery of package ingest.
 var RestoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
@@ -57,10 +64,7 @@ var RestoreQuery = `
 		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, ` + NextAttempt("gone", "c.moment") + `
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
-	), pointer AS (
-		UPDATE dlq.share_records s SET due_at = m.updated_at FROM back m
-		WHERE s.message_id = m.id AND s.state IN ('waiting', 'refused')
-	), audit AS (
+	)` + PointerStep + `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 			actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,
@@ -89,11 +93,11 @@ func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	return entity.Message{}, &entity.NotFoundError{ID: id}
 }
 
-// eraseQuery erases a message of the archive. $8 is the id of its object, $9 and $10 are its topics there; NULL for a
-// message in the database.
+// eraseQuery erases a message of the archive. $8 is the id of its object, NULL for a message in the database; $9 and $10
+// are its topics there, $11 is its created_at.
 const eraseQuery = `
 	WITH gone AS MATERIALIZED (
-		SELECT dlq.erase_archived($1, $8, $9, $10) AS done
+		SELECT dlq.erase_archived($1, $8, $9, $10, $11) AS done
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT coalesce($2::timestamptz, clock_timestamp()), 'erase', 'message', $1::uuid, ` + audit.CauseFrom3 + `
@@ -101,10 +105,12 @@ const eraseQuery = `
 	)
 	SELECT done FROM gone`
 
-// InObject says in which object a message is, with its topics there; the zero value for a message in the database.
+// InObject says in which object a message is, with its topics and its created_at there; the zero value for a message in
+// the database.
 type InObject struct {
 	ID               uuid.UUID
 	Topic, DeadTopic string
+	CreatedAt        time.Time
 }
 
 // EraseFrom erases a message of the archive, in the database or in an object, under the rules of repository.Archive. It
@@ -112,7 +118,7 @@ type InObject struct {
 func EraseFrom(ctx context.Context, db *conn.DB, id uuid.UUID, in InObject, cause entity.AuditInfo) error {
 	cause = audit.WithOperation(cause)
 	args := append([]any{id, db.Clock()}, audit.CauseArgs(cause)...)
-	args = append(args, uuid.NullUUID{UUID: in.ID, Valid: in.ID != uuid.Nil}, in.Topic, in.DeadTopic)
+	args = append(args, uuid.NullUUID{UUID: in.ID, Valid: in.ID != uuid.Nil}, in.Topic, in.DeadTopic, in.CreatedAt)
 	var done []bool
 	if err := db.Select(ctx, &done, eraseQuery, args...); err != nil {
 		return conn.Translate("erase message", err)

@@ -47,13 +47,19 @@ func (s *Mover) ClosedDay(ctx context.Context, from time.Time) (day time.Time, o
 	return found[0].Time.UTC(), true, nil
 }
 
-// pickQuery computes the sizes without reading the bytes.
+// pickQuery computes the sizes without reading the bytes. JSON has two digits for each byte of an edit.
 const pickQuery = `
 	SELECT id, archived_at, bytes FROM (
 		SELECT id, archived_at, bytes, sum(bytes) OVER (ORDER BY id) - bytes AS before FROM (
 			SELECT m.id, m.archived_at, 512 + octet_length(m.error_message) + coalesce(pg_column_size(m.payload), 0)
 				+ coalesce(octet_length(r.key), octet_length(m.key), 0) + coalesce(octet_length(r.value), octet_length(m.value), 0)
-				+ coalesce(octet_length(r.headers), octet_length(m.headers), 0) AS bytes
+				+ coalesce(octet_length(r.headers), octet_length(m.headers), 0)
+				+ coalesce((
+					SELECT sum(768 + coalesce(octet_length(a.error), 0) + 2 * (coalesce(octet_length(e.value), 0) + coalesce(octet_length(e.key), 0)
+						+ coalesce(octet_length(e.headers), 0) + coalesce(octet_length(e.patch), 0)))
+					FROM dlq.attempts a LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
+					WHERE a.message_id = m.id
+				), 0) AS bytes
 			FROM dlq.dlq_messages_archive m LEFT JOIN dlq.records r ON r.message_id = m.id
 			WHERE m.archived_at >= $1::timestamptz AND m.archived_at < $1::timestamptz + interval '24 hours' AND m.id > $2::uuid
 			  AND ` + movable + `
@@ -159,11 +165,21 @@ func packHeaders(r *repository.ArchivedRow) {
 	r.Packed = codec.PackHeaders(headers)
 }
 
-// BeginObject stores the key of an object that is about to be written. If its process dies before the object is in the
-// manifest, the object is deleted later.
-func (s *Mover) BeginObject(ctx context.Context, key string) error {
-	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key) VALUES ($1) ON CONFLICT DO NOTHING`, key)
+// BeginObject stores the key of an object that is about to be written with some of these messages. If its process dies
+// before the object is in the manifest, the object is deleted later.
+func (s *Mover) BeginObject(ctx context.Context, key, bucket string, ids []uuid.UUID) error {
+	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids) VALUES ($1, $2, $3)`, key, bucket, codec.UUIDArray(ids))
 	return conn.Translate("begin an object of the archive", err)
+}
+
+// AbandonObject makes an object that has not entered the manifest due to be deleted. When it was not written, its key is
+// forgotten.
+func (s *Mover) AbandonObject(ctx context.Context, key string, written bool) error {
+	query := `DELETE FROM dlq.archive_deletions WHERE object_key = $1 AND NOT begun AND NOT replaced`
+	if written {
+		query = `UPDATE dlq.archive_deletions SET begun = true WHERE object_key = $1`
+	}
+	return conn.Translate("abandon an object of the archive", s.db.Exec(ctx, query, key))
 }
 
 // AddObject enters an object into the manifest and deletes its rows from the database, in one step. It returns how many

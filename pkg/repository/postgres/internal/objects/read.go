@@ -28,7 +28,7 @@ func NewReader(db *conn.DB, m *messages.Messages) *Reader { return &Reader{db, m
 
 // objectQuery selects entries of the manifest, with their topics and hidden messages at the same moment.
 const objectQuery = `
-	SELECT o.id, o.object_key, o.day::text AS day, o.messages, o.bytes, o.sha256, o.first_id, o.last_id,
+	SELECT o.id, o.object_key, o.bucket, o.day::text AS day, o.messages, o.bytes, o.sha256, o.first_id, o.last_id,
 		o.first_created_at, o.last_created_at, o.first_archived_at, o.last_archived_at,
 		coalesce((SELECT json_agg(t) FROM dlq.archive_object_topics t WHERE t.object_id = o.id AND t.messages > 0), '[]')::text AS topics,
 		CASE WHEN o.hidden = 0 THEN '[]' ELSE
@@ -67,24 +67,32 @@ func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.Arc
 	return found[0], true, nil
 }
 
-// HidingObject returns an object that has a message which is no longer in the archive; ok is false when none has it.
-func (s *Reader) HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
-	found, err := find(ctx, s.db, "find the object of a hidden message", objectQuery+`
-		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL LIMIT 1`, id)
-	if err != nil || len(found) == 0 {
-		return repository.ArchiveObject{}, false, err
-	}
-	return found[0], true, nil
+// HasObjects reports whether an object has messages of the archive.
+func (s *Reader) HasObjects(ctx context.Context) (bool, error) {
+	var has []bool
+	err := s.db.Select(ctx, &has, `SELECT EXISTS (SELECT FROM dlq.archive_objects WHERE purged_at IS NULL)`)
+	return len(has) > 0 && has[0], conn.Translate("find objects of the archive", err)
+}
+
+// HidingObjects returns the objects that have a message which is no longer in the archive.
+func (s *Reader) HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error) {
+	return find(ctx, s.db, "find the objects of a hidden message", objectQuery+`
+		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL ORDER BY o.id`, id)
 }
 
 // Objects returns the objects that may have messages of a query, the one with the newest message first.
 func (s *Reader) Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error) {
+	var ids any
+	if len(q.MessageIDs) > 0 {
+		ids = codec.UUIDArray(q.MessageIDs)
+	}
 	return find(ctx, s.db, "find objects of the archive", objectQuery+`
 		WHERE o.purged_at IS NULL
 		  AND ($1::timestamptz IS NULL OR o.last_created_at >= $1) AND ($2::timestamptz IS NULL OR o.first_created_at < $2)
 		  AND ($3::text = '' OR EXISTS (SELECT FROM dlq.archive_object_topics t
 			WHERE t.object_id = o.id AND t.messages > 0 AND (t.original_topic = $3 OR t.dlq_topic = $3)))
-		ORDER BY o.last_created_at DESC, o.id DESC`, optional(q.CreatedAfter), optional(q.CreatedBefore), codec.Clean(q.Topic))
+		  AND ($4::uuid[] IS NULL OR o.id = ANY (ARRAY(SELECT a.object_id FROM dlq.archive_ids a WHERE a.id = ANY ($4))))
+		ORDER BY o.last_created_at DESC, o.id DESC`, optional(q.CreatedAfter), optional(q.CreatedBefore), codec.Clean(q.Topic), ids)
 }
 
 func optional(t time.Time) any {
@@ -98,7 +106,7 @@ const statsQuery = `
 	SELECT count(*) AS objects, coalesce(sum(messages - hidden), 0)::bigint AS messages, coalesce(sum(bytes), 0)::bigint AS bytes,
 		least((SELECT min(hidden_at) FROM dlq.archive_hidden),
 			(SELECT min(created_at) FROM dlq.archive_deletions
-			 WHERE replaced AND (retained_until IS NULL OR retained_until < now()))) AS waiting_since
+			 WHERE (replaced OR begun) AND (retained_until IS NULL OR retained_until < now()))) AS waiting_since
 	FROM dlq.archive_objects`
 
 // ObjectStats describes the objects of the manifest.
@@ -188,7 +196,7 @@ var restoreQuery = `
 		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, ` + messages.NextAttempt("gone", "c.moment") + `
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
-	), audit AS (
+	)` + messages.PointerStep + `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 			actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,
@@ -225,9 +233,10 @@ func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository
 	return entity.Message{}, &entity.NotFoundError{ID: r.ID}
 }
 
-// EraseRow erases a message of an object, under the rules of repository.Archive, and hides it there.
-func (s *Reader) EraseRow(ctx context.Context, id uuid.UUID, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error {
-	return messages.EraseFrom(ctx, s.db, id, messages.InObject{ID: object, Topic: original, DeadTopic: dlq}, cause)
+// EraseRow erases the message of a row of an object, under the rules of repository.Archive, and hides it there.
+func (s *Reader) EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error {
+	in := messages.InObject{ID: object, Topic: r.OriginalTopic, DeadTopic: r.DLQTopic, CreatedAt: r.CreatedAt.Time()}
+	return messages.EraseFrom(ctx, s.db, r.ID, in, cause)
 }
 
 // bytesArg returns the argument for a bytea; nil is NULL, which the driver would not send for a nil slice.

@@ -27,6 +27,22 @@ func (s *Rewriter) HiddenObjects(ctx context.Context, after uuid.UUID, limit int
 		WHERE o.hidden > 0 AND o.purged_at IS NULL AND o.id > $1 ORDER BY o.id LIMIT $2`, after, limit)
 }
 
+// Object returns an entry of the manifest; ok is false when there is none.
+func (s *Rewriter) Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
+	found, err := find(ctx, s.db, "find an object", objectQuery+` WHERE o.id = $1 AND o.purged_at IS NULL`, id)
+	if err != nil || len(found) == 0 {
+		return repository.ArchiveObject{}, false, err
+	}
+	return found[0], true, nil
+}
+
+// BeginReplacement stores the key of an object that is about to be written in place of an object of the manifest.
+func (s *Rewriter) BeginReplacement(ctx context.Context, key, bucket string, id uuid.UUID) error {
+	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids)
+		VALUES ($1, $2, dlq.archive_object_ids($3))`, key, bucket, id)
+	return conn.Translate("begin an object of the archive", err)
+}
+
 // ReplaceObject replaces an object of the manifest, which has the key old, by one that lacks the removed messages. A
 // nil object has no messages left; then the entry is deleted. ReplaceObject returns false when the entry has another
 // key meanwhile.
@@ -54,16 +70,35 @@ const deletionsQuery = `
 		SELECT object_key FROM dlq.archive_deletions
 		WHERE (replaced OR begun OR created_at < coalesce($1::timestamptz, now()) - interval '1 hour')
 		  AND (retained_until IS NULL OR retained_until < coalesce($1::timestamptz, now()))
-		  AND object_key > $2
+		  AND object_key > $2 AND NOT EXISTS (SELECT FROM dlq.archive_objects o WHERE o.object_key = archive_deletions.object_key)
 		ORDER BY object_key LIMIT $3 FOR UPDATE SKIP LOCKED
 	) due WHERE d.object_key = due.object_key
-	RETURNING d.object_key`
+	RETURNING d.object_key, d.bucket, true AS due`
 
-// DueDeletions returns up to limit keys of objects that can be deleted now, after a key.
-func (s *Rewriter) DueDeletions(ctx context.Context, after string, limit int) ([]string, error) {
-	var keys []string
-	err := s.db.Select(ctx, &keys, deletionsQuery, s.db.Clock(), after, limit)
-	return keys, conn.Translate("find objects to delete", err)
+// DueDeletions returns up to limit objects that can be deleted now, after a key.
+func (s *Rewriter) DueDeletions(ctx context.Context, after string, limit int) ([]repository.ObjectCopy, error) {
+	var due []repository.ObjectCopy
+	err := s.db.Select(ctx, &due, deletionsQuery, s.db.Clock(), after, limit)
+	return due, conn.Translate("find objects to delete", err)
+}
+
+const copiesQuery = `
+	SELECT object_key, bucket, replaced OR begun AS due, CASE WHEN retained_until > coalesce($2::timestamptz, now()) THEN retained_until END AS retained_until
+	FROM dlq.archive_deletions WHERE $1 = ANY (message_ids) ORDER BY object_key`
+
+// Copies returns the objects outside the manifest that may have the bytes of a message.
+func (s *Rewriter) Copies(ctx context.Context, id uuid.UUID) ([]repository.ObjectCopy, error) {
+	var found []struct {
+		repository.ObjectCopy
+		Retained sql.NullTime `db:"retained_until"`
+	}
+	err := s.db.Select(ctx, &found, copiesQuery, id, s.db.Clock())
+	copies := make([]repository.ObjectCopy, len(found))
+	for i, f := range found {
+		copies[i] = f.ObjectCopy
+		copies[i].RetainedUntil = codec.TimeOf(f.Retained)
+	}
+	return copies, conn.Translate("find copies of a message", err)
 }
 
 // EndDeletion stores that an object was deleted, or until when Object Lock retains it.

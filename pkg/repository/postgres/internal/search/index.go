@@ -303,7 +303,7 @@ const groupDocumentsQuery = `
 	UPDATE dlq.dlq_messages_archive m SET group_id = a.group_id
 	FROM archived a WHERE m.id = a.id AND m.archived_at = a.archived_at AND m.group_id IS NULL`
 
-// dropStraysQuery deletes documents whose messages were deleted while the documents were stored. PurgeStraysQuery
+// dropStraysQuery deletes documents whose messages were deleted, or moved to an object, while the documents were stored. PurgeStraysQuery
 // deletes the documents that an interrupted deletion has left. $3 and $4 exclude other partitions.
 const dropStraysQuery = `
 	DELETE FROM dlq.message_documents d USING (
@@ -311,7 +311,7 @@ const dropStraysQuery = `
 		FROM unnest($1::uuid[], $2::timestamptz[]) AS x (id, at) JOIN dlq.message_documents o ON o.message_id = x.id AND o.created_at = x.at
 		WHERE o.created_at BETWEEN $3 AND $4
 		  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = x.id)
-		  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = x.id)
+		  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = x.id AND a.object_id IS NULL)
 		ORDER BY o.message_id FOR UPDATE OF o
 	) gone
 	WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN $3 AND $4`
@@ -322,7 +322,7 @@ const PurgeStraysQuery = `
 		DELETE FROM dlq.message_documents d USING (
 			SELECT o.message_id, o.created_at FROM dlq.message_documents o
 			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = o.message_id)
-			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = o.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = o.message_id AND a.object_id IS NULL)
 			ORDER BY o.message_id LIMIT $1 FOR UPDATE OF o
 		) stray
 		WHERE d.message_id = stray.message_id AND d.created_at = stray.created_at

@@ -1,0 +1,124 @@
+package tier
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Unconfigured is the archive of an API whose configuration has no object store. While a message is in an object, lists,
+// counts and exports are errors, because they would lack it, and so is each request for that message. Everything else
+// works as without a second tier.
+type Unconfigured struct {
+	Database
+	objects objectFinder
+}
+
+// objectFinder says which archived messages are in objects.
+type objectFinder interface {
+	FindObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
+	// HasObjects reports whether an object has messages of the archive.
+	HasObjects(ctx context.Context) (bool, error)
+}
+
+// NewUnconfigured returns an Unconfigured.
+func NewUnconfigured(db Database, objects objectFinder) *Unconfigured {
+	return &Unconfigured{db, objects}
+}
+
+// unconfiguredError reports that messages cannot be read without an object store.
+type unconfiguredError struct{}
+
+func (unconfiguredError) Error() string {
+	return "messages of the archive are in an object store, but archive.store of the API is postgres: set it and archive.s3 as the archiver has them"
+}
+
+// Is makes the error's kind repository.ErrObject.
+func (unconfiguredError) Is(target error) bool { return target == repository.ErrObject }
+
+// complete returns an error while a message is in an object.
+func (u *Unconfigured) complete(ctx context.Context, archived bool) error {
+	if !archived {
+		return nil
+	}
+	has, err := u.objects.HasObjects(ctx)
+	if err == nil && has {
+		return unconfiguredError{}
+	}
+	return err
+}
+
+// explain returns why a message is not in the database.
+func (u *Unconfigured) explain(ctx context.Context, id uuid.UUID, err error) error {
+	if !errors.Is(err, entity.ErrNotFound) {
+		return err
+	}
+	_, ok, failed := u.objects.FindObject(ctx, id)
+	if failed == nil && ok {
+		return unconfiguredError{}
+	}
+	return errors.Join(failed, err)
+}
+
+// Search implements repository.Searcher.
+func (u *Unconfigured) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	page, err := u.Database.Search(ctx, q)
+	if err == nil {
+		err = u.complete(ctx, q.Archived)
+	}
+	return page, err
+}
+
+// CountMatching implements repository.Searcher.
+func (u *Unconfigured) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	count, err := u.Database.CountMatching(ctx, q)
+	if err == nil {
+		err = u.complete(ctx, q.Archived)
+	}
+	return count, err
+}
+
+// Export implements repository.Searcher. It asks twice, because messages may move to objects meanwhile.
+func (u *Unconfigured) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	err := u.complete(ctx, q.Archived)
+	if err == nil {
+		err = u.Database.Export(ctx, q, yield)
+	}
+	if err == nil {
+		err = u.complete(ctx, q.Archived)
+	}
+	return err
+}
+
+// GetArchived implements repository.Archive.
+func (u *Unconfigured) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	m, err := u.Database.GetArchived(ctx, id, maxValue)
+	return m, u.explain(ctx, id, err)
+}
+
+// ValuePart implements repository.Reader.
+func (u *Unconfigured) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
+	value, err := u.Database.ValuePart(ctx, p)
+	return value, u.explain(ctx, p.ID, err)
+}
+
+// Restore implements repository.Archive.
+func (u *Unconfigured) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
+	m, err := u.Database.Restore(ctx, id, cause)
+	return m, u.explain(ctx, id, err)
+}
+
+// Erase implements repository.Archive. Objects keep the bytes of an erased message that was in one before.
+func (u *Unconfigured) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error) {
+	erased, err := u.Database.Erase(ctx, id, cause)
+	if err = u.explain(ctx, id, err); err != nil {
+		return erased, err
+	}
+	has, err := u.objects.HasObjects(ctx)
+	erased.Pending = err != nil || has
+	return erased, nil //nolint:nilerr // the message is erased
+}
