@@ -138,8 +138,9 @@ func (c *Client) send(ctx context.Context, method, path string, body, out any) e
 }
 
 type failure struct {
-	Type   string `json:"type"`
-	Reason string `json:"reason"`
+	Type   string    `json:"type"`
+	Reason string    `json:"reason"`
+	Root   []failure `json:"root_cause"`
 }
 
 func failureOf(status int, content io.Reader) error {
@@ -149,9 +150,21 @@ func failureOf(status int, content io.Reader) error {
 	e := &answerError{status: status}
 	var detail failure
 	if json.NewDecoder(content).Decode(&f) == nil && json.Unmarshal(f.Error, &detail) == nil {
+		if len(detail.Root) > 0 {
+			detail = detail.Root[0]
+		}
 		e.kind, e.reason = detail.Type, detail.Reason[:min(len(detail.Reason), maxReason)]
 	}
 	return e
+}
+
+// search sends a search. OpenSearch refuses one that would take too much work.
+func (c *Client) search(ctx context.Context, path string, body, out any) error {
+	err := c.do(ctx, http.MethodPost, path, body, out)
+	if errors.Is(err, entity.ErrInvalid) {
+		return fmt.Errorf("%w (%w)", &repository.TooBroadError{}, err)
+	}
+	return err
 }
 
 // translate gives errors their kinds. Whatever OpenSearch refuses or fails to answer, the same request may succeed

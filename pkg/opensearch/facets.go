@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -86,7 +85,7 @@ type bucket struct {
 }
 
 func (c *Client) aggregate(ctx context.Context, version int64, q Query, aggregations object) (found aggregated, err error) {
-	err = c.do(ctx, http.MethodPost, c.searchPath(c.alias(version)), object{
+	err = c.search(ctx, c.searchPath(c.alias(version)), object{
 		"size": 0, "track_total_hits": true, "query": object{"bool": object{"filter": q.clauses()}}, "aggs": aggregations,
 	}, &found)
 	return found, err

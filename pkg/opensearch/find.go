@@ -39,7 +39,7 @@ func (p Page) body(q Query) object {
 // Find returns a part of the messages whose documents match.
 func (c *Client) Find(ctx context.Context, version int64, q Query, p Page) ([]repository.Cursor, error) {
 	var found hits
-	if err := c.do(ctx, http.MethodPost, c.searchPath(c.alias(version)), p.body(q), &found); err != nil {
+	if err := c.search(ctx, c.searchPath(c.alias(version)), p.body(q), &found); err != nil {
 		return nil, err
 	}
 	return found.cursors()
@@ -63,7 +63,7 @@ func (c *Client) Count(ctx context.Context, version int64, q Query) (int64, erro
 			} `json:"total"`
 		} `json:"hits"`
 	}
-	err := c.do(ctx, http.MethodPost, c.searchPath(c.alias(version)), object{
+	err := c.search(ctx, c.searchPath(c.alias(version)), object{
 		"size": 0, "track_total_hits": true, "query": object{"bool": object{"filter": q.clauses()}},
 	}, &found)
 	return found.Hits.Total.Value, err
@@ -94,7 +94,7 @@ func (c *Client) FindAll(ctx context.Context, version int64, q Query, p Page, yi
 		body := p.body(q)
 		body["pit"] = object{"id": pit, "keep_alive": pitLife}
 		var found hits
-		if err := c.do(ctx, http.MethodPost, "/_search", body, &found); err != nil {
+		if err := c.search(ctx, "/_search", body, &found); err != nil {
 			return err
 		}
 		if found.PIT != "" {
