@@ -4,11 +4,11 @@
 //
 // Read it in this order:
 //
-//   - config.go: where OpenSearch is, and how to sign in
-//   - client.go: Client, one request, and the kinds of its errors
-//   - indices.go: the indexes of days, and which documents they have
-//   - documents.go: writes of documents
-//   - query.go: a filter as a query
-//   - find.go: pages of messages
 //   - facets.go: the values of messages
+//   - find.go: pages of messages
+//   - query.go: a filter as a query
+//   - documents.go: writes of documents
+//   - indices.go: the indexes of days, and which documents they have
+//   - client.go: Client, one request, and the kinds of its errors
+//   - config.go: where OpenSearch is, and how to sign in
 package opensearch

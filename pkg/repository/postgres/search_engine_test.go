@@ -96,7 +96,7 @@ func engineOn(t *testing.T, address, prefix string, store *Store) *engineStore {
 	client := check.Must(opensearch.New(cfg))(t)
 	e := engine.New(client, store)
 	return &engineStore{
-		inPostgres: store, index: e.NewIndexer(store, client, prometheus.NewRegistry(), zap.NewNop()), searches: e.NewSearches(store),
+		inPostgres: store, index: e.NewIndexer(engine.Stores{Index: store, Notes: store, Repairs: store}, client, prometheus.NewRegistry(), zap.NewNop()), searches: e.NewSearches(store),
 		selections: e.NewSelections(store), engine: e, client: client,
 	}
 }

@@ -257,7 +257,7 @@ func indexDeleted(h *harness) {
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 	h.unindexed(indexVersion) // a step of the indexer
-	again := m // a new message with the id of the deleted one, which only a test can insert
+	again := m                // a new message with the id of the deleted one, which only a test can insert
 	h.Insert(h.T, again)
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 }

@@ -4,10 +4,10 @@
 //
 // Read it in this order:
 //
-//   - engine.go: Engine, and what it needs of the search engine and of the store
+//   - facets.go: the values of messages
+//   - selections.go: the messages of redrives
+//   - searches.go: pages, counts and exports
 //   - indexer.go: Indexer, which writes the documents of the indexer worker
 //   - repair.go: documents that the search engine has lost, or should not have
-//   - searches.go: pages, counts and exports
-//   - selections.go: the messages of redrives
-//   - facets.go: the values of messages
+//   - engine.go: Engine, and what it needs of the search engine and of the store
 package engine

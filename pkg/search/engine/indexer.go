@@ -15,16 +15,36 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is what the indexer needs of the store; the store's package describes the methods.
-type Store interface {
-	repository.SearchIndex
+// Index is the search index of the store as the indexer worker uses it; repository.SearchIndex describes the methods.
+type Index interface {
+	AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
+	SetIndexVersion(version int64)
+	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
+	Undecoded(ctx context.Context, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	DeferDecoding(ctx context.Context, deferred []repository.DeferredDecoding) error
+	ForgetUndecoded(ctx context.Context, ids []uuid.UUID) error
+	CountUndecoded(ctx context.Context) (int, error)
+	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
+	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
+	Classify(ctx context.Context, moves []repository.Classification) error
+	IndexerStall(ctx context.Context) (repository.IndexerStall, error)
+}
+
+// Notes is what the store notes about the documents in the search engine; the store's package describes the methods.
+type Notes interface {
 	UseEngine(version, stored int64)
 	EngineFilled(ctx context.Context, version int64) error
 	NextWrite(ctx context.Context) (int64, error)
 	EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repository.EngineFacts, error)
 	ForgetEngineChanges(ctx context.Context, changes []repository.EngineChange) error
-	State
-	Repairs
+}
+
+// Stores are the parts of a store that an Indexer uses.
+type Stores struct {
+	Index   Index
+	Notes   Notes
+	Repairs Repairs
 }
 
 // Indexer is the search index of the store with its documents in the search engine. It has the promises of
@@ -32,7 +52,9 @@ type Store interface {
 // message without a noted document is indexed again, whenever the process may end. The methods that write are not safe
 // for concurrent use: one worker calls them.
 type Indexer struct {
-	Store
+	Index
+	notes   Notes
+	repairs Repairs
 	engine  *Engine
 	writes  Writes
 	metrics *metrics
@@ -47,16 +69,19 @@ type Indexer struct {
 }
 
 // NewIndexer returns an Indexer whose metrics are registered with registry.
-func (e *Engine) NewIndexer(store Store, writes Writes, registry prometheus.Registerer, log *zap.Logger) *Indexer {
+func (e *Engine) NewIndexer(stores Stores, writes Writes, registry prometheus.Registerer, log *zap.Logger) *Indexer {
 	m := newMetrics(registry)
-	return &Indexer{Store: store, engine: e, writes: writes, metrics: m, health: &health{metrics: m, log: log}, log: log, now: time.Now}
+	return &Indexer{
+		Index: stores.Index, notes: stores.Notes, repairs: stores.Repairs, engine: e, writes: writes,
+		metrics: m, health: &health{metrics: m, log: log}, log: log, now: time.Now,
+	}
 }
 
 // SetIndexVersion implements repository.SearchIndex.
 func (x *Indexer) SetIndexVersion(stored int64) {
 	own := version(stored)
 	x.engine.own.Store(&own)
-	x.Store.UseEngine(own, stored)
+	x.notes.UseEngine(own, stored)
 }
 
 // pingInterval is the time between two checks whether the search engine answers.
@@ -69,9 +94,9 @@ func (x *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, stor
 		x.health.report(ctx, x.writes.Ping(ctx))
 	}
 	if x.engine.own.Load() == nil {
-		x.Store.UseEngine(version(stored), stored)
+		x.notes.UseEngine(version(stored), stored)
 	}
-	held, err := x.Store.AcquireIndexerLease(ctx, owner, version(stored), lease)
+	held, err := x.Index.AcquireIndexerLease(ctx, owner, version(stored), lease)
 	if !held {
 		x.repaired = time.Time{}
 		x.metrics.changes.Set(0)
@@ -86,7 +111,7 @@ func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxByt
 	if err != nil || current != v {
 		return nil, err
 	}
-	if x.number, err = x.NextWrite(ctx); err != nil {
+	if x.number, err = x.notes.NextWrite(ctx); err != nil {
 		return nil, err
 	}
 	if err := x.update(ctx, v); err != nil {
@@ -95,7 +120,7 @@ func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxByt
 	if err := x.repair(ctx, v); err != nil {
 		return nil, x.observed(ctx, err)
 	}
-	messages, err := x.Store.Unindexed(ctx, v, limit, maxBytes, maxValue)
+	messages, err := x.Index.Unindexed(ctx, v, limit, maxBytes, maxValue)
 	if err != nil || len(messages) > 0 {
 		return messages, err
 	}
@@ -112,7 +137,7 @@ func (x *Indexer) observed(ctx context.Context, err error) error {
 
 // filled makes the search engine answer searches when it has all documents, and deletes those of other versions.
 func (x *Indexer) filled(ctx context.Context, v int64) error {
-	if err := x.EngineFilled(ctx, v); err != nil || x.tidied {
+	if err := x.notes.EngineFilled(ctx, v); err != nil || x.tidied {
 		return err
 	}
 	err := x.writes.Tidy(ctx, v, true, x.now().AddDate(0, 0, -2))
@@ -141,20 +166,20 @@ func (x *Indexer) update(ctx context.Context, v int64) error {
 			return err
 		}
 		done := slices.DeleteFunc(slices.Clone(changes), func(c repository.EngineChange) bool { return refused[c.MessageID] })
-		if err := x.ForgetEngineChanges(ctx, done); err != nil || len(done) < len(changes) {
+		if err := x.notes.ForgetEngineChanges(ctx, done); err != nil || len(done) < len(changes) {
 			return err // another process has written these documents: see the changes again in the next step
 		}
 	}
 }
 
 func (x *Indexer) updateFacts(ctx context.Context, v int64, ids []uuid.UUID) (refused map[uuid.UUID]bool, err error) {
-	facts, err := x.EngineFacts(ctx, ids)
+	facts, err := x.notes.EngineFacts(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	refused, lost, err := x.writes.Update(ctx, v, x.number, ids, facts)
 	if err == nil && len(lost) > 0 { // some of them are not indexed yet
-		err = x.IndexAgain(ctx, v, lost)
+		err = x.repairs.IndexAgain(ctx, v, lost)
 	}
 	return refused, err
 }
@@ -168,7 +193,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 		return err
 	}
 	if x.number == 0 {
-		if x.number, err = x.NextWrite(ctx); err != nil {
+		if x.number, err = x.notes.NextWrite(ctx); err != nil {
 			return err
 		}
 	}
@@ -186,7 +211,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 		}
 		kept = append(kept, d)
 	}
-	if err := x.Store.StoreDocuments(ctx, v, kept); err != nil {
+	if err := x.Index.StoreDocuments(ctx, v, kept); err != nil {
 		return err
 	}
 	return x.observed(ctx, x.deleteGone(ctx, v, documents))
@@ -194,7 +219,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 
 // write stores documents in the search engine. It skips those of messages that no longer exist.
 func (x *Indexer) write(ctx context.Context, v int64, documents []entity.Document) (refused map[uuid.UUID]bool, err error) {
-	facts, err := x.EngineFacts(ctx, idsOf(documents))
+	facts, err := x.notes.EngineFacts(ctx, idsOf(documents))
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +253,7 @@ func idsOf(documents []entity.Document) []uuid.UUID {
 // deletions are noted as changes.
 func (x *Indexer) deleteGone(ctx context.Context, v int64, documents []entity.Document) error {
 	ids := idsOf(documents)
-	facts, err := x.EngineFacts(ctx, ids)
+	facts, err := x.notes.EngineFacts(ctx, ids)
 	if err != nil {
 		return err
 	}

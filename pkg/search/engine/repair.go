@@ -35,7 +35,7 @@ func (x *Indexer) repair(ctx context.Context, v int64) error {
 		return nil
 	}
 	x.writes.Forget()
-	want, err := x.EngineDays(ctx, v)
+	want, err := x.repairs.EngineDays(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -81,11 +81,11 @@ func differing(want, have []repository.EngineDay) []difference {
 func (x *Indexer) repairDay(ctx context.Context, v int64, d difference) error {
 	if d.have.Documents == 0 {
 		x.lost(d.want.Documents, d.want.Day)
-		return x.IndexDayAgain(ctx, v, d.want.Day)
+		return x.repairs.IndexDayAgain(ctx, v, d.want.Day)
 	}
 	var lost, extra []uuid.UUID
 	for after := uuid.Nil; ; {
-		want, err := x.EngineDocuments(ctx, v, d.want.Day, after, comparedAtOnce)
+		want, err := x.repairs.EngineDocuments(ctx, v, d.want.Day, after, comparedAtOnce)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (x *Indexer) repairDay(ctx context.Context, v int64, d difference) error {
 	}
 	if len(lost) > 0 {
 		x.lost(int64(len(lost)), d.want.Day)
-		if err := x.IndexAgain(ctx, v, lost); err != nil {
+		if err := x.repairs.IndexAgain(ctx, v, lost); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (x *Indexer) lost(n int64, day time.Time) {
 // waits to be indexed, which writes its document again.
 func (x *Indexer) deleteExtra(ctx context.Context, v int64, day repository.EngineDay, extra []uuid.UUID) error {
 	for ids := range slices.Chunk(extra, comparedAtOnce) {
-		facts, err := x.EngineFacts(ctx, ids)
+		facts, err := x.notes.EngineFacts(ctx, ids)
 		if err != nil {
 			return err
 		}

@@ -109,7 +109,7 @@ func (a *Arguments) documented(f entity.Filter) string {
 	if slices.ContainsFunc(f.Words, func(word string) bool { return word != codec.Clean(word) }) {
 		return "false"
 	}
-	all := []string{"d.version IN ((SELECT version FROM dlq.search_index), (SELECT served_version FROM dlq.search_index))"}
+	all := []string{"d.version IN ((SELECT version FROM dlq.search_index), (SELECT coalesce(served_version, version) FROM dlq.search_index))"}
 	if a.Version != nil {
 		all = append(all, "d.version = ANY ("+a.terms(*a.Version)+")")
 	}
