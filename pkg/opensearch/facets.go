@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // maxDistinct is the number of different values up to which they are counted exactly.
-const maxDistinct = 10_000
+const maxDistinct = 3000
 
 // Facets counts the values of all documents that match.
 func (c *Client) Facets(ctx context.Context, version int64, q Query, by []repository.FacetKey, limit int) (repository.Facets, error) {
@@ -179,10 +180,40 @@ func (f facet) show(b bucket) (repository.FacetValue, error) {
 			v.Kind, v.Text = repository.FacetKind(kind), text
 		}
 	}
-	if v.Kind != repository.BytesValue {
+	switch v.Kind {
+	case repository.NumberValue:
+		v.Text = plainNumber(v.Text)
 		return v, nil
+	case repository.StringValue, repository.BooleanValue, repository.NullValue:
+		return v, nil
+	case repository.BytesValue:
 	}
 	text, err := base64.StdEncoding.DecodeString(v.Text)
 	v.Text = string(text)
 	return v, err
+}
+
+// maxPlain is the exponent up to which a number is shown without one.
+const maxPlain = 20
+
+// plainNumber writes a number without an exponent, unless that would be long. The parameter is in the canonical form of
+// payload.Scalar: digits without a decimal point, and an exponent.
+func plainNumber(canonical string) string {
+	digits, power, _ := strings.Cut(canonical, "e")
+	exponent, err := strconv.Atoi(power)
+	if err != nil || exponent > maxPlain || exponent < -maxPlain {
+		return canonical
+	}
+	sign := ""
+	if rest, negative := strings.CutPrefix(digits, "-"); negative {
+		sign, digits = "-", rest
+	}
+	if exponent >= 0 {
+		return sign + digits + strings.Repeat("0", exponent)
+	}
+	if missing := 1 - exponent - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	point := len(digits) + exponent
+	return sign + digits[:point] + "." + digits[point:]
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -33,6 +34,8 @@ type engineStore struct {
 	selections *engine.Selections
 	engine     *engine.Engine
 	client     *opensearch.Client
+
+	address, prefix string
 }
 
 func (s *engineStore) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
@@ -97,8 +100,29 @@ func engineOn(t *testing.T, address, prefix string, store *Store) *engineStore {
 	e := engine.New(client, store)
 	return &engineStore{
 		inPostgres: store, index: e.NewIndexer(engine.Stores{Index: store, Notes: store, Repairs: store}, client, prometheus.NewRegistry(), zap.NewNop()), searches: e.NewSearches(store),
-		selections: e.NewSelections(store), engine: e, client: client,
+		selections: e.NewSelections(store), engine: e, client: client, address: address, prefix: prefix,
 	}
+}
+
+// request sends a request to OpenSearch.
+func (s *searched) request(method, path string, body ...string) {
+	s.Helper()
+	request := check.Must(http.NewRequestWithContext(s.Context(), method, s.engine.address+path, strings.NewReader(strings.Join(body, ""))))(s)
+	request.Header.Set("Content-Type", "application/json")
+	answer := check.Must(http.DefaultClient.Do(request))(s)
+	defer answer.Body.Close()
+	check.Require(s, answer.StatusCode < 300, "%s %s: %s", method, path, answer.Status)
+}
+
+// indexes returns the names of the indexes of OpenSearch.
+func (s *searched) indexes() []string {
+	s.Helper()
+	var names []string
+	request := check.Must(http.NewRequestWithContext(s.Context(), http.MethodGet, s.engine.address+"/_cat/indices/"+s.engine.prefix+"-*?h=index&s=index", nil))(s)
+	answer := check.Must(http.DefaultClient.Do(request))(s)
+	defer answer.Body.Close()
+	names = strings.Fields(string(check.Must(io.ReadAll(answer.Body))(s)))
+	return names
 }
 
 // TestSearchEngine tests what the contract says about the search index, with the index in OpenSearch.

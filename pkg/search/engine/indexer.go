@@ -65,7 +65,7 @@ type Indexer struct {
 	number   int64     // number of the next writes
 	pinged   time.Time // when the search engine was last asked whether it answers
 	repaired time.Time // when the documents of all days were last compared; zero without the lease
-	tidied   bool      // the indexes of other versions were deleted
+	tidied   int64     // version whose indexes are left after those of all others were deleted
 }
 
 // NewIndexer returns an Indexer whose metrics are registered with registry.
@@ -137,11 +137,13 @@ func (x *Indexer) observed(ctx context.Context, err error) error {
 
 // filled makes the search engine answer searches when it has all documents, and deletes those of other versions.
 func (x *Indexer) filled(ctx context.Context, v int64) error {
-	if err := x.notes.EngineFilled(ctx, v); err != nil || x.tidied {
+	if err := x.notes.EngineFilled(ctx, v); err != nil || x.tidied == v {
 		return err
 	}
 	err := x.writes.Tidy(ctx, v, true, x.now().AddDate(0, 0, -2))
-	x.tidied = err == nil
+	if err == nil {
+		x.tidied = v
+	}
 	return x.observed(ctx, err)
 }
 
