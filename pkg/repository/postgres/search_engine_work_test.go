@@ -337,15 +337,17 @@ func TestSearchEngine_FollowsChanges(t *testing.T) {
 		s.wantAlike()
 	}
 	visible := check.Must(entity.ParseTopicPatterns("topics", "mapped"))(t)
+	unnamed := check.Must(entity.ParseTopicPatterns("topics", "orders.dlq.v1"))(t)
 
 	mapped := pick(`original_topic = '' AND status = 'PENDING'`)
+	check.True(t, finds(entity.Filter{Visible: &unnamed}, false, mapped), "a message without an original topic is not visible by its dead-letter topic")
 	changed := check.Must(s.store.Change(t.Context(), repository.Change{
 		Action: entity.RedriveMap, IDs: []uuid.UUID{mapped}, OriginalTopic: "mapped", OverHeader: true,
 	}, entity.By("alice")))(t)
 	check.Same(t, len(changed), 1, "mapped messages")
 	both("mapped", func() bool {
 		return finds(entity.Filter{Topic: "mapped"}, false, mapped) && finds(entity.Filter{Visible: &visible}, false, mapped) &&
-			!finds(entity.Filter{UnknownOrigin: true}, false, mapped)
+			!finds(entity.Filter{UnknownOrigin: true}, false, mapped) && !finds(entity.Filter{Visible: &unnamed}, false, mapped)
 	})
 
 	moved, group := pick(`original_topic = 'orders'`), uuid.New()

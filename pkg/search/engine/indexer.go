@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -63,6 +64,7 @@ type Indexer struct {
 	now     func() time.Time
 
 	number   int64     // number of the next writes
+	failure  error     // why the search engine took no documents at the last try; nil when it did
 	pinged   time.Time // when the search engine was last asked whether it answers
 	repaired time.Time // when the documents of all days were last compared; zero without the lease
 	tidied   int64     // version whose indexes are left after those of all others were deleted
@@ -91,14 +93,14 @@ const pingInterval = 10 * time.Second
 func (x *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, stored int64, lease time.Duration) (bool, error) {
 	if x.now().Sub(x.pinged) >= pingInterval {
 		x.pinged = x.now()
-		x.health.report(ctx, x.writes.Ping(ctx))
+		x.health.report(ctx, cmp.Or(x.writes.Ping(ctx), x.failure))
 	}
 	if x.engine.own.Load() == nil {
 		x.notes.UseEngine(version(stored), stored)
 	}
 	held, err := x.Index.AcquireIndexerLease(ctx, owner, version(stored), lease)
 	if !held {
-		x.repaired = time.Time{}
+		x.repaired, x.failure = time.Time{}, nil
 		x.metrics.changes.Set(0)
 	}
 	return held, err
@@ -124,12 +126,13 @@ func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxByt
 	if err != nil || len(messages) > 0 {
 		return messages, err
 	}
-	return nil, x.filled(ctx, v)
+	return nil, x.observed(ctx, x.filled(ctx, v))
 }
 
-// observed reports an error of the search engine.
+// observed reports whether the search engine has done its work.
 func (x *Indexer) observed(ctx context.Context, err error) error {
-	if errors.Is(err, repository.ErrEngineAway) {
+	if err == nil || errors.Is(err, repository.ErrEngineAway) {
+		x.failure = err
 		x.health.report(ctx, err)
 	}
 	return err
@@ -144,7 +147,7 @@ func (x *Indexer) filled(ctx context.Context, v int64) error {
 	if err == nil {
 		x.tidied = v
 	}
-	return x.observed(ctx, err)
+	return err
 }
 
 // changesAtOnce is the number of changes that are written together.
