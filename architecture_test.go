@@ -35,7 +35,7 @@ var layers = map[string][]string{
 	"pkg/auth":         {"pkg/entity", "pkg/secret"},
 	"pkg/deadletter":   {"pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/entity", "pkg/fingerprint"},
 	"pkg/fingerprint":  {"pkg/entity"},
-	"pkg/opensearch":   {"pkg/entity", "pkg/repository"},
+	"pkg/opensearch":   {"pkg/entity", "pkg/repository", "pkg/wait"},
 	"pkg/payload":      {"pkg/entity"},
 	"pkg/rest/openapi": {},
 	// The schemas of registries, with a part for each format.

@@ -46,10 +46,6 @@ func (s *OpenSearch) Kill() error { return s.server.kill() }
 // Restart starts a killed node with the same address and data.
 func (s *OpenSearch) Restart(ctx context.Context) error { return s.server.start(ctx) }
 
-// Pause suspends the node; Resume lets it run again.
-func (s *OpenSearch) Pause() error  { return s.server.pause() }
-func (s *OpenSearch) Resume() error { return s.server.signal(syscall.SIGCONT) }
-
 func (s *OpenSearch) start(ctx context.Context) error {
 	env := readEnvironment(os.Getenv)
 	java, jars, err := javaArtefacts(ctx, env, "opensearch", openSearchPins)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Client keeps documents in OpenSearch. It is safe for concurrent use.
@@ -40,7 +41,8 @@ func New(cfg Config) (*Client, error) {
 	}
 	never := false
 	client, err := opensearch.NewClient(opensearch.Config{
-		Addresses: cfg.URL, Transport: signing{cfg, transport}, MaxRetries: len(cfg.URL), DiscoverNodesOnStart: &never,
+		Addresses: cfg.URL, Transport: signing{cfg, transport}, MaxRetries: len(cfg.URL), RetryOnStatus: []int{http.StatusBadGateway, http.StatusGatewayTimeout},
+		DiscoverNodesOnStart: &never,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open OpenSearch: %w", err)
@@ -121,11 +123,13 @@ func (c *Client) send(ctx context.Context, method, path string, body, out any) e
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := c.http.Perform(request)
+	answer, err := c.http.Stream(request)
+	if answer != nil {
+		defer func() { _ = answer.Body.Close() }() // there may be an answer together with an error
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }()
 	content := io.LimitReader(answer.Body, maxAnswer)
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		return failureOf(answer.StatusCode, content)
@@ -158,13 +162,29 @@ func failureOf(status int, content io.Reader) error {
 	return e
 }
 
+const (
+	// startTries and startPause are for an index that was just made, which does not answer for some milliseconds.
+	startTries = 20
+	startPause = 50 * time.Millisecond
+)
+
 // search sends a search. OpenSearch refuses one that would take too much work.
 func (c *Client) search(ctx context.Context, path string, body, out any) error {
 	err := c.do(ctx, http.MethodPost, path, body, out)
+	for try := 1; try < startTries && starting(err); try++ {
+		wait.Sleep(ctx, startPause)
+		err = c.do(ctx, http.MethodPost, path, body, out)
+	}
 	if errors.Is(err, entity.ErrInvalid) {
 		return fmt.Errorf("%w (%w)", &repository.TooBroadError{}, err)
 	}
 	return err
+}
+
+// starting reports whether an index does not answer that may be starting.
+func starting(err error) bool {
+	var answer *answerError
+	return errors.As(err, &answer) && answer.status == http.StatusServiceUnavailable
 }
 
 // translate gives errors their kinds. Whatever OpenSearch refuses or fails to answer, the same request may succeed

@@ -219,7 +219,7 @@ func (c *Client) Update(
 	seen := map[string]bool{}
 	for part := range slices.Chunk(ids, updatedAtOnce) {
 		var found hits
-		err := c.do(ctx, http.MethodPost, c.searchPath(c.alias(version)), object{
+		err := c.search(ctx, c.searchPath(c.alias(version)), object{
 			"size": 2 * updatedAtOnce, "query": object{"terms": object{"id": part}}, "track_total_hits": false,
 		}, &found)
 		if err != nil {

@@ -94,7 +94,7 @@ func (c *Client) FindAll(ctx context.Context, version int64, q Query, p Page, yi
 		body := p.body(q)
 		body["pit"] = object{"id": pit, "keep_alive": pitLife}
 		var found hits
-		if err := c.search(ctx, "/_search", body, &found); err != nil {
+		if err := c.search(ctx, "/_search?"+allResults, body, &found); err != nil {
 			return err
 		}
 		if found.PIT != "" {

@@ -107,7 +107,7 @@ func (c *Client) Days(ctx context.Context, version int64) ([]repository.EngineDa
 			} `json:"days"`
 		} `json:"aggregations"`
 	}
-	err := c.do(ctx, http.MethodPost, c.searchPath(c.alias(version)), object{
+	err := c.search(ctx, c.searchPath(c.alias(version)), object{
 		"size": 0,
 		"aggs": object{"days": object{
 			"terms": object{"field": "_index", "size": 10_000},
@@ -128,15 +128,18 @@ func (c *Client) Days(ctx context.Context, version int64) ([]repository.EngineDa
 	return days, nil
 }
 
-// searchPath returns the path of a search in an index or alias that may not exist.
+// searchPath returns the path of a search in an index or alias that may not exist. Results without those of an index that
+// does not answer are an error.
 func (c *Client) searchPath(index string) string {
-	return "/" + url.PathEscape(index) + "/_search?ignore_unavailable=true&allow_no_indices=true"
+	return "/" + url.PathEscape(index) + "/_search?ignore_unavailable=true&allow_no_indices=true&" + allResults
 }
+
+const allResults = "allow_partial_search_results=false"
 
 // IDs returns the ids of the documents of a day, in their order after a given id.
 func (c *Client) IDs(ctx context.Context, version int64, day time.Time, after uuid.UUID, limit int) ([]uuid.UUID, error) {
 	var found hits
-	err := c.do(ctx, http.MethodPost, c.searchPath(c.index(version, day)), object{
+	err := c.search(ctx, c.searchPath(c.index(version, day)), object{
 		"size": limit, "_source": false, "sort": []object{{"id": "asc"}}, "search_after": []any{after.String()}, "track_total_hits": false,
 	}, &found)
 	if err != nil {

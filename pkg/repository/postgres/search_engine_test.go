@@ -104,25 +104,23 @@ func engineOn(t *testing.T, address, prefix string, store *Store) *engineStore {
 	}
 }
 
-// request sends a request to OpenSearch.
-func (s *searched) request(method, path string, body ...string) {
+// request sends a request to OpenSearch, and returns the answer.
+func (s *searched) request(method, path string, body ...string) string {
 	s.Helper()
 	request := check.Must(http.NewRequestWithContext(s.Context(), method, s.engine.address+path, strings.NewReader(strings.Join(body, ""))))(s)
 	request.Header.Set("Content-Type", "application/json")
-	answer := check.Must(http.DefaultClient.Do(request))(s)
+	answer, err := http.DefaultClient.Do(request)
+	check.NoError(s, err)
 	defer answer.Body.Close()
-	check.Require(s, answer.StatusCode < 300, "%s %s: %s", method, path, answer.Status)
+	text := string(check.Must(io.ReadAll(answer.Body))(s))
+	check.Require(s, answer.StatusCode < 300, "%s %s: %s %s", method, path, answer.Status, text)
+	return text
 }
 
 // indexes returns the names of the indexes of OpenSearch.
 func (s *searched) indexes() []string {
 	s.Helper()
-	var names []string
-	request := check.Must(http.NewRequestWithContext(s.Context(), http.MethodGet, s.engine.address+"/_cat/indices/"+s.engine.prefix+"-*?h=index&s=index", nil))(s)
-	answer := check.Must(http.DefaultClient.Do(request))(s)
-	defer answer.Body.Close()
-	names = strings.Fields(string(check.Must(io.ReadAll(answer.Body))(s)))
-	return names
+	return strings.Fields(s.request(http.MethodGet, "/_cat/indices/"+s.engine.prefix+"-*?h=index&s=index"))
 }
 
 // TestSearchEngine tests what the contract says about the search index, with the index in OpenSearch.

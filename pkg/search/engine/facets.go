@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -25,7 +26,8 @@ func (e *Engine) NewFacets(counter FacetCounter, masked entity.MaskedFields) *Fa
 	return &Facets{counter, e, masked}
 }
 
-// Facets counts the live messages that match.
+// Facets counts the live messages that match. While the search engine is away, it reads messages if their filter does not
+// need the search index.
 func (f *Facets) Facets(ctx context.Context, q repository.FacetQuery) (repository.Facets, error) {
 	if !f.suffices(q) {
 		return f.counter.Facets(ctx, q)
@@ -39,7 +41,11 @@ func (f *Facets) Facets(ctx context.Context, q repository.FacetQuery) (repositor
 	}
 	question.Changed = nil // counted by what the documents say
 	question.AnyState = false
-	return f.engine.documents.Facets(ctx, question.version, question.Query, q.By, q.Limit)
+	found, err := f.engine.documents.Facets(ctx, question.version, question.Query, q.By, q.Limit)
+	if errors.Is(err, repository.ErrEngineAway) && !q.Filter.NeedsSearchIndex() {
+		return f.counter.Facets(ctx, q)
+	}
+	return found, err
 }
 
 // suffices reports whether documents have all that is needed. They have neither the status nor the times of retries of
