@@ -137,3 +137,17 @@ func TestAway(t *testing.T) {
 	away := check.Must(New(cfg))(t)
 	check.True(t, errors.Is(away.Ping(t.Context()), repository.ErrEngineAway), "got no error of a server that is away")
 }
+
+// TestQuery_HasThePermissions: the topics that a caller may see are a part of the query, and messages whose documents may
+// be out of date are left to the store.
+func TestQuery_HasThePermissions(t *testing.T) {
+	t.Parallel()
+	changed := uuid.New()
+	q := Query{Scope: repository.EngineScope{Visible: &repository.EngineTopics{Originals: []string{"mine", ""}, DeadLetters: []string{"mine.dlq"}}}, Changed: []uuid.UUID{changed}}
+	text := string(check.Must(json.Marshal(q.clauses()))(t))
+	for _, want := range []string{`{"terms":{"topic":["mine"]}}`, `{"term":{"topic":""}}`, `{"terms":{"dlq_topic":["mine.dlq"]}}`, `{"term":{"archived":false}}`, changed.String()} {
+		check.True(t, strings.Contains(text, want), "the query %s lacks %s", text, want)
+	}
+	q.AnyState = true
+	check.Same(t, len(q.clauses()), 0, "conditions on what may change")
+}

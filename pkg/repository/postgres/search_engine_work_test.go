@@ -240,8 +240,16 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 	counter := search.NewFacetCounter(s.engine.searches, nil, nil)
 	facets := s.engine.engine.NewFacets(refused{}, entity.MaskedFields{})
 	by := []repository.FacetKey{
-		{Path: "$.customer"}, {Path: "$.build"}, {Path: "$.items[*].sku"}, {Path: "$.none"}, {Header: "kafka_dlt-header-3"}, {Field: repository.FacetRecordKey},
-		{Field: repository.FacetTopic}, {Field: repository.FacetErrorClass}, {Field: repository.FacetConsumerGroup}, {Field: repository.FacetDialect},
+		{Path: "$.customer"},
+		{Path: "$.build"},
+		{Path: "$.items[*].sku"},
+		{Path: "$.none"},
+		{Header: "kafka_dlt-header-3"},
+		{Field: repository.FacetRecordKey},
+		{Field: repository.FacetTopic},
+		{Field: repository.FacetErrorClass},
+		{Field: repository.FacetConsumerGroup},
+		{Field: repository.FacetDialect},
 		{Field: repository.FacetErrorGroup},
 	}
 	for i := range 50 {
