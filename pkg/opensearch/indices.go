@@ -72,7 +72,11 @@ func (c *Client) prepare(ctx context.Context, version int64) error {
 		"index_patterns": []string{c.alias(version) + "-*"},
 		"priority":       500,
 		"template": object{
-			"settings": object{"index": object{"max_regex_length": 10_000, "max_result_window": 10_000}},
+			"settings": object{"index": object{
+				"max_regex_length": 10_000,
+				// In the order of most lists, so that a search for a common word ends with the first page of each segment.
+				"sort.field": []string{"created", "id"}, "sort.order": []string{"desc", "desc"},
+			}},
 			"mappings": mapping(),
 			"aliases":  object{c.alias(version): object{}},
 		},
