@@ -48,7 +48,10 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/shopspring/decimal v1.4.0
+require (
+	github.com/opensearch-project/opensearch-go/v4 v4.8.1
+	github.com/shopspring/decimal v1.4.0
+)
 
 require (
 	github.com/andybalholm/brotli v1.1.1 // indirect
@@ -57,7 +60,6 @@ require (
 	github.com/klauspost/crc32 v1.3.0 // indirect
 	github.com/minio/crc64nvme v1.1.1 // indirect
 	github.com/minio/md5-simd v1.1.2 // indirect
-	github.com/opensearch-project/opensearch-go/v4 v4.8.1 // indirect
 	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/parquet-go/jsonlite v1.0.0 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
