@@ -44,10 +44,7 @@ func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
 	stores.Values = both
 	db := stores.Database
 	db.Objects, db.Changes = both, both
-	reads := tieredReads{full, both}
-	if p.reads != nil {
-		reads.liveReads = p.reads
-	}
+	reads := tieredReads{p.search.reads, both}
 	db.Searches, db.Exports = reads, reads
 	return nil
 }

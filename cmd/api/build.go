@@ -48,6 +48,7 @@ type parts struct {
 	bucket tier.Bucket // nil: the archive is in the database only
 
 	// The fields below are nil without a database.
+	search *searching
 	finder *search.Worker
 	filler *search.PayloadFiller
 	teller *notify.Notifier
@@ -105,8 +106,11 @@ func (p *parts) buildServer(store repository.Core) error {
 		failure := func(m entity.Message) (class, message, stack string) {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
-		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, search.WithSchemas(with.index))
-		with.rest = append(with.rest, rest.WithFacets(search.NewFacetCounter(full, with.index, masks)))
+		if p.search, err = p.buildSearching(full); err != nil {
+			return err
+		}
+		p.finder = search.New(cfg.Search, p.search.index, failure, maker, masks, derived.Of, base.Registry, base.Log, p.search.options(with)...)
+		with.rest = append(with.rest, p.search.facets(search.NewFacetCounter(p.search.facet, with.index, masks), derived.Fields()))
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group(), derived.Fields().ConsumerGroup); err != nil {
 			return err
 		}
@@ -116,7 +120,11 @@ func (p *parts) buildServer(store repository.Core) error {
 		return err
 	}
 	warnUndeclaredAuto(cfg, base.Log)
-	p.service = redrive.New(cfg.Redrive, redriveStores(store), p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
+	stores, redrives := restStores(store, p.reads), redriveStores(store)
+	if full, ok := store.(*postgres.Store); ok {
+		p.search.use(&stores, &redrives, full)
+	}
+	p.service = redrive.New(cfg.Redrive, redrives, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
@@ -130,7 +138,6 @@ func (p *parts) buildServer(store repository.Core) error {
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
 	}
-	stores := restStores(store, p.reads)
 	if err := p.useTier(&stores, store); err != nil {
 		return err
 	}
@@ -276,7 +283,7 @@ func (p *parts) checks() []rest.Check {
 	if p.db != nil {
 		checks = append(checks, program.SchemaCheck(p.db))
 	}
-	checks = append(checks, p.bucketCheck()...)
+	checks = append(append(checks, p.bucketCheck()...), p.search.checks()...)
 	if p.cluster == nil {
 		return append(checks, rest.Check{Name: "kafka", Probe: alive, Passed: "not configured"})
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/search"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
@@ -115,11 +116,13 @@ var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 
 // unwatched lists the metrics that no rule and no dashboard panel uses, on purpose.
 var unwatched = map[string]string{
-	"dlq_heartbeat_last_seen_timestamp_seconds": "for alerts that users define themselves",
-	"dlq_quarantined_total":                     "the alert uses dlq_quarantine_records, the number in quarantine now",
-	"dlq_archive_objects":                       "for the bill of the object store",
-	"dlq_archive_object_messages":               "for the bill of the object store",
-	"dlq_archive_object_bytes":                  "for the bill of the object store",
+	"dlq_heartbeat_last_seen_timestamp_seconds":  "for alerts that users define themselves",
+	"dlq_quarantined_total":                      "the alert uses dlq_quarantine_records, the number in quarantine now",
+	"dlq_archive_objects":                        "for the bill of the object store",
+	"dlq_archive_object_messages":                "for the bill of the object store",
+	"dlq_archive_object_bytes":                   "for the bill of the object store",
+	"dlq_search_engine_changes":                  "the runbook shows it; dlq_catalogue_lag_seconds is watched",
+	"dlq_search_engine_repaired_documents_total": "repaired without an operator, and logged",
 }
 
 // series returns the labels of every metric of every program, by its name.
@@ -133,6 +136,8 @@ func series(t *testing.T) map[string][]string {
 	base.Config.Heartbeat.Topic = "heartbeat.dlq.v1"
 	base.Config.Archive.Store = archive.InS3
 	base.Config.Archive.S3 = tier.Config{Endpoint: "http://127.0.0.1:1", Bucket: "archive"}
+	base.Config.Search.Engine = search.EngineOpenSearch
+	base.Config.Search.OpenSearch.URL = []string{"http://127.0.0.1:1"}
 	base.Registry.MustRegister(telemetry.NewCredentialFiles(nil))
 	base.Config.Tracing.Endpoint = "http://127.0.0.1:4318"
 	base, err := base.WithTracing(t.Context(), "api")

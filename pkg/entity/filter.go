@@ -95,6 +95,24 @@ type Document struct {
 	Fingerprint *Fingerprint
 	// Incomplete: the record to which the dead letter points was not stored with the message yet.
 	Incomplete bool
+	// Fields are set only for a search engine that counts facets by itself.
+	Fields *DocumentFields
+}
+
+// DocumentFields are the fields and values of a message that its facets have, without those that are masked.
+type DocumentFields struct {
+	ErrorClass    string
+	ConsumerGroup string
+	Dialect       string
+	Values        []DocumentValue
+}
+
+// DocumentValue is a value that a message has at the place that Key names; a message may have several there. Equal values
+// of one kind have the same Value.
+type DocumentValue struct {
+	Key   string // text of the facet's key
+	Kind  string // kind of the facet's value
+	Value string
 }
 
 // KeyTerm returns the term for a record's key.

@@ -6,6 +6,7 @@
 //   - mask_patch.go: the patch that a user with masks may see
 //   - diff.go: the patch between two values
 //   - terms.go: the terms by which a field search finds a record
+//   - scalars.go: all scalars that are not masked
 //   - values.go: the values at some paths
 //   - text.go: the text for free-text search
 //   - mask.go: hides the values of one document

@@ -12,6 +12,7 @@
 //   - shares.go: records of share groups
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
+//   - engine.go: what a store knows about a search engine outside of it
 //   - facets.go: the values of matching messages
 //   - objects.go: archived messages in objects
 //   - search.go: searches, counts, exports and the archive

@@ -106,6 +106,10 @@ type NewRedrive struct {
 	Options   entity.RedriveOptions
 	Cause     entity.AuditInfo
 	BatchSize int
+
+	// Found has the messages that a search engine outside of the store has found for those conditions of the selection
+	// that need the search index. With nil, the store has the search index.
+	Found *[]uuid.UUID
 }
 
 // SelectionCount is a number of messages of one dead-letter topic with the same properties.

@@ -68,6 +68,7 @@ func TestErrors(t *testing.T) {
 			503, respond.CodeUnavailable, respond.UnavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0),
 		},
 		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
+		{"SearchEngineAway", fmt.Errorf("search: %w", &repository.EngineAwayError{Cause: errors.New("dial secret:9200")}), 503, respond.CodeUnavailable, respond.EngineAwayText, `[]`},
 		{"TookTooLong", fmt.Errorf("secret: %w", context.DeadlineExceeded), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
 		{"Stopped", fmt.Errorf("secret: %w", context.Canceled), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
 		{"BareNotFound", fmt.Errorf("secret: %w", entity.ErrNotFound), 404, respond.CodeNotFound, "not found", `[]`},

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/dlq-manager/dlq-manager/pkg/opensearch"
 )
 
 // Config limits how much of each record is indexed, and says how often the worker polls. After a change of PayloadBytes
@@ -15,11 +17,22 @@ type Config struct {
 	PayloadBytes int64         `mapstructure:"payload_bytes"` // maximum bytes of each record's text that free-text searches cover
 	Batch        int           `mapstructure:"batch"`         // number of messages that are indexed together
 	Interval     time.Duration `mapstructure:"interval"`      // time between two polls for new messages
+
+	Engine     string            `mapstructure:"engine"` // EnginePostgres or EngineOpenSearch
+	OpenSearch opensearch.Config `mapstructure:"opensearch"`
 }
+
+// The engines that may have the search index.
+const (
+	EnginePostgres   = "postgres"
+	EngineOpenSearch = "opensearch"
+)
 
 // DefaultConfig indexes 4 KiB of the text of each record, and polls twice a second.
 func DefaultConfig() Config {
-	return Config{PayloadBytes: 4 << 10, Batch: 500, Interval: 500 * time.Millisecond}
+	return Config{
+		PayloadBytes: 4 << 10, Batch: 500, Interval: 500 * time.Millisecond, Engine: EnginePostgres, OpenSearch: opensearch.DefaultConfig(),
+	}
 }
 
 // Validate reports every problem at once. When PayloadBytes is 0, free-text searches cover only error messages.
@@ -34,7 +47,13 @@ func (c Config) Validate() error {
 	if c.Interval < 10*time.Millisecond || c.Interval > time.Minute {
 		errs = append(errs, fmt.Errorf("search.interval must be 10ms to 1m, not %s", c.Interval))
 	}
-	return errors.Join(errs...)
+	switch {
+	case c.Engine != EnginePostgres && c.Engine != EngineOpenSearch:
+		errs = append(errs, fmt.Errorf("search.engine must be %s or %s, not %q", EnginePostgres, EngineOpenSearch, c.Engine))
+	case c.Engine == EngineOpenSearch && len(c.OpenSearch.URL) == 0:
+		errs = append(errs, errors.New("search.opensearch.url: search.engine is opensearch, so an address is needed"))
+	}
+	return errors.Join(append(errs, c.OpenSearch.Validate())...)
 }
 
 type metrics struct {

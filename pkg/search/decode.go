@@ -39,6 +39,8 @@ const shortestLookup = 10 * time.Millisecond
 type parts struct {
 	value []byte
 	key   []byte // JSON of the decoded key; nil when the key was not decoded
+
+	keySchema bool // the key has a schema
 }
 
 // partsOf returns the parts of a message. again says when to try again; it is nil when no schema was missing.
@@ -63,7 +65,7 @@ func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repos
 		}
 	}
 	key := reader.Decode(m, entity.KeyPart, maxHeaderValue)
-	p.key = key.JSON
+	p.key, p.keySchema = key.JSON, key.Format != entity.NoFormat
 	note(key)
 	return p, again
 }

@@ -39,6 +39,9 @@ func (w *Worker) document(m *entity.Message, p parts) entity.Document {
 		f := w.maker.Fingerprint(w.decode(*m))
 		d.Fingerprint = &f
 	}
+	if w.fields {
+		d.Fields = w.fieldsOf(m, p)
+	}
 	return d
 }
 

@@ -177,26 +177,16 @@ func (r *facetReader) key(m *entity.Message, f *facetValues) {
 	key := m.Record.Key
 	if r.decoder != nil {
 		d := r.decoder.Decode(m, entity.KeyPart, maxHeaderValue)
-		if d.Format != entity.NoFormat && r.hides(d.JSON) {
+		if d.Format != entity.NoFormat && hidesKey(r.masks, d.JSON) {
 			return
 		}
 		if d.JSON != nil {
-			payload.Values(d.JSON, []payload.Path{{}}, 1, func(_ int, v payload.Value) { d.JSON = []byte(v.Text) })
-			key = d.JSON
+			key = scalarKey(d.JSON)
 		}
 	}
 	if key != nil {
 		f.addBytes(key)
 	}
-}
-
-// hides reports whether a key with a schema has a masked value, or may have one because it cannot be decoded.
-func (r *facetReader) hides(decoded []byte) bool {
-	if !r.masks.CoversPath(payload.Path{}) {
-		return false
-	}
-	_, names := r.masks.Payload(decoded)
-	return decoded == nil || len(names) > 0
 }
 
 func fieldOf(m *entity.Message, field repository.FacetField) string {

@@ -81,6 +81,7 @@ type Worker struct {
 	masks   *payload.Masks
 	hidden  func(*entity.Message) entity.MaskedFields
 	schemas Schemas // nil when nothing is decoded
+	fields  bool    // documents have the fields that facets count
 	metrics *metrics
 	log     *zap.Logger
 

@@ -225,6 +225,10 @@ func TestComponents(t *testing.T) {
 			t.Errorf("%s: got the store %q, want s3 with its bucket", name, tiered.Setting(pod, "archive.store"))
 		}
 	}
+	searched := renderWith(t, "opensearch")
+	if pod := podOf(t, searched, "api"); searched.Setting(pod, "search.engine") != "opensearch" || searched.Setting(pod, "search.opensearch.password_file") == "" {
+		t.Errorf("api: got the engine %q, want opensearch with a password", searched.Setting(pod, "search.engine"))
+	}
 	migrator := podOf(t, own, "migrate")
 	if own.Setting(migrator, "database.user") != "dlq_migrator" || vaultFiles(migrator)["db-password"] != inVault+"dlq-manager/migrator" || own.Setting(podOf(t, own, "api"), "database.user") == "dlq_migrator" {
 		t.Error("want the migrations alone to have the migrator's user")

@@ -23,6 +23,7 @@ const (
 	sts         = "10.0.1.0/24:443"
 	issuer      = "10.0.0.10/32:443"
 	collector   = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=opentelemetry-collector:4318"
+	openSearch  = "kubernetes.io/metadata.name=k1s0-system/app.kubernetes.io/name=opensearch:9200"
 	receivers   = "0.0.0.0/0 without 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16:443"
 	clients     = "dlq-manager/api-client=true/every pod:8080"
 	prometheus  = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=prometheus:" // without the port
@@ -47,6 +48,9 @@ func network(set *Set) (problems []string) {
 		case "api":
 			need, may = append(need, kafka, kafkaTLS), []string{issuer, collector, receivers, kafkaTokens, msk, sts}
 			from = []string{clients, prometheus + metricsPort(set, pod)}
+			if set.Setting(pod, "search.engine") == "opensearch" {
+				need = append(need, openSearch)
+			}
 		case "ingester":
 			need, may = append(need, kafka, kafkaTLS), []string{collector, kafkaTokens, msk, sts}
 			from = []string{prometheus + metricsPort(set, pod)}

@@ -1,5 +1,5 @@
-// Package stacktest provides servers for tests: one PostgreSQL, one Kafka and one S3 server per test
-// process, started for the first test that needs them. Each test creates its own database, topics and
+// Package stacktest provides servers for tests: one PostgreSQL, one Kafka, one S3 server and one
+// OpenSearch node per test process, started for the first test that needs them. Each test creates its own database, topics and
 // consumer groups with unique names.
 package stacktest
 
@@ -69,6 +69,28 @@ func S3(t testing.TB) *stack.S3 {
 	return s3.server
 }
 
+// openSearch is the OpenSearch node of the test process.
+var openSearch struct {
+	start sync.Once
+	node  *stack.OpenSearch
+	err   error
+}
+
+// OpenSearch returns a running node of OpenSearch. Each test uses an index prefix of its own. Without a node the test
+// fails; it is never skipped.
+func OpenSearch(t testing.TB) *stack.OpenSearch {
+	t.Helper()
+	openSearch.start.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // see get
+		defer cancel()
+		openSearch.node, openSearch.err = stack.StartOpenSearch(ctx)
+	})
+	if openSearch.err != nil {
+		t.Fatalf("a test needs a server: %v", openSearch.err)
+	}
+	return openSearch.node
+}
+
 // Main runs the tests of a package, stops the servers they started and exits. Call it from TestMain. Without Main, the
 // servers still end with the process, but their data remains until the next start of a stack.
 func Main(m interface{ Run() int }) {
@@ -77,6 +99,9 @@ func Main(m interface{ Run() int }) {
 	broker.stop()
 	if s3.server != nil {
 		_ = s3.server.Stop()
+	}
+	if openSearch.node != nil {
+		_ = openSearch.node.Stop()
 	}
 	os.Exit(code)
 }

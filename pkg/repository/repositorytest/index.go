@@ -255,7 +255,9 @@ func indexDeleted(h *harness) {
 	m := h.put()
 	h.indexed(m)
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
-	again := m // a new message with the id of the deleted one, which only a test can insert
+	h.wantIDs("by a word", h.search(byWord("boom")), nil)
+	h.unindexed(indexVersion) // a step of the indexer
+	again := m                // a new message with the id of the deleted one, which only a test can insert
 	h.Insert(h.T, again)
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 }

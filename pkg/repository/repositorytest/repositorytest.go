@@ -46,6 +46,24 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 	}
 }
 
+// RunSearch tests those promises of the contract that concern the search index, for a store whose search index is in a
+// search engine outside of it.
+func RunSearch(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
+	t.Helper()
+	concerned := []string{"Search", "Count", "Export", "ArchiveReading", "SearchIndex", "RedriveSelection", "Activity"}
+	for _, theme := range themes() {
+		if !slices.Contains(concerned, theme.name) {
+			continue
+		}
+		t.Run(theme.name, func(t *testing.T) {
+			t.Parallel()
+			for _, p := range theme.promises {
+				p.run(t, open)
+			}
+		})
+	}
+}
+
 // theme is a group of promises on one subject.
 type theme struct {
 	name     string

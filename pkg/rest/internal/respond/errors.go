@@ -74,6 +74,7 @@ var answers = [...]Answer{
 	{entity.ErrPublish, http.StatusBadGateway, CodePublishFailed, "the message could not be published", true},
 	{repository.ErrObject, http.StatusServiceUnavailable, CodeUnavailable, "an object of the archive cannot be read", false},
 	{repository.ErrNeedsDatabase, http.StatusServiceUnavailable, CodeUnavailable, "this needs a database", false},
+	{repository.ErrEngineAway, http.StatusServiceUnavailable, CodeUnavailable, EngineAwayText, true},
 	{entity.ErrUnavailable, http.StatusServiceUnavailable, CodeUnavailable, UnavailableText, true},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, CodeUnavailable, UnavailableText, true},
 	{context.Canceled, http.StatusServiceUnavailable, CodeUnavailable, UnavailableText, true},
@@ -84,6 +85,9 @@ var internal = Answer{nil, http.StatusInternalServerError, CodeInternal, "intern
 const (
 	// UnavailableText is the message of answers about a dependency that failed.
 	UnavailableText = "the service is not available at the moment, try again later"
+
+	// EngineAwayText is the message of answers to searches while the search engine does not answer.
+	EngineAwayText = "the search engine does not answer, so searches by text, key, header and field fail; other requests work"
 
 	// retryAfter is the Retry-After of a 503, and of a 429 without a time of its own.
 	retryAfter = 5 * time.Second

@@ -107,7 +107,7 @@ func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes stri
 	if len(walks) == 0 {
 		q.Values, walks = nil, [][]string{{"false"}}
 	}
-	conditions := append(q.Conditions(f), q.Indexed(f)...)
+	conditions := append(q.Conditions(f), q.indexed(r, q.Indexed)...)
 	if len(f.Statuses) == 0 {
 		conditions = append(conditions, search.Status(worked(r)))
 		if r.Action != entity.RedriveMap { // map also reports messages whose own header names the topic
@@ -118,6 +118,18 @@ func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes stri
 		walks[i] = []string{"SELECT " + columns(r.Action, takes) + "\n\tFROM dlq.dlq_messages m WHERE " + search.And(append(walk, conditions...)...)}
 	}
 	q.query = search.Join(walks, "\n\tUNION ALL\n\t")
+}
+
+// indexed returns the condition that the message m meets what the filter says about documents. ask returns it for the
+// documents in the database.
+func (q *selection) indexed(r repository.NewRedrive, ask func(entity.Filter) []string) []string {
+	switch {
+	case !r.Selection.NeedsSearchIndex():
+		return nil
+	case r.Found != nil:
+		return []string{"m.id = ANY (" + q.Arg(codec.UUIDArray(*r.Found)) + "::uuid[])"}
+	}
+	return ask(r.Selection.Filter)
 }
 
 // byID selects messages by their ids. An id counts as gone when its message does not exist or the caller may not see
@@ -132,9 +144,7 @@ func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) 
 	n.Visible = nil
 	conditions := q.Conditions(s.Filter)
 	conditions = append(conditions, q.Named(s.Filter, n)...)
-	if s.NeedsSearchIndex() {
-		conditions = append(conditions, q.DocumentMatches(s.Filter))
-	}
+	conditions = append(conditions, q.indexed(r, func(f entity.Filter) []string { return []string{q.DocumentMatches(f)} })...)
 	q.query = "SELECT w.ord, w.id, m.created_at, coalesce(m.original_topic, '') AS original_topic, m.dlq_topic_id,\n" +
 		"	CASE WHEN m.id IS NOT NULL THEN v.confidence ELSE '' END AS confidence,\n" +
 		"	CASE WHEN m.id IS NULL THEN '" + repository.SkippedGone + "' ELSE v.reason END AS reason\n" +

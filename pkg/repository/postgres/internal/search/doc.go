@@ -5,6 +5,7 @@
 //
 //   - undecoded.go: messages whose schema could not be read
 //   - index.go: Indexer, which stores documents
+//   - engine.go: what the database keeps for a search engine outside of it
 //   - count.go: the number of messages of a filter
 //   - export.go: all messages of a filter
 //   - search.go: Searcher, and its statements' time limits

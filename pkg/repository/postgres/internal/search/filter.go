@@ -16,7 +16,7 @@ import (
 type Arguments struct {
 	First   int // number of the first argument's parameter
 	Values  []any
-	Version *int64 // version that documents must have besides that of the search index; nil: any
+	Version *[]int64 // versions that documents may have, if the search index has them too; nil: any
 }
 
 // Arg adds an argument and returns the name of its parameter.
@@ -109,9 +109,9 @@ func (a *Arguments) documented(f entity.Filter) string {
 	if slices.ContainsFunc(f.Words, func(word string) bool { return word != codec.Clean(word) }) {
 		return "false"
 	}
-	all := []string{"d.version = (SELECT version FROM dlq.search_index)"}
+	all := []string{"d.version IN ((SELECT version FROM dlq.search_index), (SELECT coalesce(served_version, version) FROM dlq.search_index))"}
 	if a.Version != nil {
-		all = append(all, "d.version = "+a.Arg(*a.Version)+"::bigint")
+		all = append(all, "d.version = ANY ("+a.terms(*a.Version)+")")
 	}
 	var every []int64
 	for _, any := range f.Terms() {

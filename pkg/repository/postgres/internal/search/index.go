@@ -20,6 +20,7 @@ type Indexer struct {
 	db     *conn.DB
 	scopes *Scopes
 	groups errorGroups
+	engine engineOf
 }
 
 // errorGroups stores the names of error groups; package insight implements it.
@@ -29,13 +30,15 @@ type errorGroups interface {
 
 // NewIndexer returns an Indexer. The version of SetIndexVersion also applies to all searches that use these scopes.
 func NewIndexer(db *conn.DB, scopes *Scopes, groups errorGroups) *Indexer {
-	return &Indexer{db, scopes, groups}
+	return &Indexer{db: db, scopes: scopes, groups: groups, engine: engineOf{name: postgresEngine}}
 }
 
 // acquireLeaseQuery takes or renews the lease. When the version has changed, it also resets the indexer's positions, so
-// that all messages are indexed again.
+// that all messages are indexed again. $5 is the engine of the index, and $6 the version of the documents with which the
+// database answers searches while another engine is filled.
 const acquireLeaseQuery = `
 	UPDATE dlq.search_index c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
+		engine = $5, served_version = CASE WHEN version = $2 THEN served_version WHEN version = $6 THEN version END,
 		mark = CASE WHEN version = $2 THEN mark ELSE '-infinity' END,
 		archive_mark = CASE WHEN version = $2 THEN archive_mark ELSE '-infinity' END,
 		walked_at = CASE WHEN version = $2 THEN walked_at ELSE '-infinity' END,
@@ -61,12 +64,12 @@ const timesOfDocuments = `
 		WHERE kept.id = ANY ($1::uuid[])`
 
 // SetIndexVersion implements repository.SearchIndex.
-func (s *Indexer) SetIndexVersion(version int64) { s.scopes.version.Store(&version) }
+func (s *Indexer) SetIndexVersion(version int64) { s.scopes.version.Store(&[]int64{version}) }
 
 // AcquireIndexerLease implements repository.SearchIndex.
 func (s *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
 	var held []bool
-	err := s.db.Select(ctx, &held, acquireLeaseQuery, owner, version, lease.Microseconds(), s.db.Clock())
+	err := s.db.Select(ctx, &held, acquireLeaseQuery, owner, version, lease.Microseconds(), s.db.Clock(), s.engine.name, s.engine.served)
 	if err == nil && len(held) > 0 {
 		err = s.db.Exec(ctx, createPartitionsQuery, s.db.Clock())
 	}

@@ -14,11 +14,11 @@ import (
 // Scopes reads which existing topics the topic names and patterns of a filter match.
 type Scopes struct {
 	db      *conn.DB
-	version *atomic.Pointer[int64] // version that documents must have; nil: that of the search index
+	version *atomic.Pointer[[]int64] // versions that documents may have; nil: that of the search index
 }
 
 // NewScopes returns the Scopes of a database.
-func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db, version: new(atomic.Pointer[int64])} }
+func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db, version: new(atomic.Pointer[[]int64])} }
 
 // On returns Scopes that read from another database. SetIndexVersion sets the version of both.
 func (s *Scopes) On(db *conn.DB) *Scopes { return &Scopes{db: db, version: s.version} }
@@ -34,7 +34,7 @@ type Scope struct {
 	// when they are unknown.
 	Pairs map[int32][]string
 
-	Version *int64 // version of the documents that this process uses; nil: that of the search index
+	Version *[]int64 // versions of the documents that this process uses; nil: that of the search index
 }
 
 // topicSet is the set of existing topics that match patterns.

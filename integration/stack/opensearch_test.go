@@ -1,0 +1,17 @@
+package stack
+
+import (
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+)
+
+func TestOpenSearch_KeepsItsAddressWhenItIsKilled(t *testing.T) {
+	t.Parallel()
+	s := check.Must(StartOpenSearch(patient(t)))(t)
+	t.Cleanup(func() { check.NoError(t, s.Stop()) })
+	check.NoError(t, s.Kill())
+	check.True(t, pingOpenSearch(t.Context(), s.Address) != nil, "the killed node answers")
+	check.NoError(t, s.Restart(patient(t)))
+	check.NoError(t, pingOpenSearch(t.Context(), s.Address))
+}

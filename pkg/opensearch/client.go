@@ -1,0 +1,207 @@
+package opensearch
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/opensearch-project/opensearch-go/v4"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// Client keeps documents in OpenSearch. It is safe for concurrent use.
+type Client struct {
+	http    *opensearch.Client
+	prefix  string
+	timeout time.Duration
+
+	mu        sync.Mutex
+	templates map[int64]bool // versions whose template was written by this Client
+}
+
+// New returns a Client of a valid configuration. It sends no request.
+func New(cfg Config) (*Client, error) {
+	roots, err := cfg.roots()
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+	}
+	never := false
+	client, err := opensearch.NewClient(opensearch.Config{
+		Addresses: cfg.URL, Transport: signing{cfg, transport}, MaxRetries: len(cfg.URL), RetryOnStatus: []int{http.StatusBadGateway, http.StatusGatewayTimeout},
+		DiscoverNodesOnStart: &never,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open OpenSearch: %w", err)
+	}
+	return &Client{http: client, prefix: cfg.IndexPrefix, timeout: cfg.Timeout, templates: map[int64]bool{}}, nil
+}
+
+// signing adds the present secret to each request.
+type signing struct {
+	cfg  Config
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s signing) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch {
+	case s.cfg.TokenFile != "":
+		token, err := readSecret(s.cfg.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+token)
+	case s.cfg.Username != "":
+		password, err := readSecret(s.cfg.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		r = r.Clone(r.Context())
+		r.SetBasicAuth(s.cfg.Username, password)
+	}
+	return s.next.RoundTrip(r) //nolint:wrapcheck // the error of the wrapped transport
+}
+
+// answerError is an answer of OpenSearch that reports a failure.
+type answerError struct {
+	status int
+	kind   string
+	reason string
+}
+
+func (e *answerError) Error() string {
+	if e.kind == "" {
+		return fmt.Sprintf("status %d", e.status)
+	}
+	return fmt.Sprintf("status %d: %s: %s", e.status, e.kind, e.reason)
+}
+
+const (
+	maxAnswer = 64 << 20
+	maxReason = 300
+)
+
+// do sends a request with a JSON body, or a body of type []byte as it is, and decodes the answer into out, which may be
+// nil.
+func (c *Client) do(ctx context.Context, method, path string, body, out any) error {
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := c.send(bounded, method, path, body, out)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return translate(err)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body, out any) error {
+	text, raw := body.([]byte)
+	if body != nil && !raw {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := c.http.Stream(request)
+	if answer != nil {
+		defer func() { _ = answer.Body.Close() }() // there may be an answer together with an error
+	}
+	if err != nil {
+		return err
+	}
+	content := io.LimitReader(answer.Body, maxAnswer)
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		return failureOf(answer.StatusCode, content)
+	}
+	if out == nil {
+		_, err = io.Copy(io.Discard, content)
+		return err
+	}
+	return json.NewDecoder(content).Decode(out)
+}
+
+type failure struct {
+	Type   string    `json:"type"`
+	Reason string    `json:"reason"`
+	Root   []failure `json:"root_cause"`
+}
+
+func failureOf(status int, content io.Reader) error {
+	var f struct {
+		Error json.RawMessage `json:"error"`
+	}
+	e := &answerError{status: status}
+	var detail failure
+	if json.NewDecoder(content).Decode(&f) == nil && json.Unmarshal(f.Error, &detail) == nil {
+		if len(detail.Root) > 0 {
+			detail = detail.Root[0]
+		}
+		e.kind, e.reason = detail.Type, detail.Reason[:min(len(detail.Reason), maxReason)]
+	}
+	return e
+}
+
+const (
+	// startTries and startPause are for an index that was just made, which does not answer for some milliseconds.
+	startTries = 20
+	startPause = 50 * time.Millisecond
+)
+
+// search sends a search. OpenSearch refuses one that would take too much work.
+func (c *Client) search(ctx context.Context, path string, body, out any) error {
+	err := c.do(ctx, http.MethodPost, path, body, out)
+	for try := 1; try < startTries && starting(err); try++ {
+		wait.Sleep(ctx, startPause)
+		err = c.do(ctx, http.MethodPost, path, body, out)
+	}
+	if errors.Is(err, entity.ErrInvalid) {
+		return fmt.Errorf("%w (%w)", &repository.TooBroadError{}, err)
+	}
+	return err
+}
+
+// starting reports whether an index does not answer that may be starting.
+func starting(err error) bool {
+	var answer *answerError
+	return errors.As(err, &answer) && answer.status == http.StatusServiceUnavailable
+}
+
+// translate gives errors their kinds. Whatever OpenSearch refuses or fails to answer, the same request may succeed
+// later, except a document or a query that it cannot read.
+func translate(err error) error {
+	var answer *answerError
+	if errors.As(err, &answer) && answer.status == http.StatusBadRequest {
+		return fmt.Errorf("OpenSearch refuses the request: %w: %w", err, entity.ErrInvalid)
+	}
+	return &repository.EngineAwayError{Cause: err}
+}
+
+// missing reports whether an index or an alias does not exist.
+func missing(err error) bool {
+	var answer *answerError
+	return errors.As(err, &answer) && answer.status == http.StatusNotFound
+}
+
+// Ping returns nil when OpenSearch answers.
+func (c *Client) Ping(ctx context.Context) error { return c.do(ctx, http.MethodGet, "/", nil, nil) }

@@ -1,0 +1,219 @@
+package opensearch
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// maxDistinct is the number of different values up to which they are counted exactly.
+const maxDistinct = 3000
+
+// Facets counts the values of all documents that match.
+func (c *Client) Facets(ctx context.Context, version int64, q Query, by []repository.FacetKey, limit int) (repository.Facets, error) {
+	found, err := c.aggregate(ctx, version, q, aggregationsOf(by, func(f facet) object { return f.values(maxDistinct + 1) }))
+	if err != nil {
+		return repository.Facets{}, err
+	}
+	facets := repository.Facets{Counted: found.Hits.Total.Value, All: true, Facets: make([]repository.Facet, len(by))}
+	again := object{}
+	shown := make([][]bucket, len(by))
+	for i, key := range by {
+		f, name := facetOf(key), fmt.Sprint(i)
+		values, present := f.split(found.Aggregations[name])
+		facets.Facets[i] = repository.Facet{
+			Missing: facets.Counted - present, Distinct: int64(len(values)), Exact: found.Aggregations[name].complete() && len(values) <= maxDistinct,
+		}
+		shown[i] = values[:min(limit, len(values))]
+		if !facets.Facets[i].Exact {
+			again["distinct"+name] = f.distinct()
+			if len(shown[i]) > 0 {
+				again["values"+name] = f.these(shown[i])
+			}
+		}
+	}
+	if len(again) > 0 {
+		more, err := c.aggregate(ctx, version, q, again)
+		if err != nil {
+			return repository.Facets{}, err
+		}
+		for i := range by {
+			name := fmt.Sprint(i)
+			if estimate, ok := more.Aggregations["distinct"+name]; ok {
+				facets.Facets[i].Distinct = max(estimate.Value, int64(len(shown[i])))
+				shown[i] = more.Aggregations["values"+name].Buckets
+			}
+		}
+	}
+	for i, key := range by {
+		for _, b := range shown[i] {
+			v, err := facetOf(key).show(b)
+			if err != nil {
+				return repository.Facets{}, err
+			}
+			facets.Facets[i].Values = append(facets.Facets[i].Values, v)
+		}
+	}
+	return facets, nil
+}
+
+type aggregated struct {
+	Hits struct {
+		Total struct {
+			Value int64 `json:"value"`
+		} `json:"total"`
+	} `json:"hits"`
+	Aggregations map[string]aggregation `json:"aggregations"`
+}
+
+type aggregation struct {
+	Value   int64    `json:"value"`
+	Others  int64    `json:"sum_other_doc_count"`
+	Error   int64    `json:"doc_count_error_upper_bound"`
+	Buckets []bucket `json:"buckets"`
+}
+
+// complete reports that the buckets are all values, with their exact counts.
+func (a aggregation) complete() bool { return a.Others == 0 && a.Error == 0 }
+
+type bucket struct {
+	Key      string `json:"key"`
+	Messages int64  `json:"doc_count"`
+}
+
+func (c *Client) aggregate(ctx context.Context, version int64, q Query, aggregations object) (found aggregated, err error) {
+	err = c.search(ctx, c.searchPath(c.alias(version)), object{
+		"size": 0, "track_total_hits": true, "query": object{"bool": object{"filter": q.clauses()}}, "aggs": aggregations,
+	}, &found)
+	return found, err
+}
+
+func aggregationsOf(by []repository.FacetKey, aggregate func(facet) object) object {
+	all := object{}
+	for i, key := range by {
+		all[fmt.Sprint(i)] = aggregate(facetOf(key))
+	}
+	return all
+}
+
+// facet says which field of a document has the values of a key, and how they begin there.
+type facet struct {
+	field  string
+	prefix string // "": the field has the values as they are
+}
+
+func facetOf(key repository.FacetKey) facet {
+	if field, ok := facetFields[key.Field]; ok {
+		return facet{field: field}
+	}
+	return facet{"values", key.String() + separator}
+}
+
+var facetFields = map[repository.FacetField]string{
+	repository.FacetTopic: "topic", repository.FacetErrorClass: "error_class", repository.FacetConsumerGroup: "consumer_group",
+	repository.FacetDialect: "dialect", repository.FacetErrorGroup: "group",
+}
+
+// values counts the values. Without global ordinals, the cost depends on the matching documents only.
+func (f facet) values(size int) object {
+	terms := object{"field": f.field, "size": size, "shard_size": 2 * size, "execution_hint": "map", "order": []object{{"_count": "desc"}, {"_key": "asc"}}}
+	if f.prefix != "" {
+		terms["include"] = quoteRegexp(f.prefix) + ".*"
+	}
+	return object{"terms": terms}
+}
+
+// these counts some values exactly.
+func (f facet) these(buckets []bucket) object {
+	keys := make([]string, len(buckets))
+	for i, b := range buckets {
+		keys[i] = b.Key
+	}
+	return object{"terms": object{
+		"field": f.field, "size": len(keys), "include": keys, "execution_hint": "map", "order": []object{{"_count": "desc"}, {"_key": "asc"}},
+	}}
+}
+
+// distinct estimates the number of different values.
+func (f facet) distinct() object {
+	const precision = 40_000
+	if f.prefix == "" {
+		return object{"cardinality": object{"field": f.field, "precision_threshold": precision}}
+	}
+	return object{"cardinality": object{"precision_threshold": precision, "script": object{
+		"source": "def found = []; for (v in doc['" + f.field + "']) { if (v.length() > params.p.length() && v.startsWith(params.p)) { found.add(v); } } return found;",
+		"params": object{"p": f.prefix},
+	}}}
+}
+
+// split returns the values, and how many messages have one.
+func (f facet) split(a aggregation) (values []bucket, present int64) {
+	for _, b := range a.Buckets {
+		switch {
+		case f.prefix == "" && b.Key == "": // an unknown topic
+		case f.prefix == "":
+			values, present = append(values, b), present+b.Messages
+		case b.Key == f.prefix:
+			present = b.Messages
+		default:
+			values = append(values, b)
+		}
+	}
+	if f.prefix == "" {
+		present += a.Others // a message has one value of a field
+	}
+	return values, present
+}
+
+func (f facet) show(b bucket) (repository.FacetValue, error) {
+	v := repository.FacetValue{Kind: repository.StringValue, Text: b.Key, Messages: b.Messages}
+	if f.prefix == "" {
+		return v, nil
+	}
+	rest := strings.TrimPrefix(b.Key, f.prefix)
+	for kind, letter := range kindLetters {
+		if text, ok := strings.CutPrefix(rest, letter); ok {
+			v.Kind, v.Text = repository.FacetKind(kind), text
+		}
+	}
+	switch v.Kind {
+	case repository.NumberValue:
+		v.Text = plainNumber(v.Text)
+		return v, nil
+	case repository.StringValue, repository.BooleanValue, repository.NullValue:
+		return v, nil
+	case repository.BytesValue:
+	}
+	text, err := base64.StdEncoding.DecodeString(v.Text)
+	v.Text = string(text)
+	return v, err
+}
+
+// maxPlain is the exponent up to which a number is shown without one.
+const maxPlain = 20
+
+// plainNumber writes a number without an exponent, unless that would be long. The parameter is in the canonical form of
+// payload.Scalar: digits without a decimal point, and an exponent.
+func plainNumber(canonical string) string {
+	digits, power, _ := strings.Cut(canonical, "e")
+	exponent, err := strconv.Atoi(power)
+	if err != nil || exponent > maxPlain || exponent < -maxPlain {
+		return canonical
+	}
+	sign := ""
+	if rest, negative := strings.CutPrefix(digits, "-"); negative {
+		sign, digits = "-", rest
+	}
+	if exponent >= 0 {
+		return sign + digits + strings.Repeat("0", exponent)
+	}
+	if missing := 1 - exponent - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	point := len(digits) + exponent
+	return sign + digits[:point] + "." + digits[point:]
+}

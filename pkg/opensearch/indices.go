@@ -1,0 +1,200 @@
+package opensearch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// alias returns the name of the alias of all indexes of a version.
+func (c *Client) alias(version int64) string {
+	return fmt.Sprintf("%s-%016x", c.prefix, uint64(version))
+} //nolint:gosec // any 64 bits
+
+// index returns the name of the index of a day.
+func (c *Client) index(version int64, day time.Time) string {
+	return c.alias(version) + "-" + DayOf(day).Format(time.DateOnly)
+}
+
+// The first and the last index have the documents of all earlier and of all later times.
+var (
+	earliestDay = time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
+	latestDay   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// DayOf returns the day of the index that has the document of a message.
+func DayOf(createdAt time.Time) time.Time {
+	switch day := createdAt.UTC().Truncate(24 * time.Hour); {
+	case day.Before(earliestDay):
+		return earliestDay
+	case day.After(latestDay):
+		return latestDay
+	default:
+		return day
+	}
+}
+
+type object = map[string]any
+
+// mapping says how documents are indexed. It is fixed: a field that it does not name is not indexed.
+func mapping() object {
+	keyword := object{"type": "keyword"}
+	return object{
+		"dynamic": false,
+		"properties": object{
+			"id": keyword, "created": object{"type": "long"}, "digest": object{"type": "integer", "index": false},
+			"topic": keyword, "dlq_topic": keyword, "error_class": keyword, "consumer_group": keyword, "dialect": keyword, "group": keyword,
+			"archived": object{"type": "boolean"},
+			"text":     object{"type": "wildcard"},
+			"terms":    object{"type": "keyword", "doc_values": false, "norms": false},
+			"values":   object{"type": "keyword", "index": false},
+		},
+	}
+}
+
+// prepare writes the template from which OpenSearch makes the indexes of a version.
+func (c *Client) prepare(ctx context.Context, version int64) error {
+	c.mu.Lock()
+	known := c.templates[version]
+	c.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := c.do(ctx, http.MethodPut, "/_index_template/"+c.alias(version), object{
+		"index_patterns": []string{c.alias(version) + "-*"},
+		"priority":       500,
+		"template": object{
+			"settings": object{"index": object{
+				"max_regex_length": 10_000,
+				// In the order of most lists, so that a search for a common word ends with the first page of each segment.
+				"sort.field": []string{"created", "id"}, "sort.order": []string{"desc", "desc"},
+			}},
+			"mappings": mapping(),
+			"aliases":  object{c.alias(version): object{}},
+		},
+	}, nil)
+	if err == nil {
+		c.mu.Lock()
+		c.templates[version] = true
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// Forget makes the next write of documents prepare OpenSearch again, in case that somebody has removed the template.
+func (c *Client) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.templates)
+}
+
+// Days returns which documents of a version OpenSearch has, by day.
+func (c *Client) Days(ctx context.Context, version int64) ([]repository.EngineDay, error) {
+	var found struct {
+		Aggregations struct {
+			Days struct {
+				Buckets []struct {
+					Key       string `json:"key"`
+					Documents int64  `json:"doc_count"`
+					Sum       struct {
+						Value float64 `json:"value"`
+					} `json:"sum"`
+				} `json:"buckets"`
+			} `json:"days"`
+		} `json:"aggregations"`
+	}
+	err := c.search(ctx, c.searchPath(c.alias(version)), object{
+		"size": 0,
+		"aggs": object{"days": object{
+			"terms": object{"field": "_index", "size": 10_000},
+			"aggs":  object{"sum": object{"sum": object{"field": "digest"}}},
+		}},
+	}, &found)
+	if err != nil {
+		return nil, err
+	}
+	var days []repository.EngineDay
+	for _, b := range found.Aggregations.Days.Buckets {
+		day, err := time.Parse(time.DateOnly, strings.TrimPrefix(b.Key, c.alias(version)+"-"))
+		if err != nil {
+			return nil, fmt.Errorf("index %s: %w", b.Key, err)
+		}
+		days = append(days, repository.EngineDay{Day: day, Documents: b.Documents, Sum: int64(b.Sum.Value)})
+	}
+	return days, nil
+}
+
+// searchPath returns the path of a search in an index or alias that may not exist. Results without those of an index that
+// does not answer are an error.
+func (c *Client) searchPath(index string) string {
+	return "/" + url.PathEscape(index) + "/_search?ignore_unavailable=true&allow_no_indices=true&" + allResults
+}
+
+const allResults = "allow_partial_search_results=false"
+
+// IDs returns the ids of the documents of a day, in their order after a given id.
+func (c *Client) IDs(ctx context.Context, version int64, day time.Time, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	var found hits
+	err := c.search(ctx, c.searchPath(c.index(version, day)), object{
+		"size": limit, "_source": false, "sort": []object{{"id": "asc"}}, "search_after": []any{after.String()}, "track_total_hits": false,
+	}, &found)
+	if err != nil {
+		return nil, err
+	}
+	return found.ids()
+}
+
+// Tidy deletes the indexes of days before a time that have no documents and, with others, the indexes and templates of
+// all other versions.
+func (c *Client) Tidy(ctx context.Context, version int64, others bool, before time.Time) error {
+	var indexes []struct {
+		Name      string `json:"index"`
+		Documents string `json:"docs.count"`
+	}
+	path := "/_cat/indices/" + url.PathEscape(c.prefix+"-*") + "?format=json&h=index,docs.count"
+	if err := c.do(ctx, http.MethodGet, path, nil, &indexes); err != nil {
+		return err
+	}
+	own := regexp.MustCompile(`^(` + regexp.QuoteMeta(c.prefix) + `-[0-9a-f]{16})-(\d{4}-\d\d-\d\d)$`)
+	old := map[string]bool{}
+	for _, index := range indexes {
+		match := own.FindStringSubmatch(index.Name)
+		if match == nil {
+			continue
+		}
+		ours := match[1] == c.alias(version)
+		day, err := time.Parse(time.DateOnly, match[2])
+		if ours && (index.Documents != "0" || err != nil || !day.Before(before)) || !ours && !others {
+			continue
+		}
+		if err := c.delete(ctx, "/"+url.PathEscape(index.Name)); err != nil {
+			return err
+		}
+		if !ours {
+			old[match[1]] = true
+		}
+	}
+	for name := range old {
+		if err := c.delete(ctx, "/_index_template/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete deletes an object that may not exist.
+func (c *Client) delete(ctx context.Context, path string) error {
+	err := c.do(ctx, http.MethodDelete, path, nil, nil)
+	if missing(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package opensearch
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Query selects documents by a filter. Documents do not have the status of their messages and the times of their retries:
+// these conditions of the filter are ignored.
+type Query struct {
+	Filter   entity.Filter
+	Scope    repository.EngineScope // the topics that the filter matches
+	Archived bool
+
+	// Changed are messages whose documents may be out of date. They match whatever their topic and error group are, and
+	// whether they are archived or not. With AnyState every message does.
+	Changed  []uuid.UUID
+	AnyState bool
+}
+
+// clauses returns the conditions of the query, all of which a document must meet.
+func (q Query) clauses() []object {
+	f := q.Filter
+	var all []object
+	if len(f.MessageIDs) > 0 {
+		all = append(all, object{"terms": object{"id": f.MessageIDs}})
+	}
+	for field, value := range map[string]string{"error_class": f.ErrorClass, "consumer_group": f.ConsumerGroup, "dialect": f.Dialect} {
+		if value != "" { // a document does not have the field when it is masked
+			unknown := object{"bool": object{"must_not": object{"exists": object{"field": field}}}}
+			all = append(all, either(object{"term": object{field: value}}, unknown))
+		}
+	}
+	created := object{}
+	if !f.CreatedAfter.IsZero() {
+		created["gte"] = entity.TruncateTime(f.CreatedAfter).UnixMicro()
+	}
+	if !f.CreatedBefore.IsZero() {
+		created["lt"] = entity.TruncateTime(f.CreatedBefore).UnixMicro()
+	}
+	if len(created) > 0 {
+		all = append(all, object{"range": object{"created": created}})
+	}
+	for _, any := range f.Terms() {
+		all = append(all, object{"terms": object{"terms": termTexts(any)}})
+	}
+	for _, word := range f.Words {
+		all = append(all, wordClause(word))
+	}
+	if !q.AnyState {
+		state := object{"bool": object{"filter": q.state()}}
+		if len(q.Changed) > 0 {
+			state = either(state, object{"terms": object{"id": q.Changed}})
+		}
+		all = append(all, state)
+	}
+	return all
+}
+
+// state returns the conditions on facts of a message that may change.
+func (q Query) state() []object {
+	f := q.Filter
+	all := []object{{"term": object{"archived": q.Archived}}}
+	if f.Group != uuid.Nil {
+		all = append(all, object{"term": object{"group": f.Group}})
+	}
+	if f.Topic != "" {
+		all = append(all, either(object{"term": object{"topic": f.Topic}}, object{"term": object{"dlq_topic": f.Topic}}))
+	}
+	if f.UnknownOrigin {
+		all = append(all, object{"term": object{"topic": ""}})
+	}
+	if t := q.Scope.Topics; t != nil {
+		all = append(all, either(oneOf("topic", t.Originals), oneOf("dlq_topic", t.DeadLetters)))
+	}
+	if v := q.Scope.Visible; v != nil {
+		unnamed := object{"bool": object{"filter": []object{{"term": object{"topic": ""}}, oneOf("dlq_topic", v.DeadLetters)}}}
+		named := slices.DeleteFunc(slices.Clone(v.Originals), func(name string) bool { return name == "" })
+		all = append(all, either(oneOf("topic", named), unnamed))
+	}
+	return all
+}
+
+func either(clauses ...object) object {
+	return object{"bool": object{"should": clauses, "minimum_should_match": 1}}
+}
+
+func oneOf(field string, values []string) object {
+	if values == nil {
+		values = []string{}
+	}
+	return object{"terms": object{field: values}}
+}
+
+// literally escapes the wildcards of a wildcard query.
+var literally = strings.NewReplacer(`*`, `\*`, `?`, `\?`)
+
+// wordClause finds documents whose text contains a word.
+func wordClause(word string) object {
+	word = strings.ToLower(word)
+	switch {
+	case !utf8.ValidString(word) || strings.Contains(word, "\x00"):
+		return object{"match_none": object{}}
+	case word == "":
+		return object{"match_all": object{}}
+	case strings.Contains(word, `\`): // a wildcard query finds no backslash
+		return object{"regexp": object{"text": object{"value": ".*" + quoteRegexp(word) + ".*", "flags": "NONE"}}}
+	}
+	return object{"wildcard": object{"text": object{"value": "*" + literally.Replace(word) + "*"}}}
+}
+
+var reserved = regexp.MustCompile("[.?+*|{}\\[\\]()\"\\\\#@&<>~^$-]")
+
+// quoteRegexp escapes text for a regular expression of Lucene.
+func quoteRegexp(text string) string { return reserved.ReplaceAllString(text, `\$0`) }

@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/opensearch"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Index is the search index of the store as the indexer worker uses it; repository.SearchIndex describes the methods.
+type Index interface {
+	AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
+	SetIndexVersion(version int64)
+	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
+	Undecoded(ctx context.Context, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	DeferDecoding(ctx context.Context, deferred []repository.DeferredDecoding) error
+	ForgetUndecoded(ctx context.Context, ids []uuid.UUID) error
+	CountUndecoded(ctx context.Context) (int, error)
+	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
+	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
+	Classify(ctx context.Context, moves []repository.Classification) error
+	IndexerStall(ctx context.Context) (repository.IndexerStall, error)
+}
+
+// Notes is what the store notes about the documents in the search engine; the store's package describes the methods.
+type Notes interface {
+	UseEngine(version, stored int64)
+	EngineFilled(ctx context.Context, version int64) error
+	NextWrite(ctx context.Context) (int64, error)
+	EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repository.EngineFacts, error)
+	ForgetEngineChanges(ctx context.Context, changes []repository.EngineChange) error
+}
+
+// Stores are the parts of a store that an Indexer uses.
+type Stores struct {
+	Index   Index
+	Notes   Notes
+	Repairs Repairs
+}
+
+// Indexer is the search index of the store with its documents in the search engine. It has the promises of
+// repository.SearchIndex. A document is written to the search engine first and then noted in the store, so that a
+// message without a noted document is indexed again, whenever the process may end. The methods that write are not safe
+// for concurrent use: one worker calls them.
+type Indexer struct {
+	Index
+	notes   Notes
+	repairs Repairs
+	engine  *Engine
+	writes  Writes
+	metrics *metrics
+	health  *health
+	log     *zap.Logger
+	now     func() time.Time
+
+	number   int64     // number of the next writes
+	failure  error     // why the search engine took no documents at the last try; nil when it did
+	pinged   time.Time // when the search engine was last asked whether it answers
+	repaired time.Time // when the documents of all days were last compared; zero without the lease
+	tidied   int64     // version whose indexes are left after those of all others were deleted
+}
+
+// NewIndexer returns an Indexer whose metrics are registered with registry.
+func (e *Engine) NewIndexer(stores Stores, writes Writes, registry prometheus.Registerer, log *zap.Logger) *Indexer {
+	m := newMetrics(registry)
+	return &Indexer{
+		Index: stores.Index, notes: stores.Notes, repairs: stores.Repairs, engine: e, writes: writes,
+		metrics: m, health: &health{metrics: m, log: log}, log: log, now: time.Now,
+	}
+}
+
+// SetIndexVersion implements repository.SearchIndex.
+func (x *Indexer) SetIndexVersion(stored int64) {
+	own := version(stored)
+	x.engine.own.Store(&own)
+	x.notes.UseEngine(own, stored)
+}
+
+// pingInterval is the time between two checks whether the search engine answers.
+const pingInterval = 10 * time.Second
+
+// AcquireIndexerLease implements repository.SearchIndex.
+func (x *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, stored int64, lease time.Duration) (bool, error) {
+	if x.now().Sub(x.pinged) >= pingInterval {
+		x.pinged = x.now()
+		x.health.report(ctx, cmp.Or(x.writes.Ping(ctx), x.failure))
+	}
+	if x.engine.own.Load() == nil {
+		x.notes.UseEngine(version(stored), stored)
+	}
+	held, err := x.Index.AcquireIndexerLease(ctx, owner, version(stored), lease)
+	if !held {
+		x.repaired, x.failure = time.Time{}, nil
+		x.metrics.changes.Set(0)
+	}
+	return held, err
+}
+
+// Unindexed implements repository.SearchIndex. Before that it gives the search engine all changes of messages.
+func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
+	v := version(stored)
+	current, _, err := x.engine.state.EngineState(ctx)
+	if err != nil || current != v {
+		return nil, err
+	}
+	if x.number, err = x.notes.NextWrite(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.update(ctx, v); err != nil {
+		return nil, x.observed(ctx, err)
+	}
+	if err := x.repair(ctx, v); err != nil {
+		return nil, x.observed(ctx, err)
+	}
+	messages, err := x.Index.Unindexed(ctx, v, limit, maxBytes, maxValue)
+	if err != nil || len(messages) > 0 {
+		return messages, err
+	}
+	return nil, x.observed(ctx, x.filled(ctx, v))
+}
+
+// observed reports whether the search engine has done its work.
+func (x *Indexer) observed(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, repository.ErrEngineAway) {
+		x.failure = err
+		x.health.report(ctx, err)
+	}
+	return err
+}
+
+// filled makes the search engine answer searches when it has all documents, and deletes those of other versions.
+func (x *Indexer) filled(ctx context.Context, v int64) error {
+	if err := x.notes.EngineFilled(ctx, v); err != nil || x.tidied == v {
+		return err
+	}
+	err := x.writes.Tidy(ctx, v, true, x.now().AddDate(0, 0, -2))
+	if err == nil {
+		x.tidied = v
+	}
+	return err
+}
+
+// changesAtOnce is the number of changes that are written together.
+const changesAtOnce = 500
+
+// update writes the changes that the search engine does not have yet. A change that is made meanwhile stays noted.
+func (x *Indexer) update(ctx context.Context, v int64) error {
+	for {
+		changes, err := x.engine.state.EngineChanges(ctx, changesAtOnce)
+		x.metrics.changes.Set(float64(len(changes)))
+		if err != nil || len(changes) == 0 {
+			return err
+		}
+		ids := make([]uuid.UUID, 0, len(changes))
+		for _, c := range changes {
+			ids = append(ids, c.MessageID)
+		}
+		slices.SortFunc(ids, compare)
+		refused, err := x.updateFacts(ctx, v, slices.Compact(ids))
+		if err != nil {
+			return err
+		}
+		done := slices.DeleteFunc(slices.Clone(changes), func(c repository.EngineChange) bool { return refused[c.MessageID] })
+		if err := x.notes.ForgetEngineChanges(ctx, done); err != nil || len(done) < len(changes) {
+			return err // another process has written these documents: see the changes again in the next step
+		}
+	}
+}
+
+func (x *Indexer) updateFacts(ctx context.Context, v int64, ids []uuid.UUID) (refused map[uuid.UUID]bool, err error) {
+	facts, err := x.notes.EngineFacts(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	refused, lost, err := x.writes.Update(ctx, v, x.number, ids, facts)
+	if err == nil && len(lost) > 0 { // some of them are not indexed yet
+		err = x.repairs.IndexAgain(ctx, v, lost)
+	}
+	return refused, err
+}
+
+// StoreDocuments implements repository.SearchIndex. While the store still answers searches, it stores the text and terms
+// there too.
+func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []entity.Document) error {
+	v := version(stored)
+	current, serves, err := x.engine.state.EngineState(ctx)
+	if err != nil || current != v || len(documents) == 0 {
+		return err
+	}
+	if x.number == 0 {
+		if x.number, err = x.notes.NextWrite(ctx); err != nil {
+			return err
+		}
+	}
+	refused, err := x.write(ctx, v, documents)
+	if err != nil {
+		return x.observed(ctx, err)
+	}
+	kept := make([]entity.Document, 0, len(documents))
+	for _, d := range documents {
+		if refused[d.MessageID] {
+			continue // another process has written it
+		}
+		if serves {
+			d.Text, d.Terms = "", nil
+		}
+		kept = append(kept, d)
+	}
+	if err := x.Index.StoreDocuments(ctx, v, kept); err != nil {
+		return err
+	}
+	return x.observed(ctx, x.deleteGone(ctx, v, documents))
+}
+
+// write stores documents in the search engine. It skips those of messages that no longer exist.
+func (x *Indexer) write(ctx context.Context, v int64, documents []entity.Document) (refused map[uuid.UUID]bool, err error) {
+	facts, err := x.notes.EngineFacts(ctx, idsOf(documents))
+	if err != nil {
+		return nil, err
+	}
+	known := map[uuid.UUID]repository.EngineFacts{}
+	for _, f := range facts {
+		known[f.ID] = f
+	}
+	var written []opensearch.Document
+	for _, d := range documents {
+		f, exists := known[d.MessageID]
+		if !exists {
+			continue
+		}
+		if f.Group == uuid.Nil && d.Fingerprint != nil {
+			f.Group = d.Fingerprint.ID()
+		}
+		written = append(written, opensearch.Document{EngineFacts: f, Text: d.Text, Terms: d.Terms, Fields: d.Fields})
+	}
+	return x.writes.Write(ctx, v, x.number, written)
+}
+
+func idsOf(documents []entity.Document) []uuid.UUID {
+	ids := make([]uuid.UUID, len(documents))
+	for i, d := range documents {
+		ids[i] = d.MessageID
+	}
+	return ids
+}
+
+// deleteGone deletes the documents of messages that were deleted before the store had noted their documents. Later
+// deletions are noted as changes.
+func (x *Indexer) deleteGone(ctx context.Context, v int64, documents []entity.Document) error {
+	ids := idsOf(documents)
+	facts, err := x.notes.EngineFacts(ctx, ids)
+	if err != nil {
+		return err
+	}
+	exists := map[uuid.UUID]bool{}
+	for _, f := range facts {
+		exists[f.ID] = true
+	}
+	gone := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool { return exists[id] })
+	if len(gone) == 0 {
+		return nil
+	}
+	_, _, err = x.writes.Update(ctx, v, x.number, gone, nil)
+	return err
+}

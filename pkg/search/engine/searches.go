@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/opensearch"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// searchTime is the time after which a page asks for no further messages. The page ends at the message that the search
+	// has reached.
+	searchTime = time.Second
+	// countTime is the time after which a count counts no further messages.
+	countTime = 5 * time.Second
+	// firstFound and maxFound are the numbers of messages that are asked for at once: first, and at most.
+	firstFound = 200
+	maxFound   = 5000
+	// exportedAtOnce is the number of messages of an export that are read together.
+	exportedAtOnce = 1000
+	// maxSorted is the number of matching documents up to which messages can be sorted by their last retry.
+	maxSorted = 100_000
+)
+
+// Reads are the searches of the store.
+type Reads interface {
+	repository.Searcher
+	IndexedUntil(ctx context.Context) (time.Time, error)
+}
+
+// Searches implements repository.Searcher. Filters that do not need the search index are answered by the store alone.
+type Searches struct {
+	Reads
+	engine *Engine
+	now    func() time.Time
+}
+
+// NewSearches returns the Searches of a store, or of its replica.
+func (e *Engine) NewSearches(store Reads) *Searches {
+	return &Searches{Reads: store, engine: e, now: time.Now}
+}
+
+// Search implements repository.Searcher.
+func (s *Searches) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	question, serves, err := s.engine.ask(ctx, q.Filter, q.Archived)
+	switch {
+	case err != nil:
+		return repository.SearchPage{}, err
+	case !serves:
+		return s.Reads.Search(ctx, q)
+	case question.nothing || q.Limit < 1:
+		return repository.SearchPage{}, nil
+	case q.Sort.By != repository.ByCreated: // documents have no other time than created_at
+		return s.sorted(ctx, question, q)
+	}
+	return s.page(ctx, question, q)
+}
+
+// page fills a page with the found messages that the store confirms.
+func (s *Searches) page(ctx context.Context, question question, q repository.SearchQuery) (page repository.SearchPage, err error) {
+	deadline := s.now().Add(searchTime)
+	part := opensearch.Page{Ascending: q.Sort.Ascending, After: q.After, Limit: min(max(firstFound, q.Limit), maxFound)}
+	for {
+		found, err := s.engine.documents.Find(ctx, question.version, question.Query, part)
+		if err != nil || len(found) == 0 {
+			return page, err
+		}
+		confirmed, err := s.Reads.Search(ctx, repository.SearchQuery{
+			Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit - len(page.Messages), NoValues: q.NoValues,
+		})
+		if err != nil {
+			return page, err
+		}
+		page.Messages = append(page.Messages, confirmed.Messages...)
+		part.After = found[len(found)-1]
+		if len(page.Messages) >= q.Limit || len(found) < part.Limit {
+			return page, nil
+		}
+		if s.now().After(deadline) {
+			page.Next = part.After
+			return page, nil
+		}
+		part.Limit = min(2*part.Limit, maxFound)
+	}
+}
+
+// sorted returns a page that is sorted by the last retry.
+func (s *Searches) sorted(ctx context.Context, question question, q repository.SearchQuery) (repository.SearchPage, error) {
+	found, err := s.engine.all(ctx, question, maxSorted)
+	if err != nil || len(found) == 0 {
+		return repository.SearchPage{}, err
+	}
+	q.Filter = joined(q.Filter, found)
+	return s.Reads.Search(ctx, q)
+}
+
+// all returns all found messages, or a *repository.TooBroadError for more than limit.
+func (e *Engine) all(ctx context.Context, q question, limit int) (all []repository.Cursor, err error) {
+	err = e.documents.FindAll(ctx, q.version, q.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
+		if all = append(all, found...); len(all) > limit {
+			return &repository.TooBroadError{}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// errEnough ends a search that needs no further messages.
+var errEnough = errors.New("enough messages were found")
+
+// Export implements repository.Searcher. The search engine finds the messages at one point in time; the store decides
+// about each of them when it is exported.
+func (s *Searches) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	question, serves, err := s.engine.ask(ctx, q.Filter, q.Archived)
+	switch {
+	case err != nil:
+		return err
+	case !serves:
+		return s.Reads.Export(ctx, q, yield)
+	case question.nothing || q.Limit < 1:
+		return nil
+	}
+	left := q.Limit
+	err = s.engine.documents.FindAll(ctx, question.version, question.Query, opensearch.Page{Limit: exportedAtOnce}, func(found []repository.Cursor) error {
+		part := q
+		part.Filter, part.Limit = joined(q.Filter, found), left
+		err := s.Reads.Export(ctx, part, func(m *entity.Message) error {
+			left--
+			return yield(m)
+		})
+		if err == nil && left <= 0 {
+			return errEnough
+		}
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// CountMatching implements repository.Searcher. An exact count asks the store about each message that was found. When
+// that takes too long, and for an estimate, it returns the number of documents, unless the caller may not see all topics.
+func (s *Searches) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	question, serves, err := s.engine.ask(ctx, q.Filter, q.Archived)
+	switch {
+	case err != nil:
+		return repository.MatchCount{}, err
+	case !serves:
+		return s.Reads.CountMatching(ctx, q)
+	case question.nothing:
+		return repository.MatchCount{Exact: true}, nil
+	case q.How == repository.CountEstimate && q.Filter.Visible == nil:
+		return s.estimate(ctx, question)
+	}
+	count, err := s.count(ctx, question, q)
+	if errors.Is(err, errEnough) {
+		if q.Filter.Visible == nil {
+			return s.estimate(ctx, question)
+		}
+		return repository.MatchCount{Messages: min(count, repository.CountLimit), AtLeast: true}, nil
+	}
+	if q.Filter.Visible != nil {
+		return repository.LimitedCount(count), err
+	}
+	return repository.MatchCount{Messages: count, Exact: true}, err
+}
+
+func (s *Searches) estimate(ctx context.Context, question question) (repository.MatchCount, error) {
+	n, err := s.engine.documents.Count(ctx, question.version, question.Query)
+	return repository.MatchCount{Messages: n}, err
+}
+
+func (s *Searches) count(ctx context.Context, question question, q repository.CountQuery) (count int64, err error) {
+	deadline := s.now().Add(countTime)
+	return count, s.engine.documents.FindAll(ctx, question.version, question.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
+		part, err := s.Reads.CountMatching(ctx, repository.CountQuery{Filter: joined(q.Filter, found), Archived: q.Archived, How: repository.CountExact})
+		if err != nil {
+			return err
+		}
+		count += part.Messages
+		if !part.Exact || q.Filter.Visible != nil && count > repository.CountLimit || s.now().After(deadline) {
+			return errEnough
+		}
+		return nil
+	})
+}
+
+func idsFound(found []repository.Cursor) []uuid.UUID {
+	ids := make([]uuid.UUID, len(found))
+	for i, c := range found {
+		ids[i] = c.ID
+	}
+	return ids
+}
