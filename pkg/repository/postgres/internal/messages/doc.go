@@ -4,11 +4,11 @@
 // Read it in this order:
 //
 //   - attempts.go: Attempts, which claims messages and finishes attempts
-//   - due.go: Schedule, messages whose next attempt is due
 //   - restore.go: messages of the archive, read and restored
 //   - archive.go: Archive, which moves and purges old messages
 //   - operate.go: changes by hand
 //   - map.go: a change of the original topic
+//   - due.go: Schedule, messages whose next attempt is due
 //   - outcomes.go: Outcomes, the committed offsets of consumer groups
 //   - edits.go: edits of attempts
 //   - read.go: Messages, pages and single messages
