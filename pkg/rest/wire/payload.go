@@ -25,13 +25,13 @@ const (
 	TooLarge  = "too_large"
 	overLimit = "over_limit"
 	notAsked  = "not_asked"
-	// unreadable: the message is a range of offsets that cannot be read.
+	// unreadable means that the message represents a range of offsets whose records cannot be read.
 	unreadable = "unreadable"
 	pointer    = "pointer" // the dead letter only names the position of its record
 )
 
 // projectPayload returns the value if it can be part of a JSON answer, else nil and the reason. For a missing value,
-// both are empty.
+// both results are empty.
 func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	switch {
 	case r.State == entity.ValueOverLimit:
