@@ -95,7 +95,7 @@ type rotation struct {
 	load         sync.WaitGroup
 	answered     atomic.Int64
 	again, lost  atomic.Int64
-	first, final sync.Map // what the API answered to failed requests, and to their repetitions that failed too
+	first, final sync.Map // answers of the API to requests that failed, and to the repetitions of these requests that also failed
 }
 
 func newRotation(t *testing.T, user, env string) *rotation {
