@@ -105,7 +105,7 @@ func (accepting) FindMany(_ context.Context, claims []entity.Claim) []entity.Del
 	return findings
 }
 
-// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its claims are valid, and no process
+// TestReplicaWithAWrongClock: the clock of one process is decades slow or fast. Its claims are valid, and no process
 // treats a valid claim as expired, because the database's clock decides.
 func TestReplicaWithAWrongClock(t *testing.T) {
 	const year = 365 * 24 * time.Hour

@@ -165,8 +165,8 @@ func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	wantAnswer(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, made)
 }
 
-// Redrives and exports need another condition beside a word that is too short for an index, because they would read
-// every message.
+// Redrives and exports need another condition in addition to a word that is too short for an index, because they would
+// read every message.
 func TestSearched_WordsOfTwoCharactersNeedAnotherCondition(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))

@@ -36,7 +36,7 @@ func NewRetryResult(result entity.RetryResult) RetryResult {
 	return shown
 }
 
-// RetryAllResult is the answer to a retry of a topic that was waited for.
+// RetryAllResult is the answer to a request that retries a topic and waits for the end.
 type RetryAllResult struct {
 	Retried   int            `json:"retried"`
 	Message   string         `json:"message"`

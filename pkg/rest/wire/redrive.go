@@ -79,7 +79,8 @@ type Outcomes struct {
 	Returned  int `json:"returned"`
 }
 
-// NewRedrive shows a redrive as it is at the time now, with the masked values of its selection and its patch hidden.
+// NewRedrive shows the state of a redrive at the time now, with the masked values of its selection and its patch
+// hidden.
 func NewRedrive(r entity.Redrive, now time.Time, by Masking) Redrive {
 	rate := rateOf(r, now)
 	return Redrive{
