@@ -78,8 +78,8 @@ func (a *account) resolved(id string) {
 	a.sent[id] = true
 }
 
-// deletes remembers that the test is about to request the deletion of a message. The audit trail shows whether it was
-// deleted.
+// deletes remembers that the test is about to request the deletion of a message. The audit trail shows whether the
+// message was deleted.
 func (a *account) deletes(id, position string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package official runs the official encoders and decoders of the schema registry's clients for Python and Node as
 // child processes. The functions Python and Node install the clients, in pinned versions, into a cache when the cache
-// does not have them.
+// does not contain them.
 package official
 
 import (

@@ -34,7 +34,7 @@ type Executor struct {
 	publisher Publisher
 	log       *zap.Logger
 	metrics   *metrics
-	now       func() time.Time // its times have the monotonic clock
+	now       func() time.Time // returns times that contain a reading of the monotonic clock
 	random    func() float64
 }
 

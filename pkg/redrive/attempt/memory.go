@@ -40,7 +40,7 @@ func newLoader(store Store) *Loader {
 // ValueCopies is the number of copies of each value that a caller of Load keeps in memory.
 type ValueCopies int64
 
-// The callers' numbers of copies.
+// The number of copies that a caller keeps if it applies no patch, and if it applies one.
 const (
 	Unpatched ValueCopies = 1
 	Patched   ValueCopies = 2 // the original value and the patched value

@@ -15,7 +15,7 @@ import (
 // when the mapping cannot be read.
 type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 
-// everyOriginDeclared is the default Judge.
+// everyOriginDeclared is the default Judge: it judges every original topic as declared.
 func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	declared := entity.OriginStanding{Declaration: entity.Declared}
 	return func(*entity.Message) entity.OriginStanding { return declared }, nil

@@ -50,7 +50,7 @@ func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result e
 func (r *Retrier) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error) {
 	m, err := r.store.Get(ctx, id, 0)
 	switch {
-	case errors.Is(err, entity.ErrNotFound): // the message was archived or deleted: only the history has the attempt
+	case errors.Is(err, entity.ErrNotFound): // the message was archived or deleted: only the history still contains the attempt
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read message: %w", err)

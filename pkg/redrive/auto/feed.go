@@ -68,7 +68,7 @@ type feed struct {
 
 // hold describes why and until when a message is held back.
 type hold struct {
-	at    attempt.TopicPartition // the message is released when this partition recovers; zero for none
+	at    attempt.TopicPartition // partition whose recovery releases the message; zero: only the time releases it
 	until time.Time
 }
 

@@ -17,8 +17,8 @@ const (
 	maxDepth = 200
 )
 
-// Reasons why a payload is not shown. The payload route sends the bytes of such a payload. It fetches them for
-// overLimit and pointer.
+// Reasons why a payload is not shown. The payload route sends the bytes of such a payload. For the reasons overLimit
+// and pointer, that route fetches the bytes from Kafka.
 const (
 	NotJSON   = "not_json"
 	TooDeep   = "too_deep"

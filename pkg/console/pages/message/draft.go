@@ -275,8 +275,8 @@ func (d draft) json(was draft) string {
 	return v.Text
 }
 
-// put adds raw to the edit as base64, in the member with the given name. If raw is nil, it instead gives the value of
-// the parameter is to the member whose name is in the parameter null.
+// put adds raw to the edit as base64, under name with the suffix _base64. If raw is nil, it instead sets the member
+// that the parameter null names to the value is.
 func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	if raw == nil {
 		edit[null] = is

@@ -113,7 +113,7 @@ const returned = "returned"
 
 type page struct {
 	redrive
-	Refresh  string // how often it is polled; "": it does not change any more
+	Refresh  string // how often the page polls the redrive; "": never, because it no longer changes
 	Self     string
 	Errors   []returnedError
 	Overlaps []overlap

@@ -32,9 +32,9 @@ type Facets struct {
 	Now      func() time.Time
 }
 
-// FacetEngine counts the values of the messages that match. It may stop early, and then says so. Each value that it
-// counts for a message must have a term in the search index, so that a redrive that selects this value includes the
-// same messages.
+// FacetEngine counts the values of the messages that match. It may stop early, and its result then says so. Each value
+// that it counts for a message must have a term in the search index, so that a redrive that selects this value includes
+// the same messages.
 type FacetEngine interface {
 	Facets(ctx context.Context, q repository.FacetQuery) (repository.Facets, error)
 }
