@@ -1,5 +1,5 @@
-// Package dlqmanager_test checks the layers of the repository: which package may import which other
-// package. docs/architecture.md has the same table.
+// Package dlqmanager_test checks the layers of the repository: which package may import which other package.
+// docs/architecture.md contains the same table.
 package dlqmanager_test
 
 import (
@@ -152,8 +152,8 @@ var owners = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema":          {"pkg/schema/internal/jsonschema"},
 	module + "clients/go":                            {},
 
-	// Packages that create spans import only the interfaces: otel/trace, and the attribute and
-	// codes packages that those interfaces use.
+	// Packages that create spans import only the interfaces in otel/trace, and the packages attribute and codes that
+	// those interfaces use.
 	"go.opentelemetry.io/otel/sdk":       {"pkg/telemetry"},
 	"go.opentelemetry.io/otel/exporters": {"pkg/telemetry"},
 	"go.opentelemetry.io/contrib":        {},

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// maxMethods is how many methods an interface may have, with those of the interfaces that it embeds.
+// maxMethods limits the number of methods of an interface, including those of the interfaces that it embeds.
 const maxMethods = 12
 
 // TestInterfacesAreSmall checks the interfaces of the programs' packages. The exception is pkg/repository, whose

@@ -16,11 +16,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// maxUpwards is the share of references between the files of a package that may lead to an
-// earlier file of its reading order.
+// maxUpwards is the largest allowed share of references to an earlier file of the reading order, among all references
+// between files of a package.
 const maxUpwards = 0.15
 
-// needsOrder is how many files a package may have without a reading order in its doc.go.
+// needsOrder is the largest number of files of a package that needs no reading order in its doc.go.
 const needsOrder = 8
 
 // TestReadingOrder checks that a package can be read from its entry points downwards, in the
@@ -87,14 +87,14 @@ func readingOrder(t *testing.T, path string) (files []string) {
 	return files
 }
 
-// noImports loads no package.
+// noImports is an importer that fails for every package, so that no package is loaded.
 type noImports struct{}
 
 func (noImports) Import(string) (*types.Package, error) { return nil, errors.New("not loaded") }
 
-// references counts the pairs of files of which the first uses something that the second declares, and names the pairs
-// that lead to an earlier file. Imports are not loaded, so a use that goes through a value of another package is not
-// counted.
+// references counts the pairs of files in which the first file uses a declaration of the second, and names the pairs
+// in which the second file comes earlier in the reading order. Imports are not loaded, so a use that goes through a
+// value of another package is not counted.
 func references(t *testing.T, dir string, order []string) (all int, up []string) {
 	t.Helper()
 	fset := token.NewFileSet()

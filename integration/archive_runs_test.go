@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestArchiverLeavesWhatBecameOfIt: the API's metrics have the result of an archive run after the archiver has
+// TestArchiverLeavesWhatBecameOfIt: the API's metrics contain the result of an archive run after the archiver has
 // exited. When the result cannot be stored, the archiver still archives.
 func TestArchiverLeavesWhatBecameOfIt(t *testing.T) {
 	t.Parallel()

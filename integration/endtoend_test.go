@@ -57,7 +57,7 @@ type endToEnd struct {
 	ids           map[string]string // message id by "topic/partition/offset"
 }
 
-// as makes failures count for a subtest while the subtest runs.
+// as makes failures in the methods of e count for the subtest t while it runs.
 func (e *endToEnd) as(t *testing.T) {
 	whole := e.t
 	set := func(t *testing.T) {

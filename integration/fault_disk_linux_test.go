@@ -28,8 +28,8 @@ type disk struct {
 
 const diskPrefix = "dlq-manager-disk-"
 
-// newDisk mounts a file system of some megabytes, which needs root, or sudo without a password.
-// There is no other way to a full disk: file size limits and quotas cause different errors.
+// newDisk mounts a file system of some megabytes, which needs root, or sudo without a password. There is no other way
+// to test a full disk, because file size limits and quotas cause other errors.
 func newDisk(t *testing.T, megabytes int) *disk {
 	t.Helper()
 	removeAbandonedDisks()

@@ -32,13 +32,13 @@ func (p *process) metric(name string) float64 {
 	return sum
 }
 
-// ear reads a log from some moment on.
+// ear reads the part of a program's log that was written after a certain moment.
 type ear struct {
 	p    *process
 	from int
 }
 
-// listen returns the log from now on.
+// listen returns an ear for the part of the log that is written from now on.
 func (p *process) listen() ear { return ear{p, len(p.logged())} }
 
 func (p *process) logged() string {

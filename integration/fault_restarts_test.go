@@ -112,8 +112,9 @@ func (c *cluster) waitLeaders(topic string) {
 	})
 }
 
-// retryAllToPoint starts a retry-all and returns at a random moment of it, after at most most further messages were
-// resolved. If the request ends before that moment because of an earlier fault, it is repeated, as its answer demands.
+// retryAllToPoint starts a retry-all and returns at a random moment of it, after a random number of further messages,
+// up to most, were resolved. If the request ends before that moment because of an earlier fault, it is repeated, as
+// its answer demands.
 func (l *letters) retryAllToPoint(api *process, most int) <-chan answer {
 	l.t.Helper()
 	at := l.with("RESOLVED") + 1 + l.random.IntN(most)

@@ -78,8 +78,8 @@ func (a *account) resolved(id string) {
 	a.sent[id] = true
 }
 
-// deletes remembers that the test is about to request the deletion of a message. The audit trail shows whether it was
-// deleted.
+// deletes remembers that the test is about to request the deletion of a message. The audit trail shows whether the
+// message was deleted.
 func (a *account) deletes(id, position string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -315,8 +315,8 @@ func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog
 	a.complain("I4: clients got a success and there is no record", promised)
 }
 
-// faithful reports whether a replay has the application's headers of the dead letter, and the dead letter's key and
-// value, or an edited value.
+// faithful reports whether a replay contains the application's headers of the dead letter, and the dead letter's key
+// and value, or an edited value.
 func faithful(r *kgo.Record, row *kept, edited *[]byte) bool {
 	want := row.Value
 	if edited != nil {
@@ -362,7 +362,7 @@ var arrows = map[string][]string{
 	"map":     {"PENDING>PENDING", "DEAD>DEAD"},
 }
 
-// wantHistory checks I5: the audit trail of every message, from its creation to its current state.
+// wantHistory checks I5: it follows the audit trail of every message from its creation to its current state.
 func (a *account) wantHistory(rows []kept) {
 	a.t.Helper()
 	var trail []struct {
@@ -419,7 +419,8 @@ func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.complain("I5: messages are not what the audit trail says", elsewhere)
 }
 
-// wantAttemptsNoted: each attempt has ended once in its message's history, and as often in the audit trail.
+// wantAttemptsNoted checks that the history of each message contains one end for each of its attempts, and that the
+// audit trail contains one entry for each of these ends.
 func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.t.Helper()
 	var counted []struct {
@@ -570,7 +571,7 @@ func (p *process) burden() burden {
 	return burden{metric(metrics, "go_goroutines"), metric(metrics, "process_resident_memory_bytes")}
 }
 
-// metric returns the value of a metric on a page, -1 when the page does not have it.
+// metric returns the value of a metric on a page, -1 when the page does not contain it.
 func metric(page []byte, name string) float64 {
 	for line := range strings.SplitSeq(string(page), "\n") {
 		if text, ok := strings.CutPrefix(line, name+" "); ok {

@@ -159,8 +159,7 @@ func (l *letters) redrivesOver() {
 	})
 }
 
-// retryTheRest waits until no redrive is running and no claim is left, and retries the messages
-// that are PENDING then.
+// retryTheRest waits until no redrive is running and no claim is left, and then retries the messages that are PENDING.
 func (l *letters) retryTheRest(p *process) {
 	l.t.Helper()
 	l.redrivesOver()

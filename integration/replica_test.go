@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestReplica: while the replica of the database is behind, lists show its older state, but a user who changed something
+// TestReplica: while the replica of the database lags, lists show its older state, but a user who changed something
 // sees the change. When the replica is away, lists come from the database.
 func TestReplica(t *testing.T) {
 	t.Parallel()

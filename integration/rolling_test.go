@@ -176,7 +176,7 @@ func rollArchiver(t *testing.T) {
 	l.account().wantStoredOnly()
 }
 
-// idleSchedule: an archiver that waits for its scheduled time also stops on SIGTERM.
+// idleSchedule checks that SIGTERM also stops an archiver that only waits for its scheduled time.
 func (l *letters) idleSchedule() {
 	l.t.Helper()
 	p := l.start("archiver", "DLQ_ARCHIVE_SCHEDULE=0 3 1 1 *")

@@ -95,7 +95,7 @@ type rotation struct {
 	load         sync.WaitGroup
 	answered     atomic.Int64
 	again, lost  atomic.Int64
-	first, final sync.Map // what the API answered to failed requests, and to their repetitions that failed too
+	first, final sync.Map // answers of the API to requests that failed, and to the repetitions of these requests that also failed
 }
 
 func newRotation(t *testing.T, user, env string) *rotation {
@@ -105,8 +105,7 @@ func newRotation(t *testing.T, user, env string) *rotation {
 	return r
 }
 
-// role creates a role for the application. With password "", the password is "secret" and the
-// role's name.
+// role creates a role for the application. If password is "", the password is "secret" followed by the role's name.
 func (r *rotation) role(password string) string {
 	r.t.Helper()
 	r.roles++
@@ -131,7 +130,7 @@ func (r *rotation) write(content string) {
 	check.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 }
 
-// lasting waits a random time, at most most, in which the file and the server have different passwords.
+// lasting waits for a random time of up to most, during which the file and the server have different passwords.
 func (r *rotation) lasting(most time.Duration) { lasting(time.Duration(r.random.Int64N(int64(most)))) }
 
 // begin starts the programs and the load.

@@ -13,8 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestShareGroupsAreShown: operators see the share groups, the problem that would lose the dead letters of a group, and
-// the number of dead letters that wait: first while no ingester runs, then in the messages.
+// TestShareGroupsAreShown: operators see the share groups, the problem that would lose the dead letters of a group,
+// and the number of dead letters that wait for their records. The test checks this first while no ingester runs, and
+// then with messages.
 func TestShareGroupsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

@@ -35,7 +35,7 @@ func newShared(t *testing.T, copies bool, environ ...string) *shared {
 	return newSharedOn(newSystem(t), copies, environ)
 }
 
-// newSharedOn returns a share group of a system. The parameter settings has the settings of the dead-letter topic.
+// newSharedOn returns a share group of a system. settings are the settings of the dead-letter topic.
 func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.ConfigEntry) *shared {
 	of.t.Helper()
 	s := &shared{operators: newOperatorsOn(of, environ...)}
@@ -51,7 +51,7 @@ func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.Co
 	return s
 }
 
-// fail produces n records with the given decisions: how the consumer acknowledges each delivery.
+// fail produces n records with the given decisions, which say how the consumer acknowledges each delivery.
 func (s *shared) fail(n int, decisions string) {
 	s.t.Helper()
 	var records []*kgo.Record
@@ -94,7 +94,7 @@ func (s *shared) messages() map[string]client.Message {
 	}
 }
 
-// wantSources checks that the messages have the records of the source topic, byte for byte.
+// wantSources checks that the messages contain the records of the source topic, byte for byte.
 func (s *shared) wantSources() {
 	s.t.Helper()
 	got := s.messages()
@@ -328,8 +328,9 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	check.Equal(t, duplicates, all-n+len(repeated), "repeats")
 }
 
-// TestFaultShareGroupsTopicMayNotBeRead: while the ingester may not read a topic, its messages say so, and the messages of
-// another topic are completed; with the permission, they are completed too.
+// TestFaultShareGroupsTopicMayNotBeRead: while the ingester may not read a topic, its messages say so, and the
+// messages of another topic are completed; when the ingester gets the permission, the messages of the first topic are
+// completed too.
 func TestFaultShareGroupsTopicMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true, KafkaSettings: map[string]string{
@@ -385,8 +386,9 @@ func (s *shared) inState(state string) int {
 	return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = '` + state + `')`)
 }
 
-// TestShareGroupsForgedBefore: a program that may write to the dead-letter topic forges the dead letter of a record before
-// it fails, with an old timestamp. The forged message is refused for good; the record of the genuine one is stored.
+// TestShareGroupsForgedBefore: a program that may write to the dead-letter topic forges the dead letter of a record
+// before it fails, with an old timestamp. The completion of the forged message is refused for good; the record of the
+// genuine dead letter is stored.
 func TestShareGroupsForgedBefore(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -395,7 +397,7 @@ func TestShareGroupsForgedBefore(t *testing.T) {
 	s.fail(2, "reject")
 	s.completed(2)
 	check.NoError(t, consumer.Stop())
-	s.fail(1, "reject") // nobody consumes it yet
+	s.fail(1, "reject") // no member of the share group consumes the record yet
 	victim := s.sources[2]
 	s.kafka.produce(&kgo.Record{Topic: s.dlq, Partition: victim.Partition, Timestamp: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Headers: []kgo.RecordHeader{
 		{Key: "__dlq.errors.topic", Value: []byte(s.topic)},

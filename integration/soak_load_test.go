@@ -85,8 +85,8 @@ func (s *soak) produce(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// write returns false when ctx has ended. Records that Kafka has not acknowledged by then may be in the topic or not;
-// at the end, the test reads the topic's log to find out.
+// write writes records, and returns false when ctx has ended. Records that Kafka has not acknowledged by then may or
+// may not be in the topic; at the end, the test reads the topic's log to find out.
 func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	for _, result := range s.kafka.client.ProduceSync(ctx, batch...) {
 		if result.Err == nil {
@@ -100,7 +100,7 @@ func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 }
 
 // consume consumes the original topics. It fails on one record in four and sends this record to the dead-letter topic
-// as Spring does, with all headers that the record had.
+// as Spring does, with all headers of the record.
 func (s *soak) consume(ctx context.Context, random *rand.Rand) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumeTopics(s.targets...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {

@@ -66,7 +66,7 @@ type soak struct {
 	comebacks  atomic.Int64 // the records among them that consumers produced when they failed again
 	stopWork   context.CancelFunc
 	stopFeed   context.CancelFunc
-	work, feed sync.WaitGroup // work waits for operators and archivers, feed for producers and consumers
+	work, feed sync.WaitGroup // work is done when operators and archivers have ended, feed when producers and consumers have ended
 }
 
 // place runs one process of a program at a time.

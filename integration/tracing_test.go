@@ -216,7 +216,7 @@ func (l *letters) traced(api *process) string {
 	return ""
 }
 
-// wantLogged finds the request's line in the program's log by its trace.
+// wantLogged checks that the program's log contains a line about the request with its trace id.
 func wantLogged(t *testing.T, p *process, request span) {
 	t.Helper()
 	log, err := os.ReadFile(p.log)
@@ -238,7 +238,7 @@ func wantLogged(t *testing.T, p *process, request span) {
 	t.Errorf("no line of the log has the trace %s", clientsTrace)
 }
 
-// wantExemplar finds the trace as an exemplar of the duration of its request.
+// wantExemplar checks that the trace is an exemplar of the metric of request durations.
 func wantExemplar(t *testing.T, p *process, trace string) {
 	t.Helper()
 	_, text := p.try(http.MethodGet, "/metrics", nil, "Accept", "application/openmetrics-text;version=1.0.0")

@@ -79,9 +79,9 @@ type version struct {
 	schema uint
 }
 
-// upgrade returns the old and the new programs of the test. If the newest release has an older schema, these are the
-// programs of that release and the current programs. Otherwise they are the current programs and programs with the
-// made-up steps.
+// upgrade returns the old and the new programs of the test. If the newest release has an older schema, the old
+// programs are those of that release, and the new ones are the current programs. Otherwise the old programs are the
+// current ones, and the new ones have two made-up migration steps.
 func upgrade(t *testing.T) (before, after version) {
 	t.Helper()
 	now := version{binaries, migrate.Latest()}
@@ -268,8 +268,8 @@ func (a *load) at(p *process) {
 	a.apis = append(a.apis, p)
 }
 
-// notAt sends no more requests to a program, and returns when its pending requests are answered,
-// like a load balancer before the program stops.
+// notAt stops the requests to a program, as a load balancer does before the program stops, and returns when the
+// pending requests are answered.
 func (a *load) notAt(gone *process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -117,9 +117,9 @@ func (c *comparison) watch(ctx context.Context, p program, name string, count fu
 	return out
 }
 
-// startConnect starts a worker with the sink. Its process gets its own name, because processor time is added up by name
-// and the broker is "java" too. The default header converter parses binary headers as text, and the sink fails on
-// headers whose text looks like a list; so another converter is configured.
+// startConnect starts a worker with the sink. Its process gets a name of its own, because processor time is added up
+// by process name, and the broker's process is named "java". The default header converter parses binary headers as
+// text, and the sink fails on headers whose text looks like a list; so another converter is configured.
 func (c *comparison) startConnect(ctx context.Context, d *database) program {
 	password, _ := d.url.User.Password()
 	write := func(name, text string) string {

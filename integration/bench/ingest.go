@@ -65,8 +65,8 @@ func (b *bench) fillTopics(ctx context.Context) {
 	}
 }
 
-// messages returns the name of the table or view that has the keys, values and headers of messages. Later commits have
-// the view dlq.messages; in earlier commits the table dlq.dlq_messages has these columns.
+// messages returns the name of the table or view that contains the keys, values and headers of messages. In later
+// commits it is the view dlq.messages; in earlier commits the table dlq.dlq_messages has these columns.
 func (d *database) messages(ctx context.Context) string {
 	if d.has(ctx, "dlq.messages") {
 		return "dlq.messages"

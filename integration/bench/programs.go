@@ -102,8 +102,8 @@ func (p program) call(ctx context.Context, method, path string, answer any) {
 	check(json.NewDecoder(res.Body).Decode(answer))
 }
 
-// stored returns how many records an ingester has stored since its start, according to its metrics, because metrics are
-// cheap to read and every commit has them.
+// stored returns how many records an ingester has stored since its start, according to its metrics, because metrics
+// are cheap to read and the programs of every commit provide them.
 func (p program) stored(ctx context.Context) int {
 	p.alive()
 	res, err := p.open(ctx, http.MethodGet, "/metrics")

@@ -142,7 +142,7 @@ func (r row) pair() []string {
 	return []string{r.Part, r.Name, number(c.Base), r.text(), fmt.Sprintf("%.3f", c.Ratio), bounds, c.verdict(r.MoreIsBetter)}
 }
 
-// verdict is "within noise" unless the interval excludes a ratio of 1.
+// verdict returns "within noise" unless the interval excludes a ratio of 1.
 func (c compared) verdict(moreIsBetter bool) string {
 	switch {
 	case c.Coverage < 0.95:

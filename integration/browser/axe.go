@@ -37,7 +37,8 @@ func (v violation) String() string {
 	return text.String()
 }
 
-// runAxe does not load the page's stylesheets, which the page's policy would forbid anyway.
+// runAxe is the script that runs axe. It does not load the page's stylesheets a second time, because the page's policy
+// would forbid that.
 const runAxe = `axe.run(%s, {
 	resultTypes: ["violations"], preload: false, runOnly: %s,
 }).then((r) => r.violations.map((v) => ({

@@ -67,7 +67,7 @@ func TestFaultsOfAPageAreSeen(t *testing.T) {
 			t.Parallel()
 			b := Open(t, base)
 			b.Visit(path)
-			b.Wait("it is noted", "true") // the browser reports all earlier events before it answers this call
+			b.Wait("it is noted", "true") // the browser reports all earlier events, such as errors of the page, before it answers this call
 			if got := b.faults.left(); len(got) != 1 || !strings.Contains(got[0], want) {
 				t.Errorf("faults %q, want one with %q", got, want)
 			}
@@ -116,7 +116,8 @@ func TestAPersonsSteps(t *testing.T) {
 	b.WaitPath("/said?reason=by+keys%21")
 }
 
-// As many tests as may have tabs at once each open two. They all come to an end.
+// Each of maxTests tests, which is as many as may have tabs at the same time, opens a second tab. All these tests come
+// to an end.
 func TestSecondTabsDoNotWait(t *testing.T) {
 	t.Parallel()
 	base := pages(t)

@@ -21,7 +21,7 @@ import (
 type Letter struct {
 	Key, Value          string
 	Class, Error, Stack string
-	Group               string // the consumer group that failed
+	Group               string // name of the consumer group whose member failed
 	Headers             []kgo.RecordHeader
 
 	// Original is the original topic that the headers name, when it must differ from the topic in which the record

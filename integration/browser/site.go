@@ -59,7 +59,8 @@ func NewSite(t testing.TB, environ ...string) *Site {
 	return openSite(t, "", environ...)
 }
 
-// NewSiteWithSchemas is NewSite with a schema registry. Its shop also has shipments in Avro and invoices in Protobuf.
+// NewSiteWithSchemas starts a site as NewSite does, with a schema registry. The shop of this site also has shipments
+// in Avro and invoices in Protobuf.
 func NewSiteWithSchemas(t testing.TB) *Site {
 	t.Helper()
 	schemas := httptest.NewServer(registry.New(registry.Options{}))

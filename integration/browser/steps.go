@@ -77,7 +77,7 @@ func typeText(ctx context.Context, text string) error {
 	}))
 }
 
-// keys maps the names of keys.
+// keys maps a key's name in a call of Press, such as Enter, to the character that chromedp sends for the key.
 var keys = map[string]string{
 	"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab, "Space": " ", "Backspace": kb.Backspace, "Delete": kb.Delete,
 	"ArrowUp": kb.ArrowUp, "ArrowDown": kb.ArrowDown, "ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight,

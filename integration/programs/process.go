@@ -62,8 +62,8 @@ func environ() []string {
 	})
 }
 
-// Ready waits until the program reports that it is ready. If the program ends instead, the error
-// has the end of its log.
+// Ready waits until the program reports that it is ready. If the program ends instead, the error contains the end of
+// its log.
 func (p *Process) Ready(ctx context.Context) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

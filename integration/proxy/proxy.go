@@ -60,8 +60,8 @@ func (p *Proxy) To(upstream string) {
 	p.upstream = upstream
 }
 
-// Decide sets the function that chooses the action at each match, for open and later connections. The argument what is
-// the name that the matcher gave the match. The request waits while decide works; several connections may call decide
+// Decide sets the function that chooses the action at each match, for open and later connections. Its argument is the
+// name that the matcher gave to the match. The request waits while decide works; several connections may call decide
 // concurrently. nil lets everything pass.
 func (p *Proxy) Decide(decide func(what string) Action) {
 	p.mu.Lock()

@@ -105,7 +105,7 @@ func (r *Registry) setSubjectConfig(req *http.Request) (any, error) {
 	return body, nil
 }
 
-// flag returns a parameter that is true or false. Python's client writes "True" and "False".
+// flag returns the value of a query parameter that is true or false. Python's client writes "True" and "False".
 func flag(req *http.Request, name string) bool {
 	on, err := strconv.ParseBool(strings.ToLower(req.URL.Query().Get(name)))
 	return err == nil && on

@@ -78,7 +78,7 @@ func (r *Registry) schemaByGUID(req *http.Request) (any, error) {
 	return r.describe(req, s)
 }
 
-// contextID is the id of a schema in a context. The registry has only the default context.
+// contextID is the id of a schema in a context. The registry supports only the default context.
 type contextID struct {
 	Context string `json:"context"`
 	ID      int    `json:"id"`

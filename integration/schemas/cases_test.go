@@ -19,7 +19,7 @@ type example struct {
 	evolved  string // "": the schema has one version
 	inLatest string // additional members of the edited value in the evolved schema
 	reader   string // schema for the official decoder of edited values; "": the schema of the writer
-	unknown  string // members that only the reader's schema has
+	unknown  string // members that only the reader's schema contains
 }
 
 type branch struct{ pointer, name string }

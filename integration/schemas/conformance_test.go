@@ -48,7 +48,7 @@ type specimenPart struct {
 	edited   map[string]any // values that edits send, by the way of sending the message back
 }
 
-// message has the compared part of the API's answer, and the record with which the message was sent.
+// message contains the compared part of the API's answer, and the record with which the message was sent.
 type message struct {
 	ID             string          `json:"id"`
 	Offset         int64           `json:"dlq_offset"`
@@ -174,7 +174,8 @@ func (s *site) encode(python *official.PythonClient, all []*specimen) {
 	}
 }
 
-// deadLetter returns the specimen as a dead letter. The parameter way says how the test sends this dead letter back.
+// deadLetter returns the specimen as a dead letter. The parameter way is the way in which the test sends this dead
+// letter back: plain, same, edited or latest.
 func (x *specimen) deadLetter(s *site, way string) *kgo.Record {
 	r := &kgo.Record{
 		Topic: s.prefix + "-all.dlq.v1", Key: x.keys.encoded.Value, Value: x.values.encoded.Value,
@@ -244,7 +245,7 @@ func (s *site) retry(x *specimen, way string, m *message) {
 	s.call(http.MethodPost, "/api/v1/dlq/messages/"+m.ID+"/retry", map[string]any{"edit": edit}, http.StatusOK, nil)
 }
 
-// merged returns a value with other members.
+// merged returns a value with the members that an edit replaces.
 func (x *specimen) merged(text json.RawMessage, edit string) any {
 	value, changes := parse(text), parse([]byte(edit))
 	return merge(value, changes, x.format == official.Protobuf)
@@ -293,7 +294,8 @@ func header(r *kgo.Record, name string) []byte {
 	return nil
 }
 
-// decode gives the official decoder what the encoders wrote and what dlq-manager encoded.
+// decode lets the official decoder read the values that the official encoders wrote and the values that dlq-manager
+// encoded.
 func decode(t *testing.T, python *official.PythonClient, all []*specimen) {
 	t.Helper()
 	var questions []official.DecodeRequest
@@ -438,7 +440,7 @@ func parse(text []byte) (value any) {
 	return value
 }
 
-// wantSame compares JSON values. Numbers are the same when their values are.
+// wantSame compares JSON values. Numbers are the same if they have the same value, however they are written.
 func wantSame(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(exact(got), exact(want)) {

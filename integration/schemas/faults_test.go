@@ -19,7 +19,7 @@ import (
 
 const eventSchema = `{"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"}]}`
 
-// failing is a registry that fails in one way. The original topic of its messages has its name.
+// failing is a registry that fails in one way. Its name is part of the name of the original topic of its messages.
 type failing struct {
 	name     string
 	begin    func(r *registry.Registry)
@@ -28,8 +28,8 @@ type failing struct {
 	produced int
 }
 
-// While a registry fails, records are stored, listed and found by everything but their payload. When it answers again,
-// they are shown and found by their payload.
+// While a registry fails, records are stored and listed, and searches find them by everything except their payload.
+// When the registry answers again, payloads are shown, and searches find them.
 func TestFaultSchemaRegistry(t *testing.T) {
 	var strayed atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))
@@ -77,7 +77,7 @@ func TestFaultSchemaRegistry(t *testing.T) {
 	check.Equal(t, strayed.Load(), 0, "requests to the address of a redirect")
 	for _, f := range all {
 		if f.name == "oversized" && pick(0, 1) == 0 {
-			continue // it is asked for again only after a minute
+			continue // the schema is requested again only after a minute
 		}
 		s.wantDecoded(f)
 	}

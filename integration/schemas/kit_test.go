@@ -42,11 +42,11 @@ type site struct {
 	kafka       *kgo.Client
 	config      string
 	api         string // URL of the api program; "" before start("api")
-	token       string // with which requests are sent to the api; "" for none
+	token       string // token for requests to the api; "" for none
 }
 
-// newSite returns a site without running programs. Its configuration has the given registries, then the registry with
-// the name main for all other topics, and more. registries and more are YAML.
+// newSite returns a site without running programs. Its configuration contains the given registries, then the registry
+// with the name main for all other topics, and the sections in more. Both parameters are YAML.
 func newSite(t *testing.T, more string, registries ...string) *site {
 	t.Helper()
 	s := &site{

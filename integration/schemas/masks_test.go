@@ -27,7 +27,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// hidden is in masked fields only, and in payloads with masks that cannot be decoded.
+// hidden is a text that occurs only in masked fields, and in payloads that cannot be decoded and may contain masked
+// fields.
 const hidden = "Xanadu"
 
 const (
@@ -37,8 +38,9 @@ const (
 		message Card { string holder_name = 1; }`
 )
 
-// A viewer sees no masked field of Avro and Protobuf in an answer of any route, also not in the difference of an edit
-// and in exports; payloads that cannot be decoded are hidden, with their bytes. The logs and traces do not have the text either.
+// A viewer sees no masked field of Avro and Protobuf in an answer of any route, not even in the difference of an edit
+// or in an export. Payloads that cannot be decoded are hidden, with their bytes. The logs and traces do not contain
+// the text either.
 func TestMaskedFieldsAreNowhere(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
 	admin, viewer := tokenOf("admin"), tokenOf("viewer")
@@ -65,7 +67,7 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 	inProto = protowire.AppendBytes(protowire.AppendTag(inProto, 2, protowire.BytesType), card)
 	values := [][]byte{
 		framed(1, inAvro), framed(2, inProto),
-		framed(1, []byte("\x7f"+hidden)), framed(999, inAvro), // do not fit their schema, and name none
+		framed(1, []byte("\x7f"+hidden)), framed(999, inAvro), // one does not fit its schema, the other names an unknown schema
 	}
 	for i, value := range values {
 		key := fmt.Append(nil, "key-", i)
@@ -202,7 +204,7 @@ func (s *site) wantHidden(path string) {
 	check.True(s.t, own || !leaks(body), "GET %s shows the masked text: %s", path, body)
 }
 
-// leaks reports whether a text has the hidden text, also in base64 at any position.
+// leaks reports whether a text contains the hidden text, in plain form or in base64 at any position.
 func leaks(text []byte) bool {
 	for i := range 3 {
 		encoded := base64.StdEncoding.EncodeToString(append(make([]byte, i), hidden...))

@@ -21,7 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// parcelSchema returns a schema of parcels with a name of the status and a type of the carrier.
+// parcelSchema returns a schema of parcels in which the second status has the given name, and the carrier the given
+// type.
 func parcelSchema(sent, carrier string) string {
 	return `{"type": "record", "name": "Parcel", "namespace": "com.acme", "fields": [
 		{"name": "id", "type": "string"},
@@ -68,8 +69,9 @@ type redrive struct {
 	Succeeded, Failed, Skipped, Waiting int
 }
 
-// An enum's symbol got another name, and one of its fields must now have a value. A mass patch repairs all records
-// that have this value: the consumer of the new schema gets each of them once. The others stay PENDING.
+// In the new schema a symbol of an enum has another name, and the field carrier must have a value. A redrive with a
+// patch repairs all records that have a carrier: the consumer of the new schema gets each of these once. The other
+// messages stay PENDING.
 func TestMassRepair(t *testing.T) {
 	s := newSite(t, "")
 	parcels, dead := s.topic("parcels"), s.topic("parcels.dlq.v1")

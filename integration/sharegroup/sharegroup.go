@@ -55,9 +55,9 @@ type Header struct {
 // DecisionsHeader is the name of the header from which ByHeader reads the decisions about a record.
 const DecisionsHeader = "share-decisions"
 
-// ByHeader returns the decision that the record has in DecisionsHeader. The header has one decision for each delivery,
-// separated by commas. The last decision also counts for all further deliveries, so a record with only "release" runs
-// out of deliveries. A record without the header is accepted.
+// ByHeader returns the decision in the record's header DecisionsHeader. The header contains one decision for each
+// delivery, separated by commas. The last decision also counts for all further deliveries, so a record with only
+// "release" runs out of deliveries. A record without the header is accepted.
 func ByHeader(d Delivery) Decision {
 	for _, h := range d.Headers {
 		if string(h.Key) == DecisionsHeader {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The schemas of an invoice. The new version has the country, which its consumer needs for the tax.
+// The schemas of an invoice. The new version contains the country, which the consumer of invoices needs for the tax.
 const (
 	oldInvoiceSchema = `syntax = "proto3";
 package com.example.shop.invoices;

@@ -48,12 +48,12 @@ func shipment(i int, rng *rand.Rand, at time.Time, ids versions) *kgo.Record {
 	}
 	value, err := oldShipments.Encode(&body)
 	if err != nil {
-		panic(err) // cannot happen: the body has the fields of the schema
+		panic(err) // cannot happen: the body contains the fields of the schema
 	}
 	return &kgo.Record{Topic: ShipmentsTopic, Key: []byte(body.ID), Value: framed(ids.old, value)}
 }
 
-// newShipmentsService returns a Spring application whose schema has the new symbols.
+// newShipmentsService returns a Spring application whose schema contains the new symbols.
 func newShipmentsService(prefix string, ids versions, log *logbook) *service {
 	group, dead := prefix+ShipmentsGroup, prefix+ShipmentsDeadLetters
 	headers := springHeaders(group, "shipments.ShipmentListener.onShipment(com.example.shop.shipments.ShipmentUpdated)")

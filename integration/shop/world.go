@@ -42,8 +42,8 @@ func (w *world) answers(provider string) bool {
 	return provider != unreliableProvider || !w.now().Before(w.backAt)
 }
 
-// lists reports whether the catalogue has a product. The lag of a new product starts with the first
-// call for it.
+// lists reports whether the catalogue contains a product. The lag of a new product starts with the first call for that
+// product.
 func (w *world) lists(product string) bool {
 	if !isNew(product) {
 		return true

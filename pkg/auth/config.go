@@ -67,8 +67,9 @@ type OIDCConfig struct {
 	Algorithms []string      `mapstructure:"algorithms"`
 	Leeway     time.Duration `mapstructure:"leeway"`  // accepted difference between the clocks of issuer and program
 	Timeout    time.Duration `mapstructure:"timeout"` // time limit of a request to the issuer
-	// NameClaim names the claim of the token that has the principal's name; when it is empty, the claim sub is used.
-	// RolesClaim names the claim whose values are compared with those of Grants. Dots in a name lead into objects.
+	// NameClaim is the name of the claim of the token that contains the principal's name; when it is empty, the claim
+	// sub is used. RolesClaim is the name of the claim whose values are compared with those of Grants. A dot in a name
+	// leads to a member of a nested object.
 	NameClaim  string             `mapstructure:"name_claim"`
 	RolesClaim string             `mapstructure:"roles_claim"`
 	Grants     []ClaimGrantConfig `mapstructure:"grants"`

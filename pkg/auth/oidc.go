@@ -220,8 +220,8 @@ func (c candidates) VerifySignature(context.Context, string) ([]byte, error) {
 // minRSA is the shortest accepted RSA key, in bits.
 const minRSA = 2048
 
-// suits reports whether a key may verify the signature. Only public keys may: with a published secret anyone could
-// sign.
+// suits reports whether a key may verify the signature. Only a public key may, because anyone could sign with a secret
+// that the issuer publishes.
 func suits(key jose.JSONWebKey, header jose.Header) bool {
 	if header.KeyID != "" && key.KeyID != header.KeyID || !key.IsPublic() || !key.Valid() {
 		return false

@@ -52,7 +52,7 @@ type fakeIssuer struct {
 	at       *clock
 	keys     []any
 	broken   bool
-	body     func(http.ResponseWriter) // answers requests for keys, instead of the keys
+	body     func(http.ResponseWriter) // if set, answers requests for the keys in their place
 	document map[string]any            // members that replace members of the metadata
 	change   func(map[string]any)      // changes the ID token's claims; nil: no change
 	// answer writes the response instead of the ID token; when it returns false, the ID token is sent.
@@ -294,8 +294,8 @@ func TestOIDC_RotatedKeyIsFetched(t *testing.T) {
 	f.wantAsked(t, 2)
 }
 
-// While the issuer is unreachable, no token is reported as invalid for that reason, and known keys stay valid for a
-// day.
+// While the issuer is unreachable, no token is reported as invalid because its signature cannot be checked, and known
+// keys stay valid for a day.
 func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]

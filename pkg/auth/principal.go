@@ -11,8 +11,8 @@ import (
 // Role is a set of permissions.
 type Role string
 
-// The roles. Viewer, Operator and Admin each include the role before; Admin also includes Edit. No other role includes
-// Unmask.
+// The roles. Viewer, Operator and Admin each include the previous role; Admin also includes Edit. No other role
+// includes Unmask.
 const (
 	Viewer   Role = "viewer"   // see messages, with masked values hidden
 	Operator Role = "operator" // retry messages, requeue them, mark them dead

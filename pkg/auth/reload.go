@@ -62,8 +62,8 @@ func (f *reloaded[T]) current() T {
 	return f.value
 }
 
-// refresh reads the file if it has changed. After a failure it reads the file at each call: perhaps only the read
-// failed, and a token that was removed must not stay valid until the next change.
+// refresh reads the file if it has changed. After a failure it reads the file at each call, because perhaps only that
+// read failed, and a token that was removed from the file must not stay valid until the file changes again.
 func (f *reloaded[T]) refresh() error {
 	state, err := os.Stat(f.path)
 	if err != nil {

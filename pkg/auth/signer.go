@@ -25,7 +25,7 @@ type Signer struct {
 	keys atomic.Pointer[[][]byte] // never empty
 }
 
-// NewSigner returns a signer with the keys of cfg.SigningKeyFile, or with a random key until Use.
+// NewSigner returns a signer with the keys of cfg.SigningKeyFile, or with a random key until Use is called.
 func NewSigner(cfg Config, log *zap.Logger, change ...Option) (*Signer, error) {
 	s := &Signer{}
 	if cfg.SigningKeyFile != "" {

@@ -21,8 +21,8 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// static holds the files of the pages. Its folder vendor has the libraries that `make assets` downloads; without them
-// the pages are plain HTML.
+// static holds the files of the pages. Its folder vendor contains the libraries that `make assets` downloads; without
+// them the pages are plain HTML.
 //
 //go:embed static
 var static embed.FS
@@ -30,7 +30,7 @@ var static embed.FS
 // embedded loads and compresses the files once; all consoles of the process share them.
 var embedded = sync.OnceValues(func() (*view.Assets, error) { return view.LoadAssets(static) })
 
-// Console has the pages. It is safe for concurrent use.
+// Console serves the pages. It is safe for concurrent use.
 type Console struct {
 	cfg      Config
 	api      api.Client

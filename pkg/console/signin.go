@@ -84,8 +84,8 @@ func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
 }
 
 // pageOf returns the address of the page of a form, with the form as a draft. The draft is stored only for a browser
-// that had a session. Each request with an ended session counts as a failed sign-in, so the drafts of one address are
-// limited too.
+// that had a session. Each request with an ended session counts as a failed sign-in, and these are limited for each
+// client IP address, so the number of drafts from one address is also limited.
 func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
 	if session.Of(r).Token == "" {
 		return view.PageOf(r)

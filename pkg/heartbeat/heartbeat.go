@@ -43,7 +43,7 @@ const (
 	// callTimeout limits a call of the store and a send.
 	callTimeout = 10 * time.Second
 	// pageSize is larger than the number of heartbeats that a process can have in progress at the shortest useful
-	// interval, or that it can leave behind when it is killed.
+	// interval, or that remain when it is killed.
 	pageSize = 100
 )
 

@@ -22,10 +22,10 @@ const (
 // Config holds the receivers of notifications, and the intervals and timeouts.
 type Config struct {
 	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: notifications are off
-	Interval time.Duration `mapstructure:"interval"` // between two queries for events, and for notifications of a sink
+	Interval time.Duration `mapstructure:"interval"` // time between two queries for events, and between two queries for notifications of a sink
 	Window   time.Duration `mapstructure:"window"`   // for how long similar events are collected into one notification
 	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notifications about the same object
-	GiveUp   time.Duration `mapstructure:"give_up"`  // how long a notification is tried
+	GiveUp   time.Duration `mapstructure:"give_up"`  // how long sending a notification is tried
 	Timeout  time.Duration `mapstructure:"timeout"`  // longest time of one try
 	// Backoff is the pause after the first failed try, doubled after each further failed try up to BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`

@@ -15,7 +15,7 @@ func TestConfig(t *testing.T) {
 		return func(c *Config) { c.Sinks = []SinkConfig{s} }
 	}
 	for _, c := range []struct {
-		name, wrong string // wrong: expected part of the error; "" when it is valid
+		name, wrong string // wrong: expected part of the error; "" when the configuration is valid
 		change      func(*Config)
 	}{
 		{"Default", "", func(*Config) {}},

@@ -11,7 +11,7 @@
 //   - notify.go: makes and sends notifications, in any number of processes
 //   - collect.go: makes notifications from events
 //   - deliver.go: sends the due notifications of a sink
-//   - metrics.go: what is counted
+//   - metrics.go: the metrics of notifications
 //   - slack.go: sends to Slack
 //   - webhook.go: sends CloudEvents
 //   - send.go: one HTTP request to a receiver, and its answer

@@ -48,7 +48,7 @@ func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	return m
 }
 
-// wait sets the waiting notifications, also of sinks that are no longer configured.
+// wait sets the metrics of waiting notifications, including those of sinks that are no longer configured.
 func (m *metrics) wait(all []repository.WaitingNotifications) {
 	waiting := map[string]repository.WaitingNotifications{}
 	for _, w := range all {

@@ -282,9 +282,9 @@ func TestNotifier(t *testing.T) {
 		},
 		"LosesNothingWhenItIsKilled": func(w *world, r *receiver) {
 			w.dead("orders", 1)
-			w.start() // the process ends before any notification was stored
+			w.start() // the process ends before it has stored any notification
 			w.collect()
-			w.start() // the process ends before any notification was sent
+			w.start() // the process ends before it has sent any notification
 			w.clock.advance(w.cfg.Window)
 			s := w.notifier.sinks[0]
 			n, found, err := w.store.ClaimNotification(w.Context(), repository.NotificationClaim{Sink: "ops", ID: uuid.New(), Lease: time.Minute, Pace: s.pace})
@@ -294,7 +294,7 @@ func TestNotifier(t *testing.T) {
 			if err := s.sender.send(w.Context(), n); err != nil {
 				w.Fatal(err)
 			}
-			w.start() // the process ends before the success was stored
+			w.start() // the process ends before it has stored the success
 			w.clock.advance(2 * time.Minute)
 			w.deliver()
 			if got := r.want(w.T, "both times", 2); got[0].header.Get(headerID) != got[1].header.Get(headerID) || got[0].body != got[1].body {

@@ -65,7 +65,7 @@ func packDetail(e repository.Event) []byte {
 	}
 	raw, err := json.Marshal(d)
 	if err != nil {
-		return []byte("{}") // these types have no values that JSON lacks
+		return []byte("{}") // json.Marshal cannot fail, because JSON can represent every value of these types
 	}
 	return raw
 }
@@ -124,7 +124,8 @@ func (w words) cloudEvent(n repository.Notification) ([]byte, error) {
 	})
 }
 
-// unpack also masks notifications that were stored before masks were configured.
+// unpack decodes the details of a notification. It masks them even if the notification was stored before masks were
+// configured.
 func (w words) unpack(n repository.Notification) (d detail, err error) {
 	if err := json.Unmarshal(n.Detail, &d); err != nil {
 		return d, fmt.Errorf("read a notification: %w", err)

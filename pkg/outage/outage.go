@@ -15,8 +15,8 @@ type Log struct {
 	failed bool
 }
 
-// Report logs the text in the parameter lost as a warning with the first error, and the text in the parameter back with
-// the first success after that error. Errors are ignored once ctx has ended.
+// Report is called with the result of each call of the dependency. It logs the text lost as a warning at the first
+// error, and the text back at the first success after an error. Errors are ignored once ctx has ended.
 func (l *Log) Report(ctx context.Context, log *zap.Logger, err error, lost, back string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,8 @@ type Path struct {
 	Do          func()
 }
 
-// Allocations fails when a path allocates more than its measured number, and also when that number is too high, as
-// that would hide the next increase. The count is the same on every machine. The test must not be parallel:
+// Allocations fails when a path allocates more than its measured number, and also when it allocates less, because the
+// outdated number would hide the next increase. The count is the same on every machine. The test must not be parallel:
 // allocations of other tests would be counted.
 func Allocations(t *testing.T, paths []Path) {
 	t.Helper()
@@ -23,7 +23,8 @@ func Allocations(t *testing.T, paths []Path) {
 		t.Logf("%s: %.2f allocations a record", path.Name, got)
 		spare := 0.5
 		if path.Records > 1 {
-			// Allocations that a call makes only once are divided among its records.
+			// An allocation that is made only once per call is divided among the call's records, so the tolerance is
+			// small.
 			spare = 0.05
 		}
 		if got > path.Allocations+spare {

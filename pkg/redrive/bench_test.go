@@ -22,7 +22,7 @@ const (
 
 var elapse = redrivetest.Elapse
 
-// bench is a Service over the memory store and the fake log.
+// bench is a Service that uses the memory store and the fake log.
 type bench struct {
 	*redrivetest.Bench
 	*Service

@@ -105,7 +105,7 @@ func (accepting) FindMany(_ context.Context, claims []entity.Claim) []entity.Del
 	return findings
 }
 
-// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its claims are valid, and no process
+// TestReplicaWithAWrongClock: the clock of one process is decades slow or fast. Its claims are valid, and no process
 // treats a valid claim as expired, because the database's clock decides.
 func TestReplicaWithAWrongClock(t *testing.T) {
 	const year = 365 * 24 * time.Hour
@@ -137,7 +137,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	wantRow(t, db, first, "RESOLVED", "last_retry_at BETWEEN now() - interval '5 minutes' AND now()")
 	wantRow(t, db, second, "RETRYING", "claim_expires_at BETWEEN last_retry_at AND now() + interval '30 seconds'")
 	if _, err := db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() + interval '1 hour' WHERE id = $1`, second); err != nil {
-		t.Fatal(err) // the claim gets a new expiry, because this machine may be slow
+		t.Fatal(err) // the claim is replaced by one with a new expiry, because this machine may be slow
 	}
 	check.Equal(t, right.Settle(t.Context()), nil, "Settle")
 	wantRow(t, db, second, "RETRYING", "true")

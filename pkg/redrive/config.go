@@ -17,7 +17,8 @@ const minClaimExpiry = 12 * time.Second
 type Config struct {
 	// Workers is how many parts of one redrive this process sends at once; 0 leaves redrives to other processes.
 	Workers int `mapstructure:"workers"`
-	// ClaimExpiry is how long an attempt owns its message. No record is sent in the second half of that time.
+	// ClaimExpiry is how long an attempt owns its message. In the second half of that time the record is no longer
+	// sent.
 	ClaimExpiry time.Duration `mapstructure:"claim_expiry"`
 	// SettleInterval is how often abandoned claims are settled.
 	SettleInterval time.Duration `mapstructure:"settle_interval"`

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// system is a Service between a real store and a real broker.
+// system is a Service that uses a real store and a real broker.
 type system struct {
 	testing.TB
 	*redrive.Service
@@ -160,7 +160,7 @@ func (s *system) begin() entity.Redrive {
 	return r
 }
 
-// finish runs carrier until the redrive is over.
+// finish lets the service carrier run redrives until the redrive with this id is over.
 func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive, error) {
 	ctx, stop := context.WithCancel(s.Context())
 	over := make(chan struct{})
@@ -186,7 +186,7 @@ func TestRealServersOneMessage(t *testing.T) {
 		s := newSystem(t)
 		s.fill(1, 100)
 		cfg := redrive.DefaultConfig()
-		cfg.ClaimExpiry = 4 * time.Second // only a part of this time is for sending, also on a busy machine
+		cfg.ClaimExpiry = 4 * time.Second // only a part of this time is for sending, and the machine may be busy
 		dying := redrive.New(cfg, stores.Fill[redrive.Stores](forgetful{s.store}), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		id := s.first()
 		check.Is(t, check.Err(dying.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})), entity.ErrUnavailable, "Retry")

@@ -60,7 +60,7 @@ func (r *rows) carry() (stop func()) {
 	return func() { cancel(); over.Wait() }
 }
 
-// waits returns the redrive when it has begun to wait for the lock.
+// waits waits until the redrive has begun to wait for the locked rows, and returns it.
 func (r *rows) waits(id uuid.UUID) entity.Redrive {
 	r.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)

@@ -31,7 +31,7 @@ const (
 	// answerPatience is how long a send waits for its answer.
 	answerPatience = 5 * time.Second
 
-	// late is how long after the end of that wait a record may still be written.
+	// late is how long after answerPatience a record may still be written.
 	late = 3 * time.Second
 )
 
@@ -158,7 +158,8 @@ func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Del
 	return d
 }
 
-// perhaps writes a record at once, writes it after its sender has given up, or does not write it.
+// perhaps decides at random whether a record is written at once, written after its sender has given up, or not
+// written.
 func (b *modelBroker) perhaps(out entity.Outgoing, at topicPartition) {
 	w := b.p.w
 	switch n := b.p.random(); {

@@ -247,7 +247,7 @@ func (s *shadow) claim() {
 	s.touched = true
 }
 
-// end models how an attempt ends. The parameter want is the verdict, if known; the parameter to is the resulting status
+// end models how an attempt ends. want is the expected verdict, or "" if it is not known; to is the resulting status
 // in the store.
 func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	h := w.history(s.id)
@@ -381,7 +381,7 @@ func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 		"a wrong return", "%+v is of no attempt of %s (%d attempts)", a, a.Parent, parent.ended)
 }
 
-// checkRest checks that no work is left when there are no faults.
+// checkRest checks that no message and no redrive has work left after the faults were removed.
 func (w *world) checkRest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

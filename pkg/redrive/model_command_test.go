@@ -41,7 +41,7 @@ const (
 	cmdSleep     verb = "time passes"
 )
 
-// verbs holds the weight of each kind.
+// verbs lists the kinds of commands; a kind with a larger weight is chosen more often.
 var verbs = []struct {
 	verb   verb
 	weight int
@@ -116,7 +116,7 @@ func pick[T any](all []T, by uint64) (one T, ok bool) {
 	return all[by%uint64(len(all))], true
 }
 
-// upTo returns a duration between the parameters from and to.
+// upTo returns a duration between the two given durations.
 func upTo(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)))
 }

@@ -20,8 +20,8 @@ var (
 	errAway    = fmt.Errorf("away: %w", entity.ErrUnavailable)
 )
 
-// process is one replica: a Service with its loops. Its calls to the store and to the broker pass points at which the
-// process can die, be suspended, or lose an answer.
+// process is one replica: a Service with its loops. Its calls to the store and to the broker pass through points at
+// which the process can die, be suspended, or lose an answer.
 type process struct {
 	*Service
 	store  *modelStore
@@ -196,8 +196,8 @@ func (p *process) loses() bool {
 	return lost
 }
 
-// ask carries a call to the store and its answer back. On either way the process may die or time out, so that the
-// call was made or not.
+// ask carries a call to the store and its answer back. During either transfer the process may die or the call may time
+// out, so the store may or may not have executed the call.
 func ask[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.point, p.loses, do)
 }

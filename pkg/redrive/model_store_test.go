@@ -229,8 +229,8 @@ func (w *world) unlocked(claims []repository.Claim) []repository.Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return time.Now().Before(w.locked[c.MessageID]) })
 }
 
-// watchTaken checks that a message which a redrive skips as taken has changed since it was selected: a lock alone is no
-// reason to skip it.
+// watchTaken checks that a message which a redrive skips as taken has changed since it was selected: a lock alone is
+// no reason to skip a message.
 func (w *world) watchTaken(ctx context.Context, redrive uuid.UUID, item entity.RedriveItem) {
 	if item.Result != entity.ItemSkipped || item.Reason != repository.SkippedTaken {
 		return

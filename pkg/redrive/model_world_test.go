@@ -238,7 +238,7 @@ func (w *world) write(out entity.Outgoing, at topicPartition) int64 {
 	return int64(len(w.log.partitions[at]) - 1)
 }
 
-// modelScore counts what was played, to check that it is enough.
+// modelScore counts the events of the played sequences, to check that each kind of event occurs often enough.
 type modelScore struct {
 	sequences, commands, messages, attempts, records, resolved, dead, redrives, crashes, returns, unsettled, edited int
 }

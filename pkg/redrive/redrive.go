@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Stores are the parts of a store that attempts and redrives use. A store in memory has only the first three.
+// Stores are the parts of a store that attempts and redrives use. A store in memory provides only the first three.
 type Stores struct {
 	Attempts   attempt.Store
 	Redrives   bulk.Store
@@ -45,7 +45,7 @@ type Service struct {
 	outcomes         *outcomes.Tracker
 }
 
-// options holds what Option sets.
+// options holds the values that the options of New set.
 type options struct {
 	attempt attempt.Options
 	tracing trace.TracerProvider

@@ -20,8 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatementsOfRetryAll limits the number of SQL statements while 1,000 messages are sent back, including those that
-// poll for other work.
+// TestStatementsOfRetryAll limits the number of SQL statements while 1,000 messages are sent back, including
+// statements that poll for other work.
 func TestStatementsOfRetryAll(t *testing.T) {
 	t.Parallel()
 	const n, most = 1000, 25

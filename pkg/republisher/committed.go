@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// WithShareGroups says which groups are share groups. These commit no offsets; see Committed.
+// WithShareGroups says which groups are share groups. Share groups commit no offsets; see Committed.
 func WithShareGroups(isShareGroup func(group string) bool) Option {
 	return func(r *Republisher) { r.isShareGroup = isShareGroup }
 }
@@ -16,8 +16,9 @@ func WithShareGroups(isShareGroup func(group string) bool) Option {
 // Committed returns a consumer group's committed offsets for the partitions of topics, with each topic's present id.
 // Partitions without a commit, and topics that do not exist, are left out.
 //
-// For a share group it is the offset before which all records are final: acknowledged, or given up and written to the
-// dead-letter topic. The broker does not say which of the two; a dead letter shows that its record was given up.
+// For a share group, Committed returns the offset before which every record is final: the share group acknowledged it,
+// or gave it up and the broker wrote it to the dead-letter topic. The broker does not say which of the two happened; a
+// dead letter shows that its record was given up.
 func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topics []string) ([]repository.Committed, error) {
 	found, err := r.cluster.Topics(ctx, topics...)
 	if err != nil {
@@ -66,7 +67,7 @@ func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broke
 		end, answered := ends[tp]
 		switch {
 		case !known:
-		case answered && at.Lag == 0: // at.Start may be too low, because the broker stores it later than it moves
+		case answered && at.Lag == 0: // at.Start may be too low, because the broker stores it some time after it has changed
 			final[tp] = end
 		case at.Start >= 0:
 			final[tp] = at.Start

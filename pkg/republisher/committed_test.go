@@ -26,7 +26,8 @@ func TestCommitted(t *testing.T) {
 	check.True(t, err != nil, "Committed without a cluster = %+v, want an error", found)
 }
 
-// TestCommittedOfAShareGroup: records before the start are final; with a lag of 0, all that were in the log are.
+// TestCommittedOfAShareGroup: all records before the start offset are final; with a lag of 0, all records that were in
+// the log are final.
 func TestCommittedOfAShareGroup(t *testing.T) {
 	t.Parallel()
 	cluster := newLogs()

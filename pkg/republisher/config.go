@@ -23,15 +23,15 @@ const (
 // maxTimeout bounds one publish: an attempt must end before another process can settle its claim.
 const maxTimeout = 5 * time.Second
 
-// Config limits which messages may be sent back, and sets how. Its keys are under `kafka`.
+// Config sets which messages may be sent back, and how they are sent. Its settings are in the section `kafka`.
 type Config struct {
 	// RepublishKey is KeyOriginal or KeyUUID.
 	RepublishKey string `mapstructure:"republish_key"`
 	// RepublishAllow lists the allowed target topics, globs or expressions; empty allows every topic that is not
 	// refused for another reason.
 	RepublishAllow []string `mapstructure:"republish_allow"`
-	// RepublishRequired refuses retries without Kafka, instead of resolving messages that were not sent. nil: the
-	// program decides.
+	// RepublishRequired refuses retries if no Kafka is configured; otherwise such retries resolve messages without
+	// sending them. nil: the program decides.
 	RepublishRequired *bool `mapstructure:"republish_required"`
 	// Timeout is how long the program tries to send a record.
 	Timeout time.Duration `mapstructure:"republish_timeout"`

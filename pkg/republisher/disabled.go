@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Disabled replaces a Republisher when Kafka is not configured: retries resolve messages without sending them, or are
-// refused with RepublishRequired.
+// Disabled replaces a Republisher when Kafka is not configured: retries resolve messages without sending them, or,
+// with RepublishRequired, are refused.
 type Disabled struct {
 	required bool
 	log      *zap.Logger
@@ -25,7 +25,7 @@ func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
 	return &Disabled{required: cfg.RepublishRequired != nil && *cfg.RepublishRequired, log: log}
 }
 
-// Plan accepts every message, or refuses every message with RepublishRequired.
+// Plan accepts every message; with RepublishRequired it refuses every message.
 func (d *Disabled) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
 	targets := make([]entity.Target, len(batch))
 	for i := range batch {
@@ -44,7 +44,7 @@ func (d *Disabled) refusal() error {
 	return refuse(entity.BrokerUnavailable, "kafka is not configured, and republish_required forbids to resolve without it")
 }
 
-// Fetch returns a record only when the message itself has it.
+// Fetch returns a record only if the message itself contains it.
 func (d *Disabled) Fetch(_ context.Context, m entity.Message) (entity.Record, error) {
 	if err := valueRefusal(&m); err != nil {
 		return entity.Record{}, err
@@ -68,8 +68,8 @@ func (d *Disabled) Publish(ctx context.Context, batch []entity.Outgoing) []entit
 // nowhere is the partition number of an attempt that sends nothing.
 const nowhere = -1
 
-// neverSent reports whether the claim sent no record, because it was made without Kafka, or because an operator has set
-// the status.
+// neverSent reports whether the claim sent no record, because it was made without Kafka, or because an operator set
+// the message's status.
 func neverSent(c entity.Claim) bool { return c.ID == uuid.Nil || c.Partition == nowhere }
 
 // FindMany gives back attempts that sent no record; other claims wait until Kafka is configured again.

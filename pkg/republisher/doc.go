@@ -1,7 +1,7 @@
-// Package republisher sends dead letters back to their original topic, byte for byte: it first decides to which
-// partition a message would go or why it must not be sent, sends it with headers that mark it as a replay, and later
-// finds out whether the attempt of a dead process reached the log. Callers decide when attempts start, and handle
-// their results.
+// Package republisher sends dead letters back to their original topic, byte for byte. It first decides to which
+// partition a message would go, or why the message must not be sent. It sends the record with headers that mark it as
+// a replay. Later it finds out whether the record that a dead process may have sent is in the log. Callers decide when
+// attempts start, and handle their results.
 //
 // In reading order:
 //

@@ -28,7 +28,7 @@ func TestPlanOfAnEdit(t *testing.T) {
 		change func(*entity.Message)
 		edit   entity.Edit
 		allow  []string
-		class  entity.ErrorClass // "" when it is not refused
+		class  entity.ErrorClass // "" when the message is not refused
 	}{
 		{"OwnTopicNeedsNoList", to(orders), value, nil, ""},
 		{"OwnTopicByNameNeedsNoList", to(orders), entity.Edit{Topic: orders}, nil, ""},

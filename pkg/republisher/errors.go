@@ -77,7 +77,7 @@ func refuse(class entity.ErrorClass, format string, args ...any) error {
 	return &entity.RefusedError{Class: class, Reason: fmt.Sprintf(format, args...)}
 }
 
-// noAnswer returns why a request has no answer for a partition. It is never nil.
+// noAnswer returns why a request has no answer for a partition. The error is never nil.
 func noAnswer(tp broker.TopicPartition, err error) error {
 	var byPartition broker.PartitionErrors
 	if errors.As(err, &byPartition) {

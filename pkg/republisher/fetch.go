@@ -13,16 +13,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// source is the position of a record that is not in the message itself.
+// source is the position of a record that the stored message does not contain.
 type source struct {
 	broker.TopicPartition
 	offset  int64
-	pointer bool // true: position that a pointer names; false: position of the dead letter
+	pointer bool // true: the position that a pointer names; false: the position of the dead letter
 	inspect bool // only a read of the record shows whether it can be sent
 }
 
 // sourceOf returns the partition and offset from which to fetch the record; the topic is "" if they are unknown. It
-// returns false when the message or its edit has the record.
+// returns false when the message or its edit contains the record, so that nothing must be fetched.
 func sourceOf(out *entity.Outgoing) (source, bool) {
 	m := &out.Message
 	setValue := out.Edit != nil && out.Edit.SetValue
@@ -60,7 +60,7 @@ func pointsTo(m *entity.Message) (source, bool) {
 // the dead-letter topic, and the record of a pointer, with its key and headers, from the original topic. Every other
 // message's record is returned unchanged. The error is a *entity.RefusedError of class BadRecord for a record that can
 // no longer be read, and of class PointerRefused for a pointer that must not be followed; all other errors are of kind
-// entity.ErrUnavailable. One value at a time is read; it may be as large as Kafka allows.
+// entity.ErrUnavailable. Only one value at a time is read, because a value may be as large as Kafka allows.
 func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
 	out := &entity.Outgoing{Message: m}
 	if err := r.pointerRefusal(&m); err != nil {
@@ -121,7 +121,7 @@ func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	return recordOf(found), nil
 }
 
-// refusal returns the error of a record that can never be read again, or that cannot be read now.
+// refusal returns the error for a record that can never be read again, or that cannot be read now.
 func (s source) refusal(err error) error {
 	what := "the record was too large to store, and dead-letter"
 	if s.pointer {
@@ -155,7 +155,7 @@ func (s source) refusal(err error) error {
 	}
 }
 
-// checkValues refuses messages whose value is only in a topic that no longer has it.
+// checkValues refuses messages whose value is not stored, and has been deleted from its topic.
 func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) {
 	parts := open(targets, func(i int) broker.TopicPartition {
 		at, _ := sourceOf(&batch[i])
@@ -186,8 +186,8 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 }
 
 // readFirst reads from Kafka, one at a time, the records of messages that are stored without a value or without all
-// headers, and chooses their targets: only the read shows whether a record still exists and is small enough. An
-// unreachable partition is tried once.
+// headers, and chooses their targets: only the read shows whether a record still exists and is small enough. It tries
+// only once to read from an unreachable partition.
 func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {

@@ -117,7 +117,7 @@ func TestPointersOnRealKafka(t *testing.T) {
 		longer.Source.Timestamp = time.Now().Add(-time.Hour)
 		remake(t, cluster, topic)
 		produced(t, cluster, topic, broker.Record{Value: []byte("of another life")})
-		wantBadRecord(t, r, shorter) // the new log does not reach this offset
+		wantBadRecord(t, r, shorter) // the new log ends before this offset
 		wantBadRecord(t, r, longer)  // the record at this offset is newer
 	})
 

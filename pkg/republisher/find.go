@@ -17,7 +17,7 @@ import (
 // scanTimeout bounds the reading of one partition.
 const scanTimeout = 2 * time.Minute
 
-// Reasons why the absence of a record proves nothing.
+// Reasons why a log without the record does not prove that the record was never written.
 var (
 	errLogStartsLater = errors.New("the log no longer has the offset that the claim recorded")
 	errLogEndsEarlier = errors.New("the log ends before the offset that the claim recorded: the topic was truncated or created again")
@@ -32,8 +32,9 @@ var (
 //   - InDoubt, class UNKNOWN: reading the log can never show whether the record was written;
 //   - InDoubt, another class: the log could not be read now.
 //
-// Claims must be over: a record that is still being sent is not in the log yet. The log is read to the leader's own
-// end, further than consumers see, because records there may become visible later.
+// The claims must have expired, because a record that is still being sent is not in the log yet. The log is read to
+// the leader's own end, further than consumers see, because records after the end that consumers see may become
+// visible later.
 func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
 	byPartition := map[broker.TopicPartition][]int{}

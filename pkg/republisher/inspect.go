@@ -71,13 +71,13 @@ func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQues
 	return answers
 }
 
-// keyOf returns equal keys for equal questions.
+// keyOf returns the key under which the answer to a question is cached.
 func keyOf(q entity.ReplayQuestion) string {
 	return strings.Join(append([]string{q.Topic}, q.Groups...), "\x00")
 }
 
-// learn requests missing facts, and drops old ones. It continues when its caller ends, because other callers use the
-// answers too.
+// learn requests missing facts, and drops old ones. It continues after its caller has left, because other callers use
+// the same answers.
 func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuestion) {
 	now := r.now()
 	for key, fact := range r.facts.replays {
@@ -244,7 +244,7 @@ func (s *inspection) group(topic, group string) entity.GroupHealth {
 		return h
 	}
 	switch state := s.states[group]; {
-	case state == "" && s.committed[group].err != nil: // the group may exist, but be hidden from this user
+	case state == "" && s.committed[group].err != nil: // the consumer group may exist, but be hidden from this user
 	case state == "", state == "Empty", state == "Dead":
 		h.State = entity.GroupAbsent
 	case h.Lag != nil && *h.Lag > 0:
@@ -270,7 +270,8 @@ func (s *inspection) partitions(topic, group string) (list []entity.GroupPartiti
 	return list
 }
 
-// lag returns nil when the consumer group has committed nothing, or when the end offset of a partition is not known.
+// lag returns how many records of a topic a consumer group has not consumed; nil when the consumer group has committed
+// no offset, or when the end offset of a partition is not known.
 func (s *inspection) lag(topic, group string) *int64 {
 	var lag *int64
 	for tp, offset := range s.committed[group].offsets {

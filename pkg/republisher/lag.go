@@ -14,8 +14,8 @@ type endFact struct {
 	at     time.Time
 }
 
-// IngestLag returns how many records of each dead-letter topic are not stored yet. Topics with an unknown end are
-// left out. It takes about three seconds at most, and answers are up to five seconds old.
+// IngestLag returns how many records of each dead-letter topic are not stored yet. Topics whose end offset is unknown
+// are left out. It takes about three seconds at most, and answers are up to five seconds old.
 func (r *Republisher) IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64 {
 	if !r.facts.acquire(ctx) {
 		return map[string]int64{}
@@ -40,7 +40,7 @@ func partOf(p repository.IngestPosition) broker.TopicPartition {
 	return broker.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 }
 
-// learnEnds requests the ends that are not known, and drops old ones.
+// learnEnds requests the end offsets that are not cached, and drops old ones from the cache.
 func (r *Republisher) learnEnds(ctx context.Context, positions []repository.IngestPosition) {
 	now := r.now()
 	for tp, fact := range r.facts.ends {

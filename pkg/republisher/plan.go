@@ -13,7 +13,8 @@ import (
 // Plan returns, in the order of batch, the target of each message, or in Target.Err why no attempt may start: a
 // *entity.RefusedError, or an error of kind entity.ErrUnavailable when Kafka or the partition's leader cannot be
 // reached; the partition is then -1 when it could not be chosen. Messages must include their bytes; the targets in
-// batch are ignored. bulk means that no person looked at each message; then a guessed original topic is refused.
+// batch are ignored. bulk means that no person has reviewed each message; in this case a guessed original topic is
+// refused.
 //
 // With an edit, the edited record is checked. An edit's topic must be named by republish_allow; a redirect's topic must
 // be named only if that list is not empty. When an edit sets the value, nothing is fetched, and the record of a pointer
@@ -199,7 +200,8 @@ const (
 	electionPause = 100 * time.Millisecond
 )
 
-// open calls the function of for each target that is not refused. It returns each result once, without zero values.
+// open returns the results of the callback for the targets that are not refused: each different result once, without
+// zero values.
 func open[T comparable](targets []entity.Target, of func(i int) T) []T {
 	var none T
 	var list []T

@@ -32,8 +32,8 @@ func withoutSource(value []byte) func(*entity.Message) {
 	}
 }
 
-// The target of a redirect must pass the checks of any other target, including the list of allowed topics, if there is
-// one.
+// The target of a redirect must pass the same checks as any other target, including the list of allowed topics, if
+// there is one.
 func TestPlanOfARedirect(t *testing.T) {
 	t.Parallel()
 	guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }
@@ -44,7 +44,7 @@ func TestPlanOfARedirect(t *testing.T) {
 		edit   *entity.Edit
 		allow  []string
 		bulk   bool
-		class  entity.ErrorClass // "" when it is not refused
+		class  entity.ErrorClass // "" when the message is not refused
 		sent   string            // topic to which the record is sent
 	}{
 		{"OfATopicThatDoesNotExist", to("gone"), orders, nil, nil, true, "", orders},
@@ -79,7 +79,8 @@ func TestPlanOfARedirect(t *testing.T) {
 	}
 }
 
-// In the target of a redirect the key decides about the partition, because the original partition has no meaning there.
+// In the target of a redirect the key determines the partition, because the number of the original partition has no
+// meaning in another topic.
 func TestPlanPartitionOfARedirect(t *testing.T) {
 	t.Parallel()
 	l := newLogs()
@@ -111,7 +112,7 @@ func TestPlanRefuses(t *testing.T) {
 		change func(*entity.Message)
 		allow  []string
 		bulk   bool
-		class  entity.ErrorClass // "" when it is not refused
+		class  entity.ErrorClass // "" when the message is not refused
 	}{
 		{"NothingAgainstIt", to(orders), nil, true, ""},
 		{"UnknownOrigin", to(""), nil, false, entity.UnknownTopic},

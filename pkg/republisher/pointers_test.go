@@ -12,7 +12,7 @@ import (
 )
 
 // A pointer is followed only from the dead-letter topics that the configuration lists, and never into a topic that is
-// internal or not allowed for replays: neither to show the record nor to send it, alone or in bulk.
+// internal or not allowed for replays: neither to show the record, nor to send it in a retry or a redrive.
 func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -20,7 +20,7 @@ func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 		allow    []string
 		topic    string
 		harm     func(*logs)
-		refused  string // part of the reason; "" when it is followed
+		refused  string // part of the reason; "" when the pointer is followed
 	}{
 		"Listed":                {pointers: []string{"share.*", "orders.dlq.v1"}, topic: orders},
 		"ListedByAPattern":      {pointers: []string{"*.dlq.v1"}, topic: orders},
@@ -87,8 +87,8 @@ func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
 	check.Equal(t, r.Plan(t.Context(), []entity.Outgoing{out}, false)[0].Err, nil, "Plan of an edit")
 }
 
-// A pointer is not sent while its record waits to be read, or when the record is gone. Each answer says why, and
-// concerns this message alone.
+// A pointer is not sent while its record waits to be read, or when the record is gone. The error says why, and
+// concerns only this message, not its topic.
 func TestPointersOfShareGroups(t *testing.T) {
 	t.Parallel()
 	l := newLogs()
@@ -107,7 +107,7 @@ func TestPointersOfShareGroups(t *testing.T) {
 	}
 	wantPointer(t, "Fetch", fetch(entity.SourceGone), "retention removed it")
 	wantPointer(t, "Plan", r.Plan(t.Context(), plain(m), true)[0].Err, "retention removed it")
-	check.NoError(t, fetch(entity.CompletionRefused)) // callers who may see the topic read it themselves
+	check.NoError(t, fetch(entity.CompletionRefused)) // Fetch then reads the record from its topic, for callers who may see that topic
 }
 
 // A dead letter with a copy of key and value is not sent before its headers are stored.

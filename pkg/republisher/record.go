@@ -35,9 +35,10 @@ func (r *Republisher) headers(m entity.Message, target string, record []entity.H
 	return out
 }
 
-// key returns the key of attempt number attempt; source is the record in its topic. It returns the same key before the
-// claim and after it, because the claim stores the partition, which depends on the key. A key in an edit takes
-// precedence over republish_key.
+// key returns the key of the record that an attempt sends. The parameter attempt is the number of that attempt, source
+// is the record that the message was stored from or points to. The key is the same before the claim and after it,
+// because the claim stores the partition, which depends on the key. A key in an edit takes precedence over
+// republish_key.
 func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt int) []byte {
 	switch {
 	case out.Edit != nil && out.Edit.SetKey:
@@ -76,7 +77,8 @@ func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	return int32(spread.Sum32() % uint32(n))
 }
 
-// record returns the record to send for a claimed message; source is its record in the topic.
+// record returns the record to send for a claimed message; source is the record that the message was stored from or
+// points to.
 func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.Record {
 	sent := out.Edit.Apply(source)
 	return broker.Record{

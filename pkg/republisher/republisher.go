@@ -47,15 +47,15 @@ type Republisher struct {
 	allowed     allowed
 	cluster     Cluster
 	producer    Producer
-	salt        [32]byte            // makes keys of mode uuid unpredictable
+	salt        [32]byte            // makes the keys of KeyUUID unpredictable
 	fetching    *semaphore.Weighted // held by a send whose value must be fetched
-	reading     *semaphore.Weighted // held by a call of Fetch that reads such a value
+	reading     *semaphore.Weighted // held by a call of Fetch that reads a value from its topic
 	facts       facts               // cached facts about topics and consumer groups
 	now         func() time.Time
 	strip       Strip
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
 
-	isShareGroup func(group string) bool // nil: none is
+	isShareGroup func(group string) bool // nil: no group is a share group
 	tracer       oteltrace.Tracer        // nil: no spans
 }
 

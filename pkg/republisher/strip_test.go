@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A replay must not keep the headers of a dialect that the user has configured, because it would be treated as a
-// failure.
+// A replay must not keep the headers of a dialect that the user has configured, because with these headers the replay
+// would look like a dead letter.
 func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	t.Parallel()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)

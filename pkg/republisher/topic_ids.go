@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// verifyTopicIDs changes the result for a record that was not found in a topic that was deleted and created again,
-// because the record's absence proves nothing there. It reads the topic ids after the logs, so that a change in between
-// is noticed too.
+// verifyTopicIDs changes the result for a record that was not found if its topic was deleted and created again,
+// because the record may have been in the deleted topic. It reads the topic ids after the logs, so that it also
+// notices a topic that was created again in between.
 func (r *Republisher) verifyTopicIDs(ctx context.Context, claims []entity.Claim, findings []entity.Delivery) {
 	names := doubtfulTopics(claims, findings)
 	if len(names) == 0 {

@@ -57,7 +57,8 @@ func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries
 	}
 }
 
-// failedBy reports whether the cluster refused a sent record; a record that was never tried does not fail the span.
+// failedBy reports whether a verdict makes the span an error: sending the record failed, or its result is in doubt. A
+// record that was never sent does not make the span an error.
 func failedBy(v entity.Verdict) bool {
 	switch v {
 	case entity.Failed, entity.Rejected, entity.Refused, entity.InDoubt:

@@ -40,7 +40,7 @@ func newLimits(cfg Config) limits {
 }
 
 // account is one request's share of the limits. API calls of a console page use the page's account, so that they never
-// wait for what the page itself holds. It is safe for concurrent use.
+// wait for memory that the page itself has reserved. It is safe for concurrent use.
 type account struct {
 	limits limits
 
@@ -48,8 +48,8 @@ type account struct {
 	who      string
 	slot     *budget // nil: enter was not called yet
 	reserved int64   // bytes that the answer has reserved
-	taken    int64   // part of reserved that values already read use
-	wanted   int64   // the reservation that the last read lacked
+	taken    int64   // bytes of the reservation that the values already read use
+	wanted   int64   // size of the reservation that the last read needed but did not have
 	large    bool    // the answer has a value that is larger than a principal's share
 }
 
@@ -208,8 +208,8 @@ func (l limits) reserve(ctx context.Context, size int64) error {
 	return accountOf(ctx).takeValue(ctx, size)
 }
 
-// limited gives a read or an export its account, and closes the account when the handler has returned, also when that
-// is after the request's time limit.
+// limited gives a read or an export its account, and closes the account when the handler has returned, even if it
+// returns only after the request's time limit.
 func (l limits) limited(rt route, client func(*http.Request) string, handle handler) handler {
 	if rt.kind != read && rt.kind != stream {
 		return handle

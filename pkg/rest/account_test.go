@@ -198,9 +198,9 @@ func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *
 	return store, reads
 }
 
-// A request for a large page waits for memory without holding a connection of the store, and then reads again. It is
-// refused when no memory is free for a long time. A page that is larger than a client's share is refused at once, and
-// not tried again for ever.
+// A request for a large page waits for memory without holding a connection of the store, and then reads the page
+// again. The request is refused when no memory is free for a long time. A page that is larger than a client's share is
+// refused at once, and not tried again for ever.
 func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

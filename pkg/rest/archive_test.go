@@ -34,7 +34,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// fetching returns one value, or an error.
+// fetching is a Fetcher that returns one value, or an error.
 type fetching struct {
 	value   []byte
 	err     error

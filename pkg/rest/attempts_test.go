@@ -44,7 +44,7 @@ func TestAttempts(t *testing.T) {
 	wantEnvelope(t, f.guess(guesser, "guess"), 429)
 }
 
-// A client with an IPv6 /64 can use any number of its addresses.
+// Failed sign-ins are counted together for each IPv6 /64 network, because one client can use all addresses of it.
 func TestAttempts_OfOneNetwork(t *testing.T) {
 	t.Parallel()
 	f := newFixture().guarded()

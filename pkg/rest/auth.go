@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// apiPrefix is the prefix of paths that need authentication, also of paths without a route.
+// apiPrefix is the prefix of paths that need authentication, even if a path has no route.
 const apiPrefix = "/api/"
 
 // authentication finds the principal of a request, and refuses requests that a browser sends for another site.
@@ -55,7 +55,8 @@ func (a *authentication) authenticated(r *http.Request) (*http.Request, error) {
 	return r.WithContext(access.WithPrincipal(r.Context(), p)), nil
 }
 
-// known authenticates requests to unknown routes too, so that the answer does not reveal which routes exist.
+// known authenticates a request to an unknown route below apiPrefix before it calls next, so that the answer does not
+// reveal which routes exist.
 func (a *authentication) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, apiPrefix) {
@@ -68,7 +69,8 @@ func (a *authentication) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// sameSite refuses changes that a page of another site sends through a user's browser. Requests of other programs pass.
+// sameSite refuses changes that a page of another site sends through a user's browser. Requests that no browser sends
+// are accepted.
 func (a *authentication) sameSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.crossSite.Check(r); err != nil {
@@ -89,7 +91,8 @@ func (a *authentication) tooManyAttempts(r *http.Request) error {
 	return err
 }
 
-// expectedHost refuses requests for other host names while there is no authentication, except probes and metrics.
+// expectedHost refuses requests for host names that server.hosts does not list, while auth.mode is none. It accepts
+// probes and requests for metrics for every host name.
 func (a *authentication) expectedHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.mode == auth.ModeNone && !isProbe(r.URL.Path) && !a.hosts.Answer(r.Host) {
@@ -129,7 +132,8 @@ type attempts struct {
 	order   *list.List // elements are *failures, the latest first
 }
 
-// failures counts the failed sign-ins of one address. The field level falls by one every attemptPause.
+// failures counts the failed sign-ins of one address. The level rises by one with each failure, and falls by one in
+// each attemptPause.
 type failures struct {
 	client netip.Prefix
 	level  float64

@@ -48,7 +48,7 @@ func person(name string, topics string, roles ...auth.Role) auth.Principal {
 	return p
 }
 
-// grants returns a person with all grants of others.
+// grants returns a principal with all grants of the given principals.
 func grants(name string, of ...auth.Principal) auth.Principal {
 	p := auth.Principal{Name: name}
 	for _, one := range of {
@@ -85,7 +85,7 @@ func TestAuthentication(t *testing.T) {
 			t.Errorf("GET %s: got %+v, want nothing of the reason", target, e)
 		}
 	}
-	// The answer does not reveal either which methods the route has.
+	// The answer to another method does not reveal which methods the route has.
 	wantEnvelope(t, f.do("PATCH", "/api/v1/session", ""), 401)
 	if got := logs.FilterMessage("request was not authenticated").Len(); got != 6 {
 		t.Errorf("logged %d refusals, want 6", got)
@@ -164,8 +164,9 @@ func TestPrincipalIsTheActor(t *testing.T) {
 	}
 }
 
-// The stored answer to a request with an Idempotency-Key is sent again also when the object was restored meanwhile: for
-// callers with limited roles, any other answer would look as if the object was lost.
+// When a request to restore a message is repeated with the same Idempotency-Key, the stored answer is sent again,
+// although the message is no longer in the archive. For callers with limited roles, a 404 would look as if the message
+// was lost.
 func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).guarded(person("ana", "orders.*", auth.Operator), person("bob", "orders.*", auth.Operator))
@@ -182,7 +183,7 @@ func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	wantEnvelope(t, restore("ana", "other"), 404)
 }
 
-// A refused request does not use up its key, and a key does not give access to a forbidden object.
+// A refused request does not use up its Idempotency-Key, and such a key does not give access to a forbidden object.
 func TestKeyOfARefusedRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).guarded(person("ana", "payments.*", auth.Operator), person("eve", "*", auth.Viewer))

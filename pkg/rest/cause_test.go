@@ -19,7 +19,7 @@ const (
 	traceparent = "00-" + clientTrace + "-b7ad6b7169203331-01"
 )
 
-// The audit trail has the actor, the reason and the request id of every change.
+// The audit trail contains the actor, the reason and the request id of every change.
 func TestCause(t *testing.T) {
 	t.Parallel()
 	const reason = "the consumer was fixed 修正済み"

@@ -56,7 +56,8 @@ type Config struct {
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
-	// DrainTimeout is how long running requests may take once the program ends; retries are stopped in its second half.
+	// DrainTimeout is how long running requests may take once the program ends; retries are stopped in the second half
+	// of that time.
 	DrainTimeout time.Duration `mapstructure:"drain_timeout"`
 
 	// MaxBodyBytes limits a request's body, MaxHeaderBytes its headers.

@@ -198,6 +198,6 @@ func TestAudit(t *testing.T) {
 		`","from":null,"to":"running",`+
 		`"retry_count":null,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null,`+
 		`"actor_kind":"person","entries":1,"redrive":{"action":"delete","selected":1}}],"next_cursor":null}`)
-	// The two requests had the same X-Request-Id.
+	// The list has one entry for each request, although both requests had the same X-Request-Id.
 	wantStatus(t, f.do("GET", "/api/v1/audit?by_request=true", ""), 200, `"action":"create"`, `"action":"dead"`)
 }

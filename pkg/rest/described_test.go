@@ -43,7 +43,7 @@ func (f *fixture) undocumented() *fixture {
 	return f
 }
 
-// remembered returns a request's body that can be read again.
+// remembered reads and returns a request's body, and replaces it by a copy that can be read again.
 func remembered(r *http.Request) []byte {
 	if r.Body == nil {
 		return nil
@@ -51,7 +51,7 @@ func remembered(r *http.Request) []byte {
 	body, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if err != nil { // the test's body fails at this point; the copy fails there too
+	if err != nil { // the test wants the read to fail at this point, so the copy fails at the same point
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(err)))
 	}
 	return body

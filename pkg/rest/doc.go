@@ -7,10 +7,10 @@
 //   - server.go: what a server consists of, its options
 //   - serve.go: listening and the drain
 //   - routes.go: the table of all routes with their permissions
-//   - handlers.go: the resources with what each of them uses
-//   - handler.go: what happens to a request of a route, or to a mounted page, before and after its handler
-//   - middleware.go: what happens to every request: log, metrics, panics
-//   - auth.go: the principal of a request, failed sign-ins, requests of other sites
+//   - handlers.go: the resources, each with the dependencies that it uses
+//   - handler.go: the steps before and after the handler of a route or of a mounted page
+//   - middleware.go: the steps for every request: log, metrics, panics
+//   - auth.go: the principal of a request, failed sign-ins, requests that come from pages of other sites
 //   - policy.go: the permission of a request
 //   - replica.go: reads that a replica of the database may answer
 //   - keyed.go: Idempotency-Keys
@@ -19,7 +19,7 @@
 //   - health.go: liveness and readiness
 //   - document.go: the document of the API
 //   - route.go: the columns of the table of routes
-//   - interfaces.go: what the server needs of other packages, and what it does without
+//   - interfaces.go: the interfaces that the server needs of other packages, and their defaults
 //   - config.go: settings
 //   - errors.go: answers to errors
 //   - metrics.go: counters of requests

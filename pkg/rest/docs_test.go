@@ -66,7 +66,7 @@ var (
 	}
 )
 
-// cluster is an Inspector that gives Kafka's part of the document's examples.
+// cluster is an Inspector that returns what Kafka answers in the document's examples.
 type cluster struct{}
 
 func (cluster) Inspect(_ context.Context, questions []entity.ReplayQuestion) (list []entity.ReplayHealth) {

@@ -164,7 +164,7 @@ func TestPatch_BadOnesAreRefused(t *testing.T) {
 	}
 }
 
-// A principal who does not see a masked header can keep it: the record's own value is sent.
+// A principal to whom a header is shown masked can keep that header in an edit: the record's own value is sent.
 func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 	t.Parallel()
 	own := []entity.Header{

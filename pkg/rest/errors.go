@@ -20,7 +20,8 @@ func (p reporter) fail(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	p.logFailure(a, x, err)
 	if x.status != 0 {
-		// Part of another answer is already sent: only a broken connection shows the client that it is incomplete.
+		// A part of the answer was sent before the error, so only a broken connection shows the client that the answer
+		// is incomplete.
 		panic(http.ErrAbortHandler)
 	}
 	if a.Status == http.StatusServiceUnavailable || a.Status == http.StatusTooManyRequests || errors.Is(err, entity.ErrContended) {

@@ -76,7 +76,8 @@ func (x *exchange) Write(b []byte) (int, error) {
 
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// parentOf returns the trace context that a request carries; none when the request has two. The tracestate is left out.
+// parentOf returns the trace context that a request carries; the zero context when it carries none, or more than one.
+// The tracestate is left out.
 func parentOf(header http.Header) trace.SpanContext {
 	values := header.Values("Traceparent")
 	if len(values) != 1 {
@@ -97,7 +98,7 @@ func traceID(header http.Header, at trace.SpanContext) string {
 	return ""
 }
 
-// spanContext returns an invalid context when the exchange has no span.
+// spanContext returns the context of the exchange's span; an invalid context when the exchange has no span.
 func (x *exchange) spanContext() trace.SpanContext {
 	if x.span == nil {
 		return trace.SpanContext{}
@@ -189,8 +190,8 @@ const (
 type pace struct {
 	control *http.ResponseController // has no effect in tests, which have no connection
 	rate    int64                    // minimum rate, in bytes a second
-	whole   time.Duration            // the client's time for an answer, unless endAt sets more
-	until   time.Time                // the end of the client's time; zero: the answer has not started
+	whole   time.Duration            // the time in which the client must read the whole answer, unless endAt sets another end
+	until   time.Time                // end of the client's time for the answer; zero: the answer has not started
 	late    time.Duration            // by how much the client is late
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// An export has exactly the messages that a search finds, one per line, as JSON like in lists.
+// An export contains exactly the messages that a search finds, one per line, as JSON like in lists.
 func TestExport_IsTheFilter(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)
@@ -119,7 +119,7 @@ func TestExport_NoFormulas(t *testing.T) {
 	}
 }
 
-// endless returns the same message until its caller stops.
+// endless is a store whose exports return the same message until the caller stops.
 type endless struct {
 	*fake.Store
 	given  int

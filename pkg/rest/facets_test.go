@@ -172,7 +172,7 @@ func TestFacets_OfMaskedValuesAreForbidden(t *testing.T) {
 	}
 }
 
-// Derived fields are masked with their header.
+// A field that is derived from a masked header is masked too, so its facets are forbidden.
 func TestFacets_OfFieldsOfMaskedHeadersAreForbidden(t *testing.T) {
 	t.Parallel()
 	masks := maskOf("class", "group")
@@ -185,7 +185,7 @@ func TestFacets_OfFieldsOfMaskedHeadersAreForbidden(t *testing.T) {
 	}
 }
 
-// The number of messages of others is neither counted nor estimated.
+// Messages of topics that the caller may not see are neither counted nor included in an estimate.
 func TestFacets_CountOnlyVisibleTopics(t *testing.T) {
 	t.Parallel()
 	all := orders(`{"a":1}`, `{"a":2}`, `{"a":1}`)
@@ -213,7 +213,8 @@ func (e *limitedEngine) Facets(_ context.Context, q repository.FacetQuery) (repo
 	return repository.Facets{Counted: 1, Facets: make([]repository.Facet, len(q.By))}, nil
 }
 
-// When not all messages were counted, the answer has the number of all, and does not claim to be exact.
+// When not all messages were counted, the answer contains the number of all matching messages, and is not marked
+// exact.
 func TestFacets_SayHowManyMatch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(orders(`{}`, `{}`, `{}`)...).with(WithFacets(&limitedEngine{})).open()

@@ -43,8 +43,8 @@ func guarded(do func() error) (err error) {
 
 func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// responseGate lets either the handler or carryOut, after its timeout, write the answer: only the first of the two that
-// starts to write does.
+// responseGate makes sure that only one of two writes the answer: the handler, or carryOut after the request's
+// timeout. The first of them that starts to write writes it.
 type responseGate struct {
 	w      http.ResponseWriter
 	header http.Header // headers that the handler has set before it answers
@@ -53,7 +53,7 @@ type responseGate struct {
 
 	mu        sync.Mutex
 	closed    bool // the handler is too late to answer
-	answering bool // the handler has started to write
+	answering bool // the handler has started to write the answer
 }
 
 func (g *responseGate) Header() http.Header { return g.header }
@@ -85,7 +85,7 @@ func (g *responseGate) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(g.w).SetReadDeadline(t)
 }
 
-// enter reports whether the handler may write.
+// enter reports whether the handler may write the answer, and records that it has started to.
 func (g *responseGate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -54,8 +54,8 @@ func TestRequestTimeout_ProbesLimitThemselves(t *testing.T) {
 	})
 }
 
-// The time limit of requests does not cut an answer that has started: only the client can delay it, and a limit of
-// its own applies.
+// The time limit of requests does not cut an answer that has started: only the client can delay such an answer, and
+// the client has a limit of its own.
 func TestRequestTimeout_AnswerThatHasBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

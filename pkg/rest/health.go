@@ -16,7 +16,7 @@ import (
 const (
 	probeTimeout = 2 * time.Second
 
-	// probeEvery is how long a result is reused, however often readiness is requested.
+	// probeEvery is how long the result of the probes is reused, however often readiness is requested.
 	probeEvery = time.Second
 
 	// strikes is how many failures in a row of a required check make the program unready: more than one, because a
@@ -104,8 +104,8 @@ func (h *health) query(ctx context.Context) (ready bool, texts map[string]string
 	return ready, texts
 }
 
-// refresh runs all probes at once and waits at most probeTimeout. It continues when the request that started it ends: a
-// prober that disconnects must not look like a failed dependency.
+// refresh runs all probes at once and waits at most probeTimeout. It continues after the request that started it has
+// ended, because a prober that disconnects must not look like a failed dependency.
 func (h *health) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()

@@ -29,7 +29,7 @@ type Stores struct {
 	Database  *Database // nil: the store is in memory, so routes that need a database answer 503
 }
 
-// Database has the parts of a store for the routes that need PostgreSQL.
+// Database contains the parts of a store that routes use only with PostgreSQL.
 type Database struct {
 	Objects     policyDatabase
 	Searches    search.Database
@@ -44,7 +44,7 @@ type Database struct {
 	Mappings    repository.Mappings
 	Redirects   admin.RedirectDatabase
 	Audit       admin.AuditDatabase
-	Trail       messages.Trail // of single messages, which are not read from a replica
+	Trail       messages.Trail // reads the changes of single messages, never from a replica
 	Quarantine  admin.QuarantineDatabase
 }
 

@@ -104,7 +104,7 @@ func idempotencyKey(header http.Header) (key string, given bool, err error) {
 	return key, true, nil
 }
 
-// digest identifies a request, because different requests must not share a key.
+// digest returns a hash that identifies a request, because different requests must not share an Idempotency-Key.
 func digest(r *http.Request, body []byte) [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(r.Method+" "+r.URL.EscapedPath()+"\n"), body...))
 }
@@ -140,7 +140,7 @@ func (i idempotency) tryKey(ctx context.Context, key repository.Key) (repository
 	return i.keys.OpenKey(ctx, key, keyLease)
 }
 
-// workOn does the work of a key. The answer is stored before it is sent, also when the client has disconnected.
+// workOn does the work of a key. The answer is stored before it is sent, even if the client has disconnected.
 func (i idempotency) workOn(key repository.Key, next handler, w http.ResponseWriter, r *http.Request) error {
 	release := i.holdKey(r, key)
 	c := &captured{w: w, header: http.Header{}}
@@ -166,8 +166,8 @@ func (i idempotency) holdKey(r *http.Request, key repository.Key) (release func(
 	return cancel
 }
 
-// prolongKey only logs an error: two more tries follow before the lease ends, and after its end the next request with
-// the key continues the same work.
+// prolongKey extends the lease of a key. It only logs an error, because two more tries follow before the lease ends,
+// and after that the next request with the key continues the same work.
 func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
 	defer cancel()
@@ -177,8 +177,8 @@ func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 }
 
 // endKey stores the result of a key's work. After an error of the client, or when the work never started, the key is
-// dropped. After work that failed midway, the key is released as if its process had died: the next request continues
-// the work.
+// dropped. After work that failed midway, the key is released as if its process had died, so that the next request
+// with the key continues the work.
 func (i idempotency) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)
 	defer cancel()

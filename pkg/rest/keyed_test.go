@@ -273,7 +273,8 @@ func TestKey_Abandoned(t *testing.T) {
 				}
 				wantHeader(t, w.Header(), replayHeader, "")
 				done := slices.DeleteFunc(f.trail(t, repository.TrailQuery{}), func(e entity.AuditEntry) bool {
-					// The request that waits for the redrive also ends it.
+					// The entry of the end of the redrive is not counted, because the waiting request itself ends the
+					// redrive.
 					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish
 				})
 				if len(done) != 1 {

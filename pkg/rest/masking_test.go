@@ -201,7 +201,7 @@ func TestUnmask_TopicByTopic(t *testing.T) {
 	wantEnvelope(t, f.by("eve", "GET", oneA+"?unmask=true", ""), 403)
 }
 
-// Grants on the same topic are combined, however their patterns are written.
+// Grants of viewer and unmask that match the same topic are combined, even if their patterns differ.
 func TestSearchOfMaskedFields_ByGrantsWrittenDifferently(t *testing.T) {
 	t.Parallel()
 	for topics, want := range map[string]bool{"orders.events.v1": true, "*.v1": true, "orders.other.*": false} {

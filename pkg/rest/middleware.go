@@ -72,7 +72,7 @@ func (o *instrumentation) logAccess(r *http.Request, x *exchange, took time.Dura
 		level = zap.InfoLevel
 	}
 	entry := o.logger.Check(level, "request")
-	if entry == nil { // with level info, reads cost nothing
+	if entry == nil { // at the usual level info, reads are not logged and cost nothing here
 		return
 	}
 	entry.Write(x.ids(

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// The document has every route, and the server has every route of the document.
+// The document describes every route, and the server has every route of the document.
 func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapitest.Document()
@@ -44,7 +44,7 @@ func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// Whatever a parameter or a body holds, the answer is never a 5xx, has the envelope, and names the wrong value.
+// Whatever a parameter or a body contains, the answer is never a 5xx, has the envelope, and names the wrong value.
 func TestOpenAPI_AttacksAreRefused(t *testing.T) {
 	t.Parallel()
 	attacks, err := openapitest.Attacks()

@@ -75,8 +75,9 @@ func TestRetryOfAClaimedOrigin(t *testing.T) {
 	}
 }
 
-// Setting the original topic of one message declares it, also when the message's header names another topic that is
-// undeclared. It needs operator on the new original topic and on the dead-letter topic, and is in the audit trail.
+// Setting the original topic of one message declares it, even if the message's header names another topic that is
+// undeclared. It needs the role operator on the new original topic and on the dead-letter topic, and is in the audit
+// trail.
 func TestSetOriginDeclares(t *testing.T) {
 	t.Parallel()
 	orders := person("p", "orders.*", auth.Operator)
@@ -159,6 +160,6 @@ func TestPayloadOfAPointerIsAudited(t *testing.T) {
 		})
 	}
 	f := newFixture(pointing).with(WithDialects(pointers{}), WithFetcher(fetching{value: []byte("bytes")}))
-	// The audit trail does not accept the entry.
+	// If the audit trail does not accept the entry, the payload is not shown.
 	wantEnvelope(t, f.over(unrecorded(f.memory)).open().do("GET", payload, ""), 503)
 }

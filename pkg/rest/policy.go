@@ -108,7 +108,8 @@ func permitMessage(p auth.Principal, role auth.Role, r *http.Request, load reque
 	})
 }
 
-// getArchivedOrRestored also finds a message that an earlier request with the same key has already restored.
+// getArchivedOrRestored also finds a message that an earlier request with the same Idempotency-Key has already
+// restored.
 func (c policy) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	m, err := c.db.GetArchived(ctx, id, maxValue)
 	if errors.Is(err, entity.ErrNotFound) && request.TaskOf(ctx).Resumed {

@@ -22,7 +22,7 @@ import (
 type expectation struct {
 	permission
 	body    string
-	feature string // the purpose for which it needs a database; "" where it needs none
+	feature string // the purpose for which the route needs a database; "" if it needs none
 }
 
 var matrix = map[string]expectation{
@@ -139,7 +139,7 @@ func TestEveryRouteHasAPolicy(t *testing.T) {
 	}
 }
 
-// A route without a policy refuses every caller, also principals with all roles.
+// A route without a policy refuses every caller, even a principal with all roles.
 func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()
@@ -153,7 +153,8 @@ func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	}
 }
 
-// The objects of TestMatrix: names with an A are of the topic orders.events.v1, names with a B of another topic.
+// The objects of TestMatrix: those whose names end in A belong to the topic orders.events.v1, those whose names end in
+// B to another topic.
 var (
 	topicA, topicB       = "orders.events.v1", "payments.events.v1"
 	archivedA, archivedB = uuid.MustParse("550e8400-e29b-41d4-a716-44665544000a"), uuid.MustParse("550e8400-e29b-41d4-a716-44665544000b")
@@ -205,7 +206,7 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	return f.guarded(p)
 }
 
-// place has the objects of a request: those of the caller's own topic, or those of another topic.
+// place contains the objects that a request names: those of the caller's own topic, or those of another topic.
 type place struct {
 	name                              string
 	topic                             string
@@ -259,7 +260,7 @@ func verdict(e expectation, p auth.Principal, at place) int {
 	case e.scope == someTopics:
 		return 0
 	case e.scope == oneTopic && !sees:
-		return 0 // looks like a topic without messages
+		return 0 // the answer looks like that for a topic without messages
 	case !sees:
 		return 404
 	case !has:

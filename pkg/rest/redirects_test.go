@@ -13,7 +13,7 @@ import (
 
 const redirects = "/api/v1/redirects"
 
-// existing says of some topics whether they exist, and accepts as targets only those that exist.
+// existing maps the names of topics to whether they exist, and accepts only existing topics as targets.
 type existing map[string]bool
 
 func (e existing) Exists(_ context.Context, topics ...string) map[string]bool {
@@ -91,7 +91,7 @@ func TestRedirects_Bad(t *testing.T) {
 	wantEnvelope(t, f.do("PUT", redirects+"/orders.events.v1", `{"target":"silent"}`), 503)
 }
 
-// A redirect needs admin on its topic and operator on its target; the list has the redirects of visible topics.
+// A redirect needs admin on its topic and operator on its target; the list contains the redirects of visible topics.
 func TestRedirects_Roles(t *testing.T) {
 	t.Parallel()
 	both := grants("ana", person("", "orders.*", auth.Admin), person("", "moved", auth.Operator))

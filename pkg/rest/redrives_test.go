@@ -172,7 +172,7 @@ func TestRedrive_DryRun(t *testing.T) {
 		`{"topic":"orders","messages":7,"class":null,"reason":null,"target_missing":false},`+
 		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":[],"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
-	// The answer has the number of messages on which the patch was tried, and of those to which it could not be
+	// The answer contains the number of messages on which the patch was tried, and of those to which it could not be
 	// applied.
 	fits := entity.PatchSample{MessageID: idA, Before: []byte(`{}`), After: []byte(`{"a":1}`)}
 	found.preview = entity.Preview{Sendable: 900, Check: entity.PatchCheck{Checked: 3, Failed: 1}, Samples: []entity.PatchSample{

@@ -8,7 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Replica gives marks, with which callers see their own changes although a replica answers them.
+// Replica issues marks. A read that is sent with a mark sees the changes before the mark, even if a replica of the
+// database answers it.
 type Replica interface {
 	// WriteMark returns a mark: a read with this mark sees all changes that were made before the call.
 	WriteMark(ctx context.Context) (string, error)
@@ -16,11 +17,11 @@ type Replica interface {
 	CheckMark(mark string) error
 }
 
-// readAfter is the header with a mark: of the answer to a change, and of the request for a read.
+// readAfter is the header that carries a mark, in the answer to a change and in the request for a read.
 const readAfter = "DLQ-Read-After"
 
 // withReplica returns the context of a request. A change answers with a mark of its own; a read sees the changes up to
-// the mark that the request brings.
+// the mark in its request.
 func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
 	switch {
 	case s.replica == nil || rt.kind == probe:

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// oneMark is a replica that gives always the same mark.
+// oneMark is a replica that always returns the same mark.
 type oneMark struct{ err error }
 
 func (m oneMark) WriteMark(context.Context) (string, error) { return "16/B374D848", m.err }
@@ -23,7 +23,7 @@ func (oneMark) CheckMark(mark string) error {
 	return errors.New("is not a mark")
 }
 
-// marksSeen is a store that keeps the marks of its searches.
+// marksSeen is a store that records the marks with which its searches are called.
 type marksSeen struct {
 	*fake.Store
 	searches []string
@@ -41,7 +41,7 @@ func (s *marksSeen) Search(ctx context.Context, q repository.SearchQuery) (repos
 	return s.Store.Search(ctx, q)
 }
 
-// TestReplicaMarks: a change that succeeds answers with a mark; a read brings the mark to the store.
+// TestReplicaMarks: a change that succeeds answers with a mark; a read passes the mark in its request to the store.
 func TestReplicaMarks(t *testing.T) {
 	t.Parallel()
 	seen := &marksSeen{}

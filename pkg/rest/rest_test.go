@@ -191,7 +191,7 @@ func wantStatus(t *testing.T, w *reply, status int, texts ...string) string {
 	return body
 }
 
-// wantWithout looks for texts that the body must not have.
+// wantWithout looks for texts that the body must not contain.
 func wantWithout(t *testing.T, w *reply, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -409,7 +409,7 @@ func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.Redrive
 	return a.store.MoveRedrive(ctx, id, repository.RedriveMove{To: to, Action: action, Cause: cause})
 }
 
-// stub records the requested work. Its function returns the result; nil: success.
+// stub records the requested work. The function do returns the result; if it is nil, the work succeeds.
 type stub struct {
 	Redriver  // nil: no other method is called
 	do        func(ctx context.Context) (entity.Redrive, error)

@@ -37,7 +37,7 @@ func TestRetry(t *testing.T) {
 	}
 	wantAnswer(t, newFixture().open().do("POST", retryA, ""), 404,
 		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idA.String(), "[]"))
-	f, _ := orderingFixture() // nothing is sent
+	f, _ := orderingFixture() // the redriver of this fixture sends nothing
 	wantAnswer(t, f.open().do("POST", retryA, ""), 200, `{"id":"`+idA.String()+`","status":"RESOLVED",`+
 		`"message":"message retry initiated","published":false,"topic":null,"partition":null,"offset":null,"dlq_redrive_id":null,"edited":false}`)
 }

@@ -48,7 +48,7 @@ func sixth(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("550e8400-e29b-41d4-a716-44665544200%d", n))
 }
 
-// searchFixture has six messages, 0 the oldest, that differ in what can be searched.
+// searchFixture has six messages, 0 the oldest, that differ in the fields by which messages can be searched.
 func searchFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture()
@@ -184,7 +184,7 @@ func TestSearch_Count(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "null", "?count=none": "null", "?count=exact&limit=1": `{"messages":6,"exact":true}`,
 		"?count=exact&topic=payments.dlq.v1": `{"messages":1,"exact":true}`, "?count=estimate": `{"messages":`,
-		// A list sorted by last_retry_at has only messages that were retried, and only these are counted.
+		// A list sorted by last_retry_at contains only messages that were retried, and only these are counted.
 		"?count=exact&sort=last_retry_at": `{"messages":2,`, "?count=exact&sort=-last_retry_at": `{"messages":2,`,
 		"?count=exact&sort=created_at":                                       `{"messages":6,`,
 		"?count=exact&sort=last_retry_at&retried_after=2026-02-20T12:00:00Z": `{"messages":1,`,

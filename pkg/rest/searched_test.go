@@ -101,7 +101,7 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 			order := `{"filter":{"q":"failed"},"dry_run":%t}`
 			wantStatus(t, f.do("POST", redrivesPath, fmt.Sprintf(order, true)), 200, `"searched_until":`+until)
 			redrive := f.do("POST", redrivesPath, fmt.Sprintf(order, false))
-			// want lists the calls of the store, which reads the state of the index before each query.
+			// want lists the expected calls of the store: the state of the index is read before each query.
 			want := "until search count until export until until"
 			if c.refused == "" {
 				wantHeader(t, export.Header(), search.ExportSearched, strings.Trim(until, `"`))
@@ -149,8 +149,8 @@ func TestSearched_OnlyWhereItIsNeeded(t *testing.T) {
 	}
 }
 
-// A redrive that was refused can be created with the same key once the index is complete, and one that was created is
-// not refused afterwards.
+// A redrive that was refused can be created with the same Idempotency-Key once the index is complete, and a redrive
+// that was created is not refused when its request is repeated later.
 func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	t.Parallel()
 	f, until := newFixture(message(idA)), time.Time{}
@@ -165,8 +165,8 @@ func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	wantAnswer(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, made)
 }
 
-// Redrives and exports need another condition beside a word that is too short for an index, because they would read
-// every message.
+// Redrives and exports need another condition in addition to a word that is too short for an index, because they would
+// read every message.
 func TestSearched_WordsOfTwoCharactersNeedAnotherCondition(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))

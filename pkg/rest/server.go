@@ -117,8 +117,8 @@ func WithDialects(d Dialects) Option { return func(s *Server) { s.dialects = d }
 // WithOrigins sets the check of original topics. Without this option no origin is undeclared.
 func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
 
-// WithAuth sets how requests are authenticated. The session route shows mode. Without this option every request may do
-// everything.
+// WithAuth sets how requests are authenticated. mode is the mode of authentication that the session route shows.
+// Without this option every request may do everything.
 func WithAuth(a auth.Authenticator, mode string) Option {
 	return func(s *Server) { s.authentication.authenticator, s.authentication.mode = a, mode }
 }
@@ -129,8 +129,9 @@ func WithTracing(p trace.TracerProvider) Option {
 	return func(s *Server) { s.tracer.Tracer = traces.Tracer(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
 }
 
-// New returns a server of the whole API; routes that need a database answer 503 without one. Until SetReady only probes
-// and metrics answer. Metrics are registered with registry and served from it, so one registry carries one server.
+// New returns a server of the whole API; routes that need a database answer 503 without one. Until SetReady only
+// probes and metrics answer. Metrics are registered with registry and served from it, so each server needs a registry
+// of its own.
 func New(cfg Config, stores Stores, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	s.stores, s.redriver = stores, redriver

@@ -48,8 +48,8 @@ func TestMessageOfAShareGroup(t *testing.T) {
 		`"duplicates":null,"source_gone":false,"completion":null,"completion_reason":null`)
 }
 
-// The value of a record that is gone is 404 with the reason; a record that is still being read is not requested from
-// Kafka a second time.
+// The payload route answers 404 with the reason for a record that no longer exists. It does not fetch a record from
+// Kafka while the ingester still reads it.
 func TestPayloadOfAShareGroup(t *testing.T) {
 	t.Parallel()
 	fetched := 0
@@ -61,7 +61,7 @@ func TestPayloadOfAShareGroup(t *testing.T) {
 	check.Equal(t, fetched, 1, "records asked for in Kafka")
 }
 
-// The reason names the group: where the header that names the group is masked, so is the reason.
+// The reason contains the name of the share group, so it is masked if the header that names the group is masked.
 func TestMasks_HideTheReasonOfACompletion(t *testing.T) {
 	t.Parallel()
 	const secret = "tenant-7"
@@ -87,7 +87,7 @@ func TestMasks_HideTheReasonOfACompletion(t *testing.T) {
 	wantWithout(t, w, secret)
 }
 
-// told is a ShareWatcher that knows what a test sets.
+// told is a ShareWatcher that returns the share groups set by a test.
 type told struct {
 	groups []entity.ShareGroup
 	known  bool
@@ -128,7 +128,7 @@ func TestShareGroups_Bounded(t *testing.T) {
 	check.Equal(t, strings.Count(body, `{"group":`), 1000, "groups of the answer")
 }
 
-// What is not known is never an empty list.
+// While the share groups are not known, the answer is an error and not an empty list.
 func TestShareGroups_NotKnown(t *testing.T) {
 	t.Parallel()
 	wantStatus(t, newFixture().open().do("GET", shareGroupsPath, ""), 503, `{"field":"kafka","reason":"is not configured"}`)

@@ -54,7 +54,8 @@ func TestTopics(t *testing.T) {
 		`"consumer_groups":[{"group":"billing","state":"behind","lag":7},{"group":"x","state":"absent","lag":null}]}}],"next_cursor":null,"missing":[]}`)
 }
 
-// The answer for one topic has the offsets of its consumer groups, and counts of zero when the topic has no messages.
+// The answer for one topic contains the offsets of its consumer groups, and counts of zero when the topic has no
+// messages.
 func TestTopic(t *testing.T) {
 	t.Parallel()
 	offset := func(n int64) *int64 { return &n }
@@ -88,7 +89,7 @@ func TestTopics_Redirected(t *testing.T) {
 		`"replay":{"possible":true,"reason":null,"class":null,"exists":false,"allowed":true,"redirected_to":"moved","consumer_groups":[]}`)
 }
 
-// Without Kafka the answer has the counts of the store, and reports the state of the cluster as unknown.
+// Without Kafka the answer contains the counts of the store, and reports the state of the cluster as unknown.
 func TestTopics_WithoutKafka(t *testing.T) {
 	t.Parallel()
 	wantStatus(t, newFixture(message(idA)).open().do("GET", "/api/v1/topics", ""), 200, `"PENDING":1`,

@@ -33,7 +33,7 @@ func sampling(share float64) sdktrace.TracerProviderOption {
 	return sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share)))
 }
 
-// wantSpans returns the spans that have ended.
+// wantSpans checks how many spans have ended, and returns them.
 func wantSpans(t *testing.T, spans *tracetest.SpanRecorder, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	ended := spans.Ended()
@@ -143,7 +143,7 @@ func TestTracing_Errors(t *testing.T) {
 	}
 }
 
-// Without spans, the log and the audit trail have the trace id that the request carries.
+// Without spans, the log and the audit trail contain the trace id that the request carries.
 func TestTracing_LogWithoutSpans(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]bool{traceparent: true, traceparent[:54]: false, "": false} {
@@ -217,7 +217,8 @@ func TestTracing_AuditTrail(t *testing.T) {
 	}
 }
 
-// The trace of a recorded request is an exemplar of the request's duration, in formats of metrics that have exemplars.
+// The trace of a recorded request is an exemplar of the request's duration, in the formats of metrics that support
+// exemplars.
 func TestTracing_Exemplars(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()

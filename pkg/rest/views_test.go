@@ -17,7 +17,7 @@ func viewsFixture(t *testing.T) *fixture {
 	return newFixture().guarded(person("ana", "orders.*", auth.Viewer), person("ben", "orders.*", auth.Viewer), person("root", "*", auth.Admin))
 }
 
-// namesOf are the names of the views that a person sees.
+// namesOf returns the names of the views that a person sees.
 func (f *fixture) namesOf(t *testing.T, who string) string {
 	t.Helper()
 	body := wantStatus(t, f.by(who, "GET", views, ""), 200)

@@ -14,8 +14,8 @@ const (
 	rotationLook     = 100 * time.Millisecond
 )
 
-// Rotation signs in with secrets in files that may be replaced while the program runs. T is what one sign-in needs;
-// its zero value means no secret. A Rotation is safe for concurrent use.
+// Rotation signs in with secrets in files that may be replaced while the program runs. T is the type of the secret
+// that one sign-in needs; its zero value means no secret. A Rotation is safe for concurrent use.
 type Rotation[T comparable] struct {
 	read func() (T, error)
 
@@ -78,7 +78,7 @@ type attempt[T comparable] struct {
 	err     error
 }
 
-// over tries a secret, unless it was tried, and reports whether the sign-in is over.
+// over tries a secret, unless this sign-in has already tried it, and reports whether the sign-in is over.
 func (a *attempt[T]) over(secret T) bool {
 	for _, t := range a.tried {
 		if t == secret {

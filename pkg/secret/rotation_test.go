@@ -57,7 +57,7 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		before string // accepted before; "": nothing
+		before string // secret that was accepted before; "": none
 		site   site
 		want   string // "": SignIn must return an error
 		tries  string

@@ -1,5 +1,5 @@
-// Package wait has the pauses of loops: Sleep, which ends early when its context ends; Backoff, which gets longer with
-// every failure; and Broadcast, which wakes all goroutines that wait for a change.
+// Package wait provides the pauses of loops: Sleep, which ends early when its context ends; Backoff, which gets longer
+// with every failure; and Broadcast, which wakes all goroutines that wait for a change.
 package wait
 
 import (

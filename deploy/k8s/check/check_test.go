@@ -281,9 +281,9 @@ func TestTheProductionOverlayIsProtected(t *testing.T) {
 	}
 }
 
-// The documentation shows an overlay for passwords in a Secret and a Kafka that requires a sign-in. With its patches
-// the overlay has no problems, and neither has the same overlay with KEDA. Without its patches, check reports that no
-// Secret holds a file.
+// The documentation shows an overlay for passwords in a Secret and a Kafka that requires a sign-in. With its patches,
+// check reports no problems of the overlay, and none of the same overlay with KEDA. Without its patches, check reports
+// that no Secret holds a file.
 func TestThePlainSecretSignsInAsDocumented(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../README.md")

@@ -125,7 +125,8 @@ func (s *Set) Pods() (pods []Pod) {
 // Labels returns the pod's labels, which selectors match.
 func (p Pod) Labels() labels.Set { return p.Template.Labels }
 
-// Container returns the program's container; all others are injected in the cluster.
+// Container returns the container of the program, which is the only one in the manifests; all other containers are
+// injected in the cluster.
 func (p Pod) Container() corev1.Container { return p.Template.Spec.Containers[0] }
 
 // All returns the objects of type T.

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// kubeScore is run as a program of this version: as a library it requires an older k8s.io/api.
+// kubeScore names kube-score with its version. It is run as a program, because as a library it requires an older
+// k8s.io/api.
 const kubeScore = "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"
 
 // ignored lists the checks of kube-score that do not apply here, with the reason.

@@ -88,7 +88,7 @@ func (i installation) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// cacheFolder returns the folder for the installations, which is beside the cache of package stack.
+// cacheFolder returns the folder for the installations, which is next to the cache of package stack.
 func cacheFolder(getenv func(string) string) (string, error) {
 	const suffix = "-official"
 	if moved := getenv(cacheVariable); moved != "" {

@@ -45,8 +45,8 @@ func Node(ctx context.Context) (*NodeClient, error) {
 	}}, nil
 }
 
-// Encode registers schemas and encodes values with the framing Prefix. One child process answers all requests. A
-// request that the client refuses has its error in its answer.
+// Encode registers schemas and encodes values with the framing Prefix. One child process answers all requests. If the
+// client refuses a request, the answer to that request contains the error.
 //
 // This client does not write the indexes of the message after the id of a Protobuf schema. Therefore other clients
 // cannot read its Protobuf values.

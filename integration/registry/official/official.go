@@ -1,6 +1,6 @@
 // Package official runs the official encoders and decoders of the schema registry's clients for Python and Node as
 // child processes. The functions Python and Node install the clients, in pinned versions, into a cache when the cache
-// does not have them.
+// does not contain them.
 package official
 
 import (
@@ -43,13 +43,12 @@ type Connection struct {
 
 // EncodeRequest asks to register a schema and to encode a value with it.
 //
-// The value is a description in JSON. For Avro and in Node these objects mean other values:
-// {"$bytes": base64}, {"$decimal": "1.20"}, {"$datetime": RFC 3339}, {"$date": "2026-11-23"},
-// {"$time": "10:00:00.123"}, {"$float": "NaN"}, and {"$tuple": [branch, value]} for a branch of a
-// union. A $datetime without a zone is a local time. Node has only $bytes, $float and $tuple, and
-// $tuple only where a union has several records or several numbers. For Protobuf in Python the
-// value is the canonical JSON form of the message, or {"$raw": base64} for the bytes of a message
-// with unknown fields.
+// The value is a description in JSON. For Avro, and for the client in Node, these objects represent values that JSON
+// lacks: {"$bytes": base64}, {"$decimal": "1.20"}, {"$datetime": RFC 3339}, {"$date": "2026-11-23"}, {"$time":
+// "10:00:00.123"}, {"$float": "NaN"}, and {"$tuple": [branch, value]} for a branch of a union. A $datetime without a
+// zone is a local time. The client in Node supports only $bytes, $float and $tuple, and $tuple only if a union has
+// several records or several numbers. For Protobuf in Python the value is the canonical JSON form of the message, or
+// {"$raw": base64} for the bytes of a message with unknown fields.
 type EncodeRequest struct {
 	Connection
 	Topic      string          `json:"topic"`

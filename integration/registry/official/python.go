@@ -72,14 +72,14 @@ func pythonProgram(python, dir string) program {
 	return program{dir: dir, command: []string{venvPython(dir), "-c", pythonScript}}
 }
 
-// Encode registers schemas and encodes values. One child process answers all requests. A request
-// that the client refuses has its error in its answer.
+// Encode registers schemas and encodes values. One child process answers all requests. If the client refuses a
+// request, the answer to that request contains the error.
 func (p *PythonClient) Encode(ctx context.Context, requests ...EncodeRequest) ([]Encoded, error) {
 	return ask[EncodeRequest, Encoded](ctx, p.program.with("encode"), requests)
 }
 
-// Decode decodes values. One child process answers all requests. A request that the client refuses
-// has its error in its answer.
+// Decode decodes values. One child process answers all requests. If the client refuses a request, the answer to that
+// request contains the error.
 func (p *PythonClient) Decode(ctx context.Context, requests ...DecodeRequest) ([]Decoded, error) {
 	return ask[DecodeRequest, Decoded](ctx, p.program.with("decode"), requests)
 }

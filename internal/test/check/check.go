@@ -1,4 +1,4 @@
-// Package check has the assertions that most tests need. A failure names the line of the caller.
+// Package check contains the assertions that most tests need. A failure names the line of the caller.
 package check
 
 import (
@@ -86,7 +86,7 @@ func Must[T any](v T, err error) func(testing.TB) T {
 // Err returns the error of a call with two results.
 func Err[T any](_ T, err error) error { return err }
 
-// Same is Equal, except that nil equals an empty slice or map.
+// Same fails the test as Equal does, except that nil equals an empty slice or map.
 func Same[T any](t testing.TB, got, want T, what string, args ...any) {
 	t.Helper()
 	if !isEmpty(got) || !isEmpty(want) {
@@ -115,7 +115,7 @@ func Says(t testing.TB, err error, text, what string, args ...any) {
 	}
 }
 
-// Each calls the function of with each element of list, and returns the results.
+// Each returns the results of a function for each element of a list.
 func Each[E, V any](list []E, of func(E) V) []V {
 	var values []V
 	for _, e := range list {

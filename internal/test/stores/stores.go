@@ -3,8 +3,8 @@ package stores
 
 import "reflect"
 
-// Fill returns a T, a struct of interfaces, of which every field is store. It panics when store does not implement
-// one of them. Fields of other types stay zero.
+// Fill returns a struct of interfaces of type T, in which every field contains store. It panics when store does not
+// implement one of these interfaces. Fields of other types stay zero.
 func Fill[T any](store any) T {
 	var parts T
 	for field, value := range reflect.ValueOf(&parts).Elem().Fields() {

@@ -9,7 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Parts are the steps of an attempt. Each is safe for concurrent use, and many processes may share one store.
+// Parts holds the objects that carry out attempts. Each is safe for concurrent use, and many processes may share one
+// store.
 type Parts struct {
 	Planner  *Planner
 	Loader   *Loader
@@ -18,16 +19,16 @@ type Parts struct {
 	Retrier  *Retrier
 }
 
-// Options holds the dependencies that attempts can do without.
+// Options holds the optional dependencies of attempts.
 type Options struct {
 	Judge     Judge                     // nil: every original topic counts as declared
 	Redirects Redirects                 // nil: no topic is redirected
 	Label     func(topic string) string // returns the label of a topic in metrics; nil: the topic's name
 	Tracer    trace.Tracer              // makes the spans of settled claims; nil: there are no spans
-	Random    func() float64            // gives numbers in [0, 1) to choose waits within their jitter; nil: random
+	Random    func() float64            // returns numbers in [0, 1), which vary the waits within their jitter; nil: random numbers
 }
 
-// New returns the parts of attempts, whose metrics are in registry.
+// New returns the parts that carry out attempts, and registers their metrics in registry.
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, o Options) *Parts {
 	if o.Judge == nil {
 		o.Judge = everyOriginDeclared

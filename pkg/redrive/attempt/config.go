@@ -25,9 +25,9 @@ func (c Config) SendWindow() time.Duration { return c.ClaimExpiry / 2 }
 // finishWindow returns the maximum age of a claim at which its result is stored: less than the claim's expiry.
 func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }
 
-// Store is the part of a repository that attempts need. Its methods keep the promises of repository.Core, return soon
-// after their context ends, and fail without a deadline when a database does not answer: loops and drains call these
-// methods without a deadline.
+// Store is the part of a repository that attempts need. Its methods keep the promises of repository.Core, and return
+// soon after their context ends. When a database does not answer, they return an error even if the context has no
+// deadline, because loops and drains call them without a deadline.
 type Store interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
@@ -45,21 +45,23 @@ type Store interface {
 // are in the order of the input.
 type Publisher interface {
 	// Plan decides to which partitions messages with their edits would be sent, and refuses those that cannot be sent;
-	// it ignores the targets in batch. With bulk, no person has reviewed each message, so Plan refuses more of them.
+	// it ignores the targets in batch. If bulk is true, no person has reviewed each message, so Plan also refuses
+	// messages that it would accept for a retry of a single message.
 	Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target
 
 	// Publish sends claimed messages. After ctx ends, it begins no send and returns GivenBack for the rest; a send
 	// under way is completed.
 	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
 
-	// FindMany reads target partitions for the records of earlier claims. The result of a claim is Acknowledged if its
-	// record is there, and GivenBack if it is not. It is InDoubt with class UNKNOWN if reading cannot decide, and
-	// InDoubt with another class if the partition cannot be read now.
+	// FindMany searches target partitions for the records of earlier claims. The result for a claim is Acknowledged if
+	// the partition contains its record, and GivenBack if it does not. The result is InDoubt with class UNKNOWN if the
+	// partition cannot show whether the record was written, and InDoubt with another class if the partition cannot be
+	// read now.
 	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
 }
 
-// TopicPartition is the target of a record; partition -1 means the whole topic, when the topic's partitions are unknown
-// too.
+// TopicPartition is the target of a record; partition -1 means the whole topic, and is used when the topic's
+// partitions are unknown.
 type TopicPartition struct {
 	Topic     string
 	Partition int32

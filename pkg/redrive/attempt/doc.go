@@ -1,6 +1,6 @@
 // Package attempt sends one message back, or several at once. It decides when an attempt may start, what its result
-// means for the message, and how attempts of dead processes are settled. A store keeps the states, a publisher writes
-// the records.
+// means for the message, and how attempts of dead processes are settled. A store keeps the states of messages, and a
+// publisher writes their records.
 //
 // Every attempt has four steps: plan (choose the target partition and read its end offset), claim (store that
 // intent), publish, and finish (store the result). A process may die between any two of these. Then the claim
@@ -10,13 +10,13 @@
 // The files, in reading order:
 //
 //   - attempt.go: the parts of an attempt
-//   - operator.go: an operator gives a message up, or deletes it
+//   - operator.go: an operator marks a message dead, or deletes it
 //   - retry.go: an operator retries a message
-//   - resume.go: a request is repeated whose attempt was begun before
-//   - settle.go: attempts of dead processes are ended by what their target partitions hold
-//   - plan.go: where messages may be sent, and which must not be
-//   - memory.go: reading messages within the memory that all of them may take
+//   - resume.go: finds the result of a repeated request, whose attempt an earlier request began
+//   - settle.go: ends attempts of dead processes, by what their target partitions contain
+//   - plan.go: to which partitions messages may be sent, and which messages must not be sent
+//   - memory.go: reads messages, and limits the memory that all loaded messages use
 //   - execute.go: claim, publish, finish
-//   - metrics.go: what is counted
-//   - config.go: durations, and the store and the publisher that attempts need
+//   - metrics.go: the metrics of attempts
+//   - config.go: the durations of attempts, and the store and the publisher that they need
 package attempt

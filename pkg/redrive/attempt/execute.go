@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// claimTimeout limits the claim, which continues when its caller is gone: otherwise a claim could be stored whose
-	// process does not know of it.
+	// claimTimeout limits the time of a claim, which does not end when its caller is gone: otherwise the store could
+	// contain a claim that no process knows of.
 	claimTimeout  = 10 * time.Second
 	finishTimeout = 5 * time.Second // limits each try to store results
 
@@ -34,7 +34,7 @@ type Executor struct {
 	publisher Publisher
 	log       *zap.Logger
 	metrics   *metrics
-	now       func() time.Time // its times have the monotonic clock
+	now       func() time.Time // returns times that contain a reading of the monotonic clock
 	random    func() float64
 }
 
@@ -43,10 +43,10 @@ type Batch struct {
 	Cause     entity.AuditInfo
 	ClaimedAt time.Time // time just before the claim was requested, so no claim is older
 	Outgoing  []entity.Outgoing
-	span      trace.Span // the span to which the messages belong; nil for none
+	span      trace.Span // the span of the caller of Claim; nil for none
 }
 
-// Part returns a batch with some of the messages, claimed by the same request.
+// Part returns a batch that contains only some of the messages of b, with the cause and the claim time of b.
 func (b Batch) Part(some []entity.Outgoing) Batch {
 	return Batch{Cause: b.Cause, ClaimedAt: b.ClaimedAt, Outgoing: some}
 }
@@ -72,7 +72,8 @@ func (b Batch) within(ctx context.Context) context.Context { return traces.In(ct
 type ClaimOptions struct {
 	Cause     entity.AuditInfo
 	RedriveID uuid.UUID // uuid.Nil for none
-	// An operator waits for this message: the claim is audited, and waits for a locked row.
+	// The claim is for an operator's retry of this one message: it is audited, and it waits if another session locks
+	// the row.
 	single   bool
 	takeOver bool // also claim a message from an attempt that cannot be settled
 }
@@ -117,7 +118,7 @@ func claimed(m, by entity.Message) entity.Message {
 }
 
 // releaseClaims gives back claims that the store may have made although its answer was lost; no record is sent under
-// these claims. It tries once; claims that it cannot give back expire.
+// these claims. It tries only once: a claim that cannot be given back expires.
 func (x *Executor) releaseClaims(b Batch, claims []repository.Claim) {
 	results := make([]repository.Result, len(claims))
 	for i, c := range claims {
@@ -148,8 +149,8 @@ func intents(planned []entity.Outgoing, how ClaimOptions) []repository.Claim {
 	return claims
 }
 
-// editToStore returns the part of an edit that is stored. Of a patch it is only the patch itself: the patched value can
-// be computed again.
+// editToStore returns the part of an edit that is stored. If the edit is a patch, only the patch is stored, without
+// the patched value, which can be computed again.
 func editToStore(e *entity.Edit) *entity.Edit {
 	if e == nil || e.Patch == nil {
 		return e
@@ -157,14 +158,14 @@ func editToStore(e *entity.Edit) *entity.Edit {
 	return &entity.Edit{SetValue: true, Patch: e.Patch}
 }
 
-// Publish sends the claimed messages until the send deadline, which is half of the time until the claim expires.
+// Publish sends the claimed messages until the send deadline, when half of the claim's duration has passed.
 func (x *Executor) Publish(ctx context.Context, b Batch) []entity.Delivery {
 	ctx, cancel := context.WithDeadline(ctx, x.SendDeadline(b))
 	defer cancel()
 	return x.publisher.Publish(ctx, b.Outgoing)
 }
 
-// SendDeadline returns the time after which nothing of the batch is sent.
+// SendDeadline returns the time after which no record of the batch is sent.
 func (x *Executor) SendDeadline(b Batch) time.Time { return b.ClaimedAt.Add(x.cfg.SendWindow()) }
 
 // Finish stores how the attempts ended. It continues when its caller is gone, and tries again while the store is
@@ -224,7 +225,7 @@ func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result
 	switch d.Verdict {
 	case entity.Failed:
 		r.RetryIn = x.cfg.Backoff.After(m.RetryCount, x.random())
-	case entity.Refused: // gives an operator time to repair the topic
+	case entity.Refused: // the long pause gives an operator time to repair the topic
 		r.RetryIn = x.cfg.Backoff.Max
 	case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.GivenBack, entity.InDoubt,
 		entity.Rescued, entity.Abandoned:
@@ -232,10 +233,11 @@ func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result
 	return r
 }
 
-// maxErrorText is how much of an error's text is stored, in bytes.
+// maxErrorText is the number of bytes of an error's text that are stored.
 const maxErrorText = 1000
 
-// StorableText makes an error's text valid in every store: a rejected text would lose a whole batch of results.
+// StorableText cuts and corrects an error's text so that every store accepts it, because a store that rejects one text
+// rejects the results of the whole batch.
 func StorableText(text string) string {
 	text = strings.ReplaceAll(text[:min(len(text), maxErrorText)], "\x00", "")
 	return strings.ToValidUTF8(text, "\uFFFD")
@@ -256,7 +258,7 @@ func join(b Batch, deliveries []entity.Delivery, finished []repository.Finished)
 	return outcomes
 }
 
-// record updates the metrics for an outcome, and logs the message if it became DEAD.
+// record updates the metrics with an outcome, and logs the message if it became DEAD.
 func (x *Executor) record(o Outcome, took time.Duration, within zap.Field) {
 	topic := o.Outgoing.Target.Topic
 	x.metrics.sends.WithLabelValues(x.metrics.label(topic), verdictLabel(o.Delivery.Verdict)).Inc()

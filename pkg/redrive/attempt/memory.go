@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// batchBytes is how many bytes of a batch are loaded at once. A larger message is loaded alone.
+	// batchBytes is the number of bytes of a batch that are loaded at once. A larger message is loaded alone.
 	batchBytes = 8 << 20
 
 	// bytesUnderWay limits the memory, in bytes, of all messages that redrives, automatic retries and single large retries
@@ -37,10 +37,10 @@ func newLoader(store Store) *Loader {
 	return &Loader{store: store, memory: semaphore.NewWeighted(bytesUnderWay)}
 }
 
-// ValueCopies is the number of copies of a value that are kept, for messages that are not large.
+// ValueCopies is the number of copies of each value that a caller of Load keeps in memory.
 type ValueCopies int64
 
-// How many copies of a value a caller keeps.
+// The number of copies that a caller keeps if it applies no patch, and if it applies one.
 const (
 	Unpatched ValueCopies = 1
 	Patched   ValueCopies = 2 // the original value and the patched value
@@ -77,8 +77,8 @@ func (r *Reservation) shrink(bytes int64) {
 // Release releases all memory. A second call has no effect.
 func (r *Reservation) Release() { r.shrink(0) }
 
-// Load reads the first of ids, up to batchBytes, after waiting for the memory, which the caller must release. A
-// larger message is loaded alone, or with others that fit into the number of bytes that it needs.
+// Load reads the first of ids, up to batchBytes, after waiting for the memory that they need; the caller must release
+// it. A larger message is loaded alone, or together with others that fit into the memory reserved for it.
 func (l *Loader) Load(ctx context.Context, ids []uuid.UUID, n ValueCopies) (messages []entity.Message, taken int, r *Reservation, err error) {
 	limit, need := int64(batchBytes), int64(n)*batchBytes
 	for {

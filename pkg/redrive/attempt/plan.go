@@ -15,7 +15,7 @@ import (
 // when the mapping cannot be read.
 type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 
-// everyOriginDeclared is the default Judge.
+// everyOriginDeclared is the default Judge: it judges every original topic as declared.
 func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	declared := entity.OriginStanding{Declaration: entity.Declared}
 	return func(*entity.Message) entity.OriginStanding { return declared }, nil
@@ -45,16 +45,18 @@ type PlanOptions struct {
 	Bulk    bool                  // no person has reviewed each message
 	Auto    bool                  // the plan is for automatic retry: no person requested the attempts
 	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
-	// Cause of the reads during planning. Reads without an actor are not made for a user, so they are not audited.
+	// Cause is the audit information of reads during planning. If it has no actor, the reads are not made for a user,
+	// so they are not audited.
 	Cause entity.AuditInfo
 	// Redirects, by topic, are used instead of the stored redirects, for a preview of a redirect; nil: the stored
 	// redirects are used.
 	Redirects map[string]string
 }
 
-// Plan plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough for
-// the sender. It sets the redirects in batch, for which it reads the store once. It adds an audit entry for each record
-// that it reads because a pointer refers to it. The error is that of the store.
+// Plan plans messages as Publisher.Plan does, and also refuses messages that must not be sent because their original
+// topic is not declared. It sets the field Redirect of each element of batch, and reads the store once for all of
+// them. It adds an audit entry for each record that it reads because a pointer refers to it. An error means that the
+// store could not be read.
 func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, error) {
 	targets, open, err := p.RefuseOrigins(ctx, batch, how)
 	if err == nil {
@@ -83,12 +85,13 @@ func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOpt
 	return targets, nil
 }
 
-// SetRedirects sets the targets of the messages of redirected topics, as Plan does.
+// SetRedirects sets the field Redirect of each message whose original topic is redirected, as Plan does.
 func (p *Planner) SetRedirects(ctx context.Context, batch []entity.Outgoing) error {
 	return p.redirect(ctx, batch, nil)
 }
 
-// redirect sets the targets of the messages of redirected topics.
+// redirect sets the field Redirect of each message whose original topic is redirected. It uses the redirects in
+// targets, or, if targets is nil, those of the store.
 func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets map[string]string) error {
 	if targets == nil && p.redirects != nil {
 		topics := map[string]bool{}
@@ -107,7 +110,7 @@ func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets
 	return nil
 }
 
-// redirected adds the redirect to the error when the redirect's target was refused.
+// redirected adds the redirect to the text of an error that refuses the redirect's target.
 func redirected(err error, out *entity.Outgoing) error {
 	var refused *entity.RefusedError
 	if out.Redirect == "" || !errors.As(err, &refused) || refused.Class.OfMessage() || refused.Class == SkippedNotPermitted {
@@ -119,8 +122,8 @@ func redirected(err error, out *entity.Outgoing) error {
 }
 
 // RefuseOrigins returns a target with an error for each refused message, and the indexes of the other messages. It
-// refuses no retry of a single message: its caller has reviewed the message, and the API checked the roles of the
-// request.
+// refuses no message unless how.Bulk is true: for a retry of a single message, the caller has reviewed the message,
+// and the API has checked the roles of the request.
 func (p *Planner) RefuseOrigins(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, []int, error) {
 	targets, open := make([]entity.Target, len(batch)), make([]int, 0, len(batch))
 	standing := func(*entity.Message) entity.OriginStanding { return entity.OriginStanding{} }

@@ -12,11 +12,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// resumePause is how often a claim that an earlier request made is polled.
+// resumePause is the time between two polls of a claim that an earlier request made.
 const resumePause = 200 * time.Millisecond
 
-// resume finds the result of an order whose attempt an earlier process may have begun. If the attempt was begun, the
-// result found is true, and result and err are those of the attempt. resume waits until the attempt ends or its claim
+// resume returns the result of an order whose attempt an earlier process may have begun. If the attempt was begun,
+// found is true, and result and err tell how the attempt ended. resume waits until the attempt ends or its claim
 // expires.
 func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
@@ -50,7 +50,7 @@ func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result e
 func (r *Retrier) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error) {
 	m, err := r.store.Get(ctx, id, 0)
 	switch {
-	case errors.Is(err, entity.ErrNotFound): // the message was archived or deleted: only the history has the attempt
+	case errors.Is(err, entity.ErrNotFound): // the message was archived or deleted: only the history still contains the attempt
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read message: %w", err)
@@ -65,7 +65,7 @@ func (r *Retrier) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error
 	return true, nil
 }
 
-// answerOf returns Retry's answer for an attempt in the history.
+// answerOf returns what Retry answers for an attempt that the history contains.
 func (r *Retrier) answerOf(ctx context.Context, a entity.Attempt) (entity.RetryResult, error) {
 	if a.To == entity.Resolved {
 		return entity.RetryResult{

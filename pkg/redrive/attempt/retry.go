@@ -33,11 +33,11 @@ type Retrier struct {
 // order without an edit, by an earlier attempt whose record is found in the target log. An order with an edit succeeds
 // only when that edit was sent. Other errors are
 //   - *entity.NotFoundError,
-//   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
-//     or another attempt has it,
+//   - *entity.NotRetryableError or *entity.ClaimedError: the message's state forbids a retry,
+//     or another attempt holds the message,
 //   - *entity.RefusedError: the record cannot be sent to its target; nothing changed,
 //   - *entity.PublishError: the attempt was made and did not succeed, or
-//   - of kind entity.ErrUnavailable: the store, or before anything was sent the
+//   - of kind entity.ErrUnavailable: the store, or, before anything was sent, the
 //     broker, could not be reached.
 //
 // The claim of a dead process is settled first. Once the message is claimed, the end of ctx has no effect.
@@ -102,7 +102,7 @@ func answers(claim entity.Claim, order entity.RetryOrder) bool {
 	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
 }
 
-// reserve waits for memory for a large message; small messages do not wait for redrives.
+// reserve waits for memory for a large message; a small message does not wait, so redrives do not delay it.
 func (r *Retrier) reserve(ctx context.Context, m entity.Message) (*Reservation, error) {
 	size := m.Record.Size + int64(len(m.Record.Key)) + m.Record.KeyOmitted
 	if size < largeRetry {
@@ -115,7 +115,7 @@ func (r *Retrier) reserve(ctx context.Context, m entity.Message) (*Reservation, 
 	return reserved, nil
 }
 
-// messageOf returns the message of an order; a large value is not loaded.
+// messageOf returns the message of an order, without its value if the value is large.
 func (r *Retrier) messageOf(ctx context.Context, order entity.RetryOrder) (entity.Message, error) {
 	if order.Message != nil {
 		return *order.Message, nil
@@ -175,8 +175,8 @@ func (r *Retrier) explainLostClaim(ctx context.Context, id uuid.UUID) error {
 	if err := message.CanClaim(); err != nil {
 		return err
 	}
-	// Another caller claimed the message first, and its attempt has already failed. Trying again here would let
-	// concurrent callers use up all attempts of the message at once.
+	// Another caller claimed the message first, and the attempt of that caller has already failed. Trying again here
+	// would let concurrent callers use up all attempts of the message at once.
 	return &entity.ClaimedError{ID: id}
 }
 
@@ -188,7 +188,7 @@ func (r *Retrier) carryOut(ctx context.Context, taken Batch) (entity.RetryResult
 	return r.answer(ctx, outcomes[0])
 }
 
-// answer turns the end of a single attempt into the result of Retry.
+// answer converts the outcome of a single attempt to the result of Retry.
 func (r *Retrier) answer(ctx context.Context, o Outcome) (entity.RetryResult, error) {
 	if o.Finished.Status == "" {
 		finished, err := r.present(ctx, o.Outgoing.Message.ID)

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// settleLimit is how many claims are settled together: each partition is then read once for all of them.
+	// settleLimit is the number of claims that are settled together, so that each partition is read once for all of
+	// them.
 	settleLimit    = 10_000
 	settleParallel = 8 // number of partitions that are read at once
 
-	// settleGrace is how long the end of Run waits for a turn under way. A store that does not answer must not
-	// delay a drain; another process settles the claims.
+	// settleGrace is how long Run waits, after its context has ended, for a turn under way. It is short, because a
+	// store that does not answer must not delay a drain; another process settles the claims.
 	settleGrace  = 5 * time.Second
 	settleJitter = 0.2 // keeps replicas that started together from settling at the same time
 )
@@ -36,7 +37,7 @@ type Settler struct {
 	log       *zap.Logger
 	tracer    trace.Tracer // nil: there are no spans
 
-	unsettled  atomic.Bool // the last turn that had a trace of its own failed
+	unsettled  atomic.Bool // the last turn whose span had no parent failed
 	reportedAt time.Time   // when stuck messages were last logged
 }
 
@@ -60,10 +61,10 @@ func (s *Settler) Run(ctx context.Context) {
 	}
 }
 
-// Settle reads all expired claims once and ends their attempts by what their target partitions hold: RESOLVED when the
-// record is there, PENDING when it is not. Where reading cannot decide, the message stays RETRYING with class UNKNOWN
-// and waits for an operator. Claims that cannot be read now do not delay the others; Settle then returns the error of
-// one of these claims.
+// Settle reads all expired claims once and ends their attempts by what the target partitions contain: the message
+// becomes RESOLVED when its record is in the partition, and PENDING when it is not. If the partition cannot show
+// whether the record was written, the message stays RETRYING with class UNKNOWN and waits for an operator. Claims
+// whose partition cannot be read now do not delay the others; Settle then returns the error of one of these claims.
 func (s *Settler) Settle(ctx context.Context) error {
 	var after repository.Cursor
 	var settled []Outcome
@@ -92,7 +93,7 @@ func (s *Settler) Settle(ctx context.Context) error {
 }
 
 // settle returns how attempts ended, without the attempts whose partition could not be read now; the error is that of
-// one of these. Partitions are read in parallel: a partition that does not answer delays only its own claims.
+// one such partition. Partitions are read in parallel: a partition that does not answer delays only its own claims.
 func (s *Settler) settle(ctx context.Context, messages []entity.Message) ([]Outcome, error) {
 	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex
@@ -159,8 +160,8 @@ func earlier(m entity.Message) entity.Outgoing {
 	}
 }
 
-// verdictOn turns the result of reading the log into the end of an attempt. If the record is not there, an attempt
-// whose process reported an error has failed; an attempt without any report is rescued.
+// verdictOn converts the result of reading the log to the verdict on an attempt. If the log does not contain the
+// record, an attempt whose process reported an error has failed; an attempt without any report is rescued.
 func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	if d.Verdict != entity.GivenBack {
 		return d
@@ -175,7 +176,7 @@ func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	return d
 }
 
-// conclude stores the end of settled attempts. It tries only once, because after an error the next turn finds the
+// conclude stores the results of settled attempts. It tries only once, because after an error the next turn finds the
 // attempts again.
 func (s *Settler) conclude(ctx context.Context, b Batch, deliveries []entity.Delivery) ([]Outcome, error) {
 	if len(deliveries) == 0 {
@@ -242,7 +243,8 @@ func (s *Settler) settleMessage(ctx context.Context, m entity.Message) (Outcome,
 	return outcomes[0], nil
 }
 
-// expired returns the message when its claim has expired by the store's clock, else nil. Our own clock may be wrong.
+// expired returns the message when its claim has expired by the store's clock, else nil. The clock of this process may
+// be wrong.
 func (s *Settler) expired(ctx context.Context, id uuid.UUID) (*entity.Message, error) {
 	messages, err := s.store.Expired(ctx, repository.ExpiredQuery{ID: id, Limit: 1})
 	if err != nil {
@@ -273,7 +275,8 @@ const (
 	notSettled = "not_settled"   // error of the span: a claim could not be read; the next turn tries again
 )
 
-// settling is the span of settled claims. span is nil until a claim is settled, if a span is made only for success.
+// settling is the span of settled claims. If a span is made only for success, the field span is nil until a claim is
+// settled.
 type settling struct {
 	s      *Settler
 	ctx    context.Context //nolint:containedctx // context of a span that may be made later

@@ -361,7 +361,7 @@ func TestRunSettler(t *testing.T) {
 
 	t.Run("IsNotHeldUpByADeafStore", scenario(func(b *bench) {
 		b.Store.Deaf = make(chan struct{})
-		defer close(b.Store.Deaf) // the synctest bubble needs this goroutine to end
+		defer close(b.Store.Deaf) // synctest.Test returns only after this goroutine, which waits for the channel, has ended
 		stop := b.settler()
 		<-time.After(2 * b.cfg.SettleInterval)
 		check.Equal(b, stop(), settleGrace, "time until RunSettler returned")

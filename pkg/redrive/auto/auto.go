@@ -1,4 +1,4 @@
-// Package auto retries messages without an operator: when messages of the configured topics are due, it sends them, the
+// Package auto retries messages without an operator: it sends the messages of the configured topics that are due, the
 // oldest first. Each process has one rate limit. While a broker does not answer, messages lose no attempts.
 package auto
 
@@ -26,11 +26,13 @@ import (
 const (
 	refusedPause = time.Minute // how long automatic retry skips a message or topic that was refused
 
-	// A topic whose leaders are all unreachable is paused after some batches in a row, for growing times.
+	// A topic is paused when no leader was reachable in unreachableBatches batches in a row. Each pause is longer than
+	// the last.
 	unreachableBatches  = 3
 	unreachablePause    = time.Second
 	unreachablePauseMax = 30 * time.Second
-	// Without Kafka a retry resolves messages without sending them, which only an operator may request.
+	// skippedNoKafka is the reason for skipping messages when no Kafka is configured: a retry would resolve them
+	// without sending them, which only an operator may request.
 	skippedNoKafka = "no_kafka"
 )
 
@@ -202,7 +204,8 @@ func (d *dispatcher) claimAndSend(ctx context.Context, planned []entity.Outgoing
 	return b, deliveries, nil
 }
 
-// send publishes the claimed messages once the broker's throttle is over, or gives them back when that takes too long.
+// send publishes the claimed messages once the broker's throttle is over, or gives them back when the throttle lasts
+// too long.
 func (d *dispatcher) send(ctx context.Context, b attempt.Batch) []entity.Delivery {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -216,7 +219,7 @@ func (d *dispatcher) send(ctx context.Context, b attempt.Batch) []entity.Deliver
 	return d.parts.Executor.Publish(ctx, b)
 }
 
-// throttle returns for how long the broker has asked to get no records.
+// throttle returns how much longer the broker wants to receive no records.
 func (d *dispatcher) throttle() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -255,7 +258,7 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 	return planned
 }
 
-// holdBack holds a message back, or pauses its whole topic when too many messages are held back.
+// holdBack holds a message back, or pauses its whole topic when too many messages are held back already.
 func (d *dispatcher) holdBack(m entity.Message, at attempt.TopicPartition, until time.Time) {
 	if !d.feed.hold(m.ID, at, until) {
 		d.feed.pauseTopic(m.OriginalTopic, until)

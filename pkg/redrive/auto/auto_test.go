@@ -278,7 +278,7 @@ func TestAutoFailures(t *testing.T) {
 // TestAutoBrokerAway: after an outage of the broker no message is DEAD, and each message has been sent once.
 func TestAutoBrokerAway(t *testing.T) {
 	t.Parallel()
-	// outages are the errors that an unreachable broker causes.
+	// Each outage lists the errors with which plans and sends fail while the broker is unreachable.
 	outages := map[string]struct {
 		plan    error
 		deliver entity.Delivery
@@ -435,7 +435,8 @@ func TestAutoSpeed(t *testing.T) {
 		b.Kafka.Deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			mu.Lock()
 			defer mu.Unlock()
-			// Other senders may have passed the check in the moment in which the broker asked for its rest.
+			// Another goroutine may have checked the throttle just before the broker asked for a pause; it then sends
+			// its record at that same time.
 			now := time.Now()
 			check.True(b, now.Equal(throttled) || !now.Before(rested), "sent %s before the broker's rest was over", time.Until(rested))
 			d := acknowledged
@@ -470,7 +471,7 @@ func TestAutoSpeed(t *testing.T) {
 			}
 			return true, acknowledged
 		}
-		for i := range 50 { // enough topics that the pauses of single partitions do not suffice
+		for i := range 50 { // so many topics that pauses of single partitions do not limit the rate enough
 			b.Add(20, to(fmt.Sprintf("topic-%d", i)))
 		}
 		defer b.auto()()

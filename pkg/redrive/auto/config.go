@@ -22,9 +22,9 @@ type Config struct {
 	// IdleSleep is the first pause when no message is due. While no message is due, the pause doubles up to two
 	// seconds.
 	IdleSleep time.Duration `mapstructure:"idle_sleep"`
-	// Backoff is the pause after the first failure of a message; it doubles with each further failure up to BackoffMax,
-	// and Jitter is its random share. While a partition fails, a message's last attempt there is made only when the
-	// partition has accepted no record for BackoffMax.
+	// Backoff is the pause after the first failure of a message; it doubles with each further failure up to
+	// BackoffMax. Jitter is the share of the pause by which it varies at random. While a partition fails, a message's
+	// last attempt there is made only when the partition has accepted no record for BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Jitter     float64       `mapstructure:"jitter"`

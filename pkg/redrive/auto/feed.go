@@ -18,11 +18,11 @@ import (
 
 const (
 	topicsFresh = 2 * time.Second // maximum age of the list of topics with PENDING messages
-	// walkAgain is the pause between walks over messages without an attempt; a new walk also finds messages committed
-	// late.
+	// walkAgain is the pause between walks over messages without an attempt; a new walk also finds messages whose
+	// transaction was committed after the last walk had passed them.
 	walkAgain  = 30 * time.Second
 	idleMax    = 2 * time.Second // longest pause while no message is due
-	spareFresh = time.Second     // how long found messages are used; other processes may attempt them too
+	spareFresh = time.Second     // how long the messages that a query found are used, because other processes may attempt them too
 
 	// heldMax limits the messages that are held back one by one. When that many are held back, the topics of further
 	// messages are paused.
@@ -48,7 +48,7 @@ type feed struct {
 	// Only the goroutine that holds turn uses the next five fields.
 	topics  []string // topics that match the patterns and have PENDING messages
 	asked   time.Time
-	open    []string // topics that the last query asked for
+	open    []string // topics that the last query searched
 	after   repository.Cursor
 	endedAt time.Time // end of the walk; zero while it runs
 
@@ -57,7 +57,7 @@ type feed struct {
 	spareAt      time.Time
 	spareAfter   repository.Cursor // position of the walk before it found the messages of spare
 	taken        map[uuid.UUID]bool
-	returned     map[uuid.UUID]bool // messages that were put back since the last query; its result may be older
+	returned     map[uuid.UUID]bool // messages that were put back since the last query began, whose result may not show their attempts
 	held         map[uuid.UUID]hold
 	pausedTopics map[string]time.Time // end of each topic's pause
 	except       map[repository.TopicPair]time.Time
@@ -68,7 +68,7 @@ type feed struct {
 
 // hold describes why and until when a message is held back.
 type hold struct {
-	at    attempt.TopicPartition // the message is released when this partition recovers; zero for none
+	at    attempt.TopicPartition // partition whose recovery releases the message; zero: only the time releases it
 	until time.Time
 }
 
@@ -177,8 +177,8 @@ func (f *feed) openTopics() []string {
 	return slices.Compact(topics)
 }
 
-// startWalk starts a new walk when the last walk ended walkAgain ago, or when the present walk may have passed messages
-// that can now be sent, such as those of an added topic.
+// startWalk starts a new walk when the last walk ended walkAgain ago, or when the present walk may have passed
+// messages that can be sent only now, such as those of an added topic.
 func (f *feed) startWalk(topics []string) {
 	joined := slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(f.open, t) })
 	late := !f.endedAt.IsZero() && time.Since(f.endedAt) >= walkAgain
@@ -191,7 +191,8 @@ func (f *feed) startWalk(topics []string) {
 	f.open = topics
 }
 
-// busy returns an upper limit for the number of messages that a query may find although no worker can take them now.
+// busy returns an upper limit for the number of messages that a query may find but that no worker can take now,
+// because they are taken or held back.
 func (f *feed) busy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

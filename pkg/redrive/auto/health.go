@@ -13,12 +13,12 @@ const (
 )
 
 // health tracks failing partitions for automatic retry. An unreachable broker must not cost messages their attempts:
-// after a failed send, a single message is sent as a probe after growing pauses, and the others wait for its result. A
-// message's last attempt waits for another message's success, or until nothing has been accepted for lastAttemptAfter;
-// then one last attempt is allowed per lastAttemptAfter, so that a record that itself causes the failure finally
-// becomes DEAD.
+// after a failed send, a single message is sent as a probe, after a pause that grows with each failure, and the other
+// messages of the partition wait for its result. A message's last attempt waits for another message's success, or
+// until nothing has been accepted for lastAttemptAfter; then one last attempt is allowed per lastAttemptAfter, so that
+// a record that itself causes the failure finally becomes DEAD.
 //
-// The caller guards it against concurrent use.
+// It is not safe for concurrent use.
 type health struct {
 	pause            wait.Backoff
 	lastAttemptAfter time.Duration

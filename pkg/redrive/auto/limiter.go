@@ -19,7 +19,7 @@ const (
 
 // limiter limits the rate of sending. At first it has no limit. When most records of a batch fail or the broker
 // throttles them, it halves the rate, down to limiterFloor; success doubles the rate until there is no limit again. It
-// allows no record while a broker throttles. All times come from the caller, who also guards it against concurrent use.
+// allows no record while a broker throttles. All times come from the caller. It is not safe for concurrent use.
 type limiter struct {
 	batch          float64
 	rate           float64 // messages a second; +Inf for no limit
@@ -56,7 +56,7 @@ func (l *limiter) allow(want int, now time.Time) (n int, wait time.Duration) {
 	return n, 0
 }
 
-// refund takes back the tokens of messages that were allowed and not sent.
+// refund returns the tokens of messages that were allowed but not sent.
 func (l *limiter) refund(n int) {
 	if !l.unlimited() {
 		l.tokens = min(l.tokens+float64(n), l.capacity())

@@ -42,7 +42,7 @@ var (
 	value        = redrivetest.Value
 )
 
-// bench has Redrives, a Runner and the parts of attempts, on the memory store and the fake log.
+// bench contains Redrives, a Runner and the parts of attempts, which use the memory store and the fake log.
 type bench struct {
 	*redrivetest.Bench
 	*Redrives
@@ -58,7 +58,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// build makes the parts of the bench anew; store is the bench's store, or one that changes some of its methods.
+// build replaces the parts of the bench by new ones that use the given store: the bench's store, or a wrapper that
+// changes some of its methods.
 func (b *bench) build(store any, tracer trace.Tracer) {
 	const claimExpiry = 30 * time.Second
 	s := stores.Fill[struct {

@@ -12,8 +12,8 @@ import (
 // been ingested.
 const canaryQuiet = 5 * time.Second
 
-// canary holds the times at which this process saw progress of a redrive's canary. After a restart the waiting begins
-// again, so it is never too short.
+// canary holds the times at which this process saw progress of a redrive's canary. A process that takes the redrive
+// over begins to wait again, so the wait is never too short.
 type canary struct {
 	sentAt     time.Time // when all messages of the canary had been sent, as seen by this process
 	consumedAt time.Time // when all messages of the canary had been consumed, as seen by this process
@@ -23,10 +23,10 @@ type canary struct {
 type tally struct {
 	sent, failed, returned int
 	unsent                 int // resolved without being sent
-	unknown                int // published, and their consumer group is not known
-	awaited                int // published, and the consumer group has not yet read them
+	unknown                int // published, but their consumer group is not known
+	awaited                int // published, but not yet read by their consumer group
 	group                  string
-	class                  string // error class of one failure
+	class                  string // error class of one of the failures
 }
 
 func count(items []entity.RedriveItem) tally {

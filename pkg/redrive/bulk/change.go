@@ -58,8 +58,8 @@ func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
 	return ids, nil
 }
 
-// maySetOrigin reports whether the redrive's creator may set the original topic of the message: the topics visible, on
-// which the creator has the role, must include the message's dead-letter topic. nil includes all topics.
+// maySetOrigin reports whether the redrive's creator may set the original topic of the message: visible lists the
+// topics on which the creator has the role, and must include the message's dead-letter topic; nil includes all topics.
 func maySetOrigin(m *entity.Message, visible *entity.TopicPatterns) bool {
 	return visible == nil || m.Source.Topic == "" || visible.Match(m.Source.Topic)
 }

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// checkTime is how long a preview applies the patch to messages.
+	// checkTime is the longest time for which a preview applies the patch to messages.
 	checkTime = 5 * time.Second
-	// maxFailures is how many reasons a preview names, the most common first.
+	// maxFailures limits the reasons that a preview names, the most common first.
 	maxFailures = 20
 	maxReasons  = 1000 // limits the reasons that are counted separately
-	// refillEvery is how many messages share one reader of schemas; each reader has a limit on the time of its
-	// look-ups.
+	// refillEvery is the number of messages after which a new reader of schemas is used, because each reader limits
+	// the total time of its look-ups.
 	refillEvery = 1000
 )
 
 // errChecked ends the check of a patch when its time is over.
 var errChecked = errors.New("the time for the check of a patch is over")
 
-// checkPatch applies the patch to the messages of the selection, until all are done or the time is over. It returns the
-// result, and how many messages of each topic the patch does not fit.
+// checkPatch applies the patch to the messages of the selection, until it has checked all of them or checkTime is
+// over. It returns the result, and for each topic the number of messages to which the patch cannot be applied.
 func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.NewRedrive, redirects map[string]string) (entity.PatchCheck, map[string]int, error) {
 	filter := n.Selection.Filter
 	filter.MessageIDs = append(slices.Clone(filter.MessageIDs), n.Selection.IDs...)

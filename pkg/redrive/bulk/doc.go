@@ -1,7 +1,7 @@
 // Package bulk carries out redrives: the same action on many messages, in batches that processes lease. The store
-// fixes the selection when a redrive is created; any process may continue it, and settles what an earlier owner of a
-// batch has begun, so that no message is sent twice. A canary and limits on the shares of failures and returns stop a
-// redrive that does harm.
+// fixes the selection when a redrive is created; any process may continue the redrive, and settles the attempts that
+// an earlier owner of a batch has begun, so that no message is sent twice. A canary and limits on the shares of
+// failures and returns stop a redrive that does harm.
 //
 // The files, in reading order:
 //
@@ -10,17 +10,17 @@
 //   - check.go: to which messages of a preview a patch applies
 //   - runner.go: a process works on all active redrives, and renews its leases
 //   - run.go: one redrive in one process: the next pass, or the next state
-//   - pass.go: one way through the available batches: lease, load, plan
-//   - planning.go: where messages may be sent, patches, and waiting for leaders
-//   - send.go: claims and sends the planned messages, and records what became known
+//   - pass.go: goes through the available batches once: lease, load, plan
+//   - planning.go: to which partitions messages may be sent, patches, and waiting for leaders
+//   - send.go: claims and sends the planned messages, and records the results
 //   - change.go: actions other than retry
 //   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results
 //   - state.go: the fields of a run and a pass, and until when this process holds which batches
 //   - trace.go: the span of a batch
-//   - canary.go: whether the first messages let the others go
+//   - canary.go: decides whether the results of the first messages allow sending the others
 //   - breaker.go: limits on the shares of failures and returns
 //   - keyorder.go: which messages wait for others with the same key
-//   - reach.go: which partitions can be reached, and accept records
+//   - reach.go: which partitions can be reached, and which accept records
 //   - locked.go: messages that another database session locks
 //   - patch.go: changes the value of a message
 //   - items.go: the results of a batch

@@ -24,7 +24,7 @@ type items struct {
 	doubtful    bool                    // some attempts have no known result yet
 }
 
-// newItems returns the items of a batch, and whether some of them have results already.
+// newItems returns the items of a batch. begun is true when some of them already have a result.
 func newItems(b *repository.RedriveBatch) (s *items, begun bool) {
 	s = &items{numbers: make(map[uuid.UUID]int, len(b.Items)), results: map[uuid.UUID]entity.RedriveItem{}}
 	for i, item := range b.Items {
@@ -56,8 +56,8 @@ func (s *items) skip(id uuid.UUID, reason string) {
 	s.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSkipped, Reason: reason, Offset: -1})
 }
 
-// addUnreachable records a message that could not be sent to any partition. Its result is decided when it is known
-// whether the pass makes progress.
+// addUnreachable records a message that could not be sent to any partition. The result of that message is decided
+// later, when the pass knows whether it makes progress.
 func (s *items) addUnreachable(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *items) skipMissing(ids []uuid.UUID, loaded []entity.Message) {
 	s.skipOthers(ids, there, repository.SkippedGone)
 }
 
-// skipOthers skips the messages of ids that are not in the set of the parameter some.
+// skipOthers skips the messages of ids that the set some does not contain.
 func (s *items) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason string) {
 	for _, id := range ids {
 		if !some[id] {

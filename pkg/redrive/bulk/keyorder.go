@@ -13,13 +13,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyOrder keeps messages of the same topic and key in order, and sends none after a message that did not succeed.
-// Messages without a key have no order, and neither have pointers, whose key is unknown. A nil keyOrder keeps no order.
+// keyOrder keeps messages of the same topic and key in order, and sends no message after one with the same key that
+// did not succeed. Messages without a key are not kept in order, and neither are pointers, whose key is unknown. A nil
+// keyOrder keeps no order.
 type keyOrder struct {
 	mu sync.Mutex
-	// For each key, blocked has the number of the first message that did not succeed, and open that of the first
-	// message without a result. Messages after the former are skipped; messages after the latter wait for the next
-	// lease.
+	// For each key, blocked contains the number of the first message that did not succeed: later messages with that
+	// key are skipped. For each key, open contains the number of the first message without a result: later messages
+	// with that key wait for the next lease.
 	blocked, open map[recordKey]int
 }
 
@@ -27,7 +28,7 @@ func newKeyOrder() *keyOrder {
 	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
 }
 
-// keepFirst sets the number of a key in the map first, unless the map has a lower number for the key.
+// keepFirst sets the number of a key in the map first, unless the map already contains a lower number for that key.
 func keepFirst(first map[recordKey]int, key recordKey, number int) {
 	if n, known := first[key]; !known || number < n {
 		first[key] = number
@@ -110,8 +111,8 @@ func (k *keyOrder) learn(items *items) {
 	clear(items.sending)
 }
 
-// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. The parameter known
-// has results that are not stored yet.
+// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. known contains
+// results that are not stored yet.
 func loadKeyOrder(ctx context.Context, deps *dependencies, id uuid.UUID, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
 	k := newKeyOrder()
 	var failed []entity.RedriveItem

@@ -15,7 +15,7 @@ import (
 )
 
 // A record in another team's dead-letter topic that names a topic and a key does not hold back the messages of that
-// topic and key, neither in the run that refuses it nor in a later run of the redrive.
+// topic and key, neither in the run of the redrive that refuses that record nor in a later run.
 func TestRefusedOriginsBlockNoKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

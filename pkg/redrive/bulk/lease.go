@@ -17,7 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// lease is one batch that this process holds. When the last of its parallel parts releases it, the results are stored.
+// lease is one batch that this process holds. Its messages are sent in parallel parts; when the last part releases the
+// lease, the results are stored.
 type lease struct {
 	pass  *pass
 	owner uuid.UUID // id of this lease alone: a process may lease the same batch again
@@ -59,7 +60,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 func (l *lease) prepare(ctx context.Context) error {
 	if l.begun {
 		if err := l.catchUp(ctx); err != nil {
-			l.items.markDoubtful() // without the marks the batch would be saved as if none of its messages had been sent
+			l.items.markDoubtful() // without this mark the batch would be saved as if none of its messages had been sent
 			return err
 		}
 	}
@@ -89,7 +90,7 @@ func (l *lease) hold() {
 	l.holds++
 }
 
-// release ends one part's use of the lease; the last part stores the results.
+// release ends the use of the lease by one part; the call for the last part stores the results.
 func (l *lease) release() {
 	l.mu.Lock()
 	l.holds--
@@ -141,7 +142,7 @@ func (l *lease) save() {
 	p := l.pass
 	if l.items.doubtful && !l.settle(l.span.within(p.ctx)) {
 		l.span.fail(unknownEnd)
-		return // the process drains: the next owner of the batch settles them
+		return // the process drains, and the next owner of the batch settles the attempts
 	}
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))

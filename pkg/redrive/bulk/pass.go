@@ -23,8 +23,8 @@ func newPass(r *run, redrive entity.Redrive) *pass {
 }
 
 // work sends the messages that can be sent now, and returns when no attempt is under way. worked reports that some
-// message got a result. An error means that another pass at once is useless: no partition is reachable, or the store is
-// unavailable.
+// message got a result. An error means that it is useless to start another pass at once, because no partition is
+// reachable or the store is unavailable.
 func (p *pass) work(ctx context.Context) (worked bool, err error) {
 	ctx, p.stop = context.WithCancelCause(ctx)
 	defer p.stop(nil)
@@ -55,7 +55,8 @@ func (p *pass) work(ctx context.Context) (worked bool, err error) {
 	return p.worked, p.result(ctx)
 }
 
-// result returns nil after a complete pass, unless no partition was reachable or only locked messages remain.
+// result returns the error of the pass: nil after a complete pass, unless no partition was reachable or only locked
+// messages remain.
 func (p *pass) result(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {

@@ -34,7 +34,7 @@ type patcher struct {
 	fault   error   // why the patch applies to no message; nil: it is valid
 }
 
-// compilePatch returns nil for no patch.
+// compilePatch compiles the patch in the options of a redrive; it returns nil when they contain no patch.
 func compilePatch(o entity.RedriveOptions, schemas Schemas) (*patcher, error) {
 	if o.Patch == nil {
 		return nil, nil
@@ -52,7 +52,7 @@ type patched struct {
 	Edit          *entity.Edit
 }
 
-// reader returns the reader of schemas for a batch; nil where no payload is decoded.
+// reader returns the reader of schemas for a batch; nil when p has no schemas.
 func (p *patcher) reader(ctx context.Context) entity.PartReader {
 	if p.schemas == nil {
 		return nil
@@ -60,7 +60,7 @@ func (p *patcher) reader(ctx context.Context) entity.PartReader {
 	return p.schemas.Reader(ctx)
 }
 
-// apply applies the patch to a message that is sent to topic; "" stands for its original topic. The error is of kind
+// apply applies the patch to a message that is sent to topic; "" means its original topic. The error is of kind
 // entity.ErrUnavailable while a schema cannot be read; all other errors mean that the patch cannot be applied.
 func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity.Message, topic string) (done patched, err error) {
 	carried := m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload

@@ -109,7 +109,7 @@ func TestPreviewOfAPatch(t *testing.T) {
 			Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)},
 			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		})
-		misfits := 0 // messages whose value is too large to be shown are not counted: their result is not known
+		misfits := 0 // messages whose value is too large to be shown are not counted, because their result is not known
 		for _, s := range p.Samples {
 			if s.Reason != "" && s.Reason != errTooLargeToShow.Error() {
 				misfits++

@@ -63,9 +63,9 @@ func (p *pass) planOptions() attempt.PlanOptions {
 	return attempt.PlanOptions{Bulk: true, Visible: p.redrive.Selection.Visible, Cause: cause}
 }
 
-// recordReach records which targets are reachable. decided is true when the messages can be sent as planned now,
-// without the messages whose target is unreachable; mayWait means that there is time to try again. An error means that
-// the pass must end.
+// recordReach records which targets are reachable. decided is true when planning is finished: the messages whose
+// target is reachable can be sent now. mayWait means that there is time to plan again later. An error means that the
+// pass must end.
 func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait bool) (decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +146,8 @@ func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
 	}
 }
 
-// applyPatch applies the patch to every message. Messages to which it cannot be applied are skipped. If such a message
-// also has a refused origin, the refused origin is the recorded reason.
+// applyPatch applies the patch to every message. Messages to which it cannot be applied are skipped. If the original
+// topic of such a message is also refused, that refusal is recorded as the reason.
 func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
 	if p.run.patch == nil {
 		return batch, nil

@@ -25,16 +25,16 @@ const (
 
 var errTooLargeToShow = errors.New("the value is too large to be shown")
 
-// Preview returns what Begin would do with the messages in their current state, and which messages would not be sent
-// and why. It plans one message of each group with the same topics and confidence; errors that the broker reports for
+// Preview returns how many messages in their current state a redrive would send, and how many it would not send and
+// why. It plans one message of each group with the same topics and confidence; errors that the broker reports for
 // single records cannot be predicted. With a patch it shows the result for some messages; whether the patch can be
 // applied to the other messages is known only when the redrive reaches them. Errors are those of Begin.
 func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	return s.PreviewRedirected(ctx, n, nil)
 }
 
-// PreviewRedirected does the same as Preview, with the given redirects, by topic, instead of the stored redirects; nil:
-// it uses the stored redirects.
+// PreviewRedirected does the same as Preview, with the given redirects, by topic, instead of the stored redirects. If
+// redirects is nil, it uses the stored redirects.
 func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedrive, redirects map[string]string) (entity.Preview, error) {
 	if s.deps.selected == nil {
 		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
@@ -77,7 +77,8 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 	return p, nil
 }
 
-// overlaps returns nil when it cannot find the overlaps in time: a preview is useful without them.
+// overlaps returns the active redrives that wait to send some of the same messages. It returns nil when it cannot find
+// these redrives in time, because a preview is useful without them.
 func (s *Redrives) overlaps(ctx context.Context, n repository.NewRedrive) []entity.Overlap {
 	ctx, cancel := context.WithTimeout(ctx, overlapTimeout)
 	defer cancel()
@@ -89,7 +90,8 @@ func (s *Redrives) overlaps(ctx context.Context, n repository.NewRedrive) []enti
 	return append([]entity.Overlap{}, overlaps...)
 }
 
-// leaveOut counts the messages that the patch does not fit as skipped, by topic, because the redrive would skip them.
+// leaveOut moves messages to which the patch cannot be applied from the groups that would be sent to a group of
+// skipped messages, by topic, because the redrive would skip these messages.
 func leaveOut(p *entity.Preview, failed map[string]int) {
 	for _, topic := range slices.Sorted(maps.Keys(failed)) {
 		i := slices.IndexFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Class == "" && g.Topic == topic })
@@ -204,8 +206,8 @@ func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.New
 	return samples, nil
 }
 
-// others returns some messages of the selection that the redrive would send, for samples. When the store cannot find
-// them quickly, it returns none.
+// others returns some messages of the selection that the redrive would send, to be used as samples. When the store
+// cannot find them quickly, it returns none.
 func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)
@@ -233,7 +235,8 @@ func takes(n repository.NewRedrive, m *entity.Message) bool {
 	return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
 }
 
-// othersOf returns the first selected ids without those that the filter excludes; it checks the messages one by one.
+// othersOf returns the first of the selected ids, without the ids of messages that the redrive would not send. It
+// checks the messages one by one.
 func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {

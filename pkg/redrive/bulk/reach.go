@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxFailedBatches is how many batches in a row may fail completely. If they fail at one partition, the pass leaves
-	// out that partition; if they fail at every partition, the pass ends. The broker then counts as unavailable, so
-	// that messages keep their attempts.
+	// maxFailedBatches is how many batches in a row may fail completely. If they fail at one partition, the pass
+	// leaves out that partition; if they fail at every partition, the pass ends. In the second case the broker counts
+	// as unavailable, so that messages keep their attempts.
 	maxFailedBatches = 2
 
 	// maxUnreachableBatches is how many batches in a row may find no reachable leader while no other partition was
@@ -70,9 +70,9 @@ func (r *reach) forget(gone attempt.TopicPartition) {
 	}
 }
 
-// addUnreachable counts a batch without a reachable partition, and reports whether the pass is over. It is over when no
-// partition is known after waiting, or when no reached partition is left. In the second case noLeaders is true: the
-// leaders do not answer.
+// addUnreachable counts a batch without a reachable partition, and reports whether the pass is over. The pass is over
+// when the partitions are still unknown after waiting, or when many batches in a row have reached no partition. In the
+// second case noLeaders is true: the cluster answers, but the leaders of the partitions do not.
 func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLeaders bool) {
 	r.unreachableBatches++
 	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
@@ -83,7 +83,7 @@ func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLe
 // nowhere reports whether every partition that the pass has met is unreachable.
 func (r *reach) nowhere() bool { return len(r.unreachable) > 0 && len(r.reached) == 0 }
 
-// closed reports whether nothing may be sent to a partition any more in this pass, because each try would cost a
+// closed reports whether this pass may send no more records to a partition, because each further send would cost a
 // message an attempt.
 func (r *reach) closed(at attempt.TopicPartition) bool { return r.failures[at] >= maxFailedBatches }
 

@@ -128,7 +128,7 @@ func TestRetryAll(t *testing.T) {
 			}
 			return true, acknowledged
 		}
-		// The message in doubt was settled as failed.
+		// The message whose attempt was in doubt was later settled as failed.
 		why := reasons{"BAD_RECORD": 1, "RATE_LIMITED": 2, "NETWORK_TIMEOUT": 1}
 		b.wantAll(counted{Selected: 5, Succeeded: 1, Failed: 4, Dead: 2, Reasons: why})
 		b.WantDeadLines(2)

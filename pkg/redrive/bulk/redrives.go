@@ -126,9 +126,9 @@ func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.AuditIn
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }
 
-// Resume continues a redrive. A paused redrive continues where it was. A redrive that stopped itself continues as if
-// its canary had passed and no message had failed so far. A redrive that waits for its canary continues as if the
-// canary had passed.
+// Resume continues a redrive. A paused redrive continues where it was. A redrive that was stopped by its limits or its
+// canary continues as if its canary had passed and no message had failed so far. A redrive that waits for its canary
+// continues as if the canary had passed.
 func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	r, err := s.deps.store.Redrive(ctx, id)
 	if err != nil {

@@ -80,8 +80,8 @@ func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, er
 	return newPass(r, redrive).work(ctx)
 }
 
-// pause returns the pause before the next poll. It is shorter where the usual pause would make the redrive slower than
-// the requested rate.
+// pause returns the pause before the next poll. The pause is shorter than usual if the usual pause would make the
+// redrive slower than its requested rate.
 func (r *run) pause(redrive entity.Redrive) time.Duration {
 	rate := redrive.Options.Rate
 	if rate <= 0 {
@@ -111,18 +111,18 @@ func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool)
 		r.warn(ctx, "cannot change the redrive's state", err)
 		return false
 	}
-	r.waiting = false // the state change has cleared the mark in the store
+	r.waiting = false // the state change has cleared the stored mark that the redrive waits
 	return !moved.State.Active()
 }
 
-// next returns the state change that is due without an operator, and whether there is one.
+// next returns the state change that is due without an operator; the second result is false if none is due.
 func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
 	if redrive.Counts.Waiting == 0 {
 		finish := repository.RedriveMove{
 			To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By(redrive.Cause.Actor), Note: redrive.Note,
 		}
 		if !redrive.WaitingSince.IsZero() {
-			finish.Note = "" // the redrive does not wait any more
+			finish.Note = "" // the note is the reason for waiting, and the redrive does not wait any more
 		}
 		return finish, true
 	}
@@ -135,7 +135,8 @@ func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.Redr
 	return r.judgeCanary(ctx, redrive)
 }
 
-// judgeCanary returns the state change that the canary leads to, and whether there is one yet.
+// judgeCanary returns the state change that follows from the results of the canary; the second result is false while
+// the canary is undecided.
 func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
 	size := min(redrive.Options.Canary, redrive.Selected-redrive.LeftOut)
 	if done := redrive.Selected - redrive.LeftOut - redrive.Counts.Waiting; done < size {

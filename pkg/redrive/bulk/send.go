@@ -170,8 +170,8 @@ func (p *pass) markLocked(l *lease, m entity.Message) {
 	p.mu.Unlock()
 }
 
-// recordOutcomes records the results of a lease's attempts. Results that are not confirmed or in doubt are read from
-// the store before the lease is saved.
+// recordOutcomes records the results of a lease's attempts. Results that the store has not confirmed, and results in
+// doubt, are read from the store before the lease is saved.
 func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool) {
 	for _, o := range outcomes {
 		switch {

@@ -57,7 +57,7 @@ func (r *run) warn(ctx context.Context, what string, err error) {
 }
 
 // pass goes through the available batches once. One goroutine leases, loads and plans; several send in parallel. Parts
-// are sent one after the other, which keeps the order within a partition, as far as this process is concerned.
+// are sent one after the other, which keeps the order within a partition among the records that this process sends.
 type pass struct {
 	deps    *dependencies
 	run     *run
@@ -80,7 +80,7 @@ type part struct {
 	lease   *lease
 	planned []entity.Outgoing
 	memory  *attempt.Reservation
-	turn    <-chan struct{} // closed when the part before has been sent
+	turn    <-chan struct{} // closed when the previous part has been sent
 	sent    chan struct{}   // closed when this part has been sent, or will not be
 }
 
@@ -104,7 +104,7 @@ func (p *pass) canSend() bool {
 	return len(p.reach.reached) > 0 && p.reach.failedBatches < maxFailedBatches
 }
 
-// cause returns who is responsible for the changes that the redrive makes: its creator.
+// cause returns the audit information of the changes that the redrive makes, which names its creator.
 func (p *pass) cause() entity.AuditInfo {
 	c := p.redrive.Cause
 	c.Operation = uuid.Nil
@@ -112,8 +112,8 @@ func (p *pass) cause() entity.AuditInfo {
 }
 
 // heldLeases holds the leases of a process, by owner, each with the time until which no other process can take the
-// batch over. A process that was suspended for longer than its lease must not continue, because the new owner may have
-// made the attempts.
+// batch over. A process that was suspended for longer than its lease must not continue, because another process may
+// have become the owner and made the attempts.
 type heldLeases struct {
 	mu    sync.Mutex
 	until map[uuid.UUID]time.Time
@@ -137,7 +137,7 @@ func (s *heldLeases) owners() []uuid.UUID {
 	return slices.Collect(maps.Keys(s.until))
 }
 
-// renewed extends a lease, unless it had ended before the store was asked.
+// renewed extends a lease, unless the lease had already ended when the store was asked to renew it.
 func (s *heldLeases) renewed(owner uuid.UUID, asked, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *heldLeases) renewed(owner uuid.UUID, asked, until time.Time) {
 	}
 }
 
-// holds reports whether a lease lasts at least until the time then.
+// holds reports whether a lease lasts at least until the given time.
 func (s *heldLeases) holds(owner uuid.UUID, then time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is the part of a repository that redrives need. Its methods keep the promises of repository.Core, return soon
-// after their context ends, and fail without a deadline when a database does not answer: loops and drains call these
-// methods without a deadline.
+// Store is the part of a repository that redrives need. Its methods keep the promises of repository.Core, and return
+// soon after their context ends. When a database does not answer, they return an error even if the context has no
+// deadline, because loops and drains call them without a deadline.
 type Store interface {
 	repository.Redrives
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
@@ -60,7 +60,7 @@ const (
 const (
 	SkippedKeyBlocked = "key_blocked" // an earlier message with the same key did not succeed
 
-	// SkippedPatchFailed: the patch cannot be applied to the value, or the store does not have the message's value (it
-	// is too large, or the record is a pointer), so the result cannot be shown before it is sent.
+	// SkippedPatchFailed: the patch cannot be applied to the value, or the store does not contain the message's value
+	// (it is too large, or the record is a pointer), so the patched value cannot be shown before it is sent.
 	SkippedPatchFailed = "patch_failed"
 )

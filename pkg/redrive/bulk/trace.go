@@ -55,7 +55,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer, redrive entity.Redrive,
 // within returns ctx with the span.
 func (s *batchSpan) within(ctx context.Context) context.Context { return traces.In(ctx, s.span) }
 
-// fail sets the error of the span, unless it has one.
+// fail sets the error of the span, unless an error is already set.
 func (s *batchSpan) fail(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *batchSpan) fail(why string) {
 }
 
 // end ends the span with the results of the batch. stopped is the reason why the pass ended. Messages without a result
-// are no error, unless the pass failed.
+// make the span an error only if the pass failed.
 func (s *batchSpan) end(of *items, stopped error) {
 	defer s.span.End()
 	if !s.span.IsRecording() {

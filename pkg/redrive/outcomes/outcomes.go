@@ -1,5 +1,5 @@
-// Package outcomes follows the committed offsets of consumer groups, to learn what consumers did with the records that
-// were sent back. It makes one request per consumer group, whatever the number of messages.
+// Package outcomes reads the committed offsets of consumer groups, to learn which of the records that were sent back
+// have been consumed. It makes one request per consumer group, whatever the number of messages.
 package outcomes
 
 import (
@@ -73,7 +73,7 @@ func ParseRules(rules []Rule) (Rules, error) {
 	return parsed, nil
 }
 
-// Tracker stores the committed offsets of consumer groups, from which outcomes follow.
+// Tracker stores the committed offsets of consumer groups, from which the store derives the outcomes of sent records.
 type Tracker struct {
 	cfg   Config
 	store Store
@@ -166,7 +166,7 @@ func withTargets(watched, configured []repository.TopicGroup, redirects []entity
 	return slices.Compact(all)
 }
 
-// progressOf removes offsets that this process has saved before.
+// progressOf removes offsets that this process has already saved.
 func (t *Tracker) progressOf(all []repository.Committed) []repository.Committed {
 	return slices.DeleteFunc(all, func(c repository.Committed) bool {
 		known, ok := t.saved[withoutOffset(c)]
@@ -187,7 +187,7 @@ func withoutOffset(c repository.Committed) repository.Committed {
 }
 
 // configureGroups applies the rules to the topics that have messages, and to the targets of their redirects, so that
-// consumer groups are shown before a record was sent there.
+// the consumer groups of a topic are shown even before a record was sent to it.
 func (t *Tracker) configureGroups(ctx context.Context, rules Rules, redirects []entity.Redirect) error {
 	counts, err := t.store.Counts(ctx)
 	if err != nil {

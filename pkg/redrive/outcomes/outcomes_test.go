@@ -38,7 +38,7 @@ func (g *groups) Committed(_ context.Context, group string, topics []string) ([]
 
 const orders = redrivetest.Orders
 
-// bench follows consumer groups over the memory store.
+// bench is a Tracker that uses the memory store.
 type bench struct {
 	*redrivetest.Bench
 	retrier *attempt.Retrier

@@ -1,4 +1,4 @@
-// Package redrivetest has what the tests of pkg/redrive share: a Kafka and a store in memory whose failures the
+// Package redrivetest provides what the tests of pkg/redrive share: a Kafka and a store in memory whose failures the
 // test chooses, and messages in them.
 package redrivetest
 
@@ -37,7 +37,7 @@ const (
 	DeadLetter = "orders.dlq.v1"
 )
 
-// ErrBroken is the error of failing answers.
+// ErrBroken is the error of sends that a test makes fail.
 var ErrBroken = errors.New("broken on purpose")
 
 // entry is one record in the fake log.
@@ -57,8 +57,8 @@ func TopicOf(out entity.Outgoing) string {
 	return out.Message.OriginalTopic
 }
 
-// Kafka is a Publisher with a log in memory. Every record goes to partition 0 of its target. The fields that are
-// functions cause failures; nil causes none.
+// Kafka is a Publisher with a log in memory. Every record goes to partition 0 of its target. A field that is a
+// function decides which calls fail; if it is nil, no call fails.
 type Kafka struct {
 	PlanError    func(entity.Message) error
 	PlanOf       func(target string) error
@@ -174,7 +174,7 @@ func Failure(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.Failed, Class: class, Err: ErrBroken}
 }
 
-// InDoubt returns the result of a send that may or may not have arrived.
+// InDoubt returns the result of a send whose record may or may not have been written.
 func InDoubt(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
 }
@@ -222,7 +222,7 @@ type Store struct {
 	OnSaveBatch  func() (saved bool, err error) // called instead of SaveBatch
 	OnAttemptsOf func() error                   // called before each AttemptsOf, which returns its error
 
-	// Asked is called with the context of each call that belongs to a span; nil: not called.
+	// Asked, if it is set, is called for each call of the store whose context belongs to a span.
 	Asked func(ctx context.Context, method string)
 	Reads atomic.Int32 // number of calls of Get and Load
 }
@@ -239,7 +239,7 @@ func (f *Store) read(ctx context.Context, method string) error {
 	return f.silent(ctx, method)
 }
 
-// SaveBatch calls OnSaveBatch instead, if that is set.
+// SaveBatch calls OnSaveBatch, if it is set, in place of the memory store's SaveBatch.
 func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
 	f.saw(ctx, "SaveBatch")
 	if f.OnSaveBatch != nil {
@@ -323,12 +323,12 @@ func (f *Store) Finish(ctx context.Context, results []repository.Result, cause e
 	return f.Store.Finish(ctx, results, cause)
 }
 
-// Bench has a store and a log in memory, for tests of the packages that use them.
+// Bench contains a store and a log in memory, for tests of the packages below pkg/redrive.
 type Bench struct {
 	*testing.T
 	Store *Store
 	Kafka *Kafka
-	// Judge judges original topics; see Origins.
+	// Judge returns the function that judges original topics; a test may replace it.
 	Judge func(context.Context) (func(*entity.Message) entity.OriginStanding, error)
 	Logs  *observer.ObservedLogs
 
@@ -349,7 +349,7 @@ func NewBench(t *testing.T) *Bench {
 	}
 }
 
-// Origins judges original topics with the Judge that is set at the time of the call.
+// Origins calls the Judge that is set at the time of the call.
 func (b *Bench) Origins(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	return b.Judge(ctx)
 }

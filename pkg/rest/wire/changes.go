@@ -36,7 +36,7 @@ func NewRetryResult(result entity.RetryResult) RetryResult {
 	return shown
 }
 
-// RetryAllResult is the answer to a retry of a topic that was waited for.
+// RetryAllResult is the answer to a request that retries a topic and waits for the end.
 type RetryAllResult struct {
 	Retried   int            `json:"retried"`
 	Message   string         `json:"message"`
@@ -102,7 +102,7 @@ type Restored struct {
 type Erased struct {
 	Success       bool    `json:"success"`
 	Message       string  `json:"message"`
-	RetainedUntil *string `json:"retained_until"` // until then an object lock keeps the bytes; null: it does not
+	RetainedUntil *string `json:"retained_until"` // time until which an object lock keeps the bytes; null: no object lock keeps them
 	Pending       bool    `json:"pending"`        // the bytes are still in the object store, and will be deleted
 }
 

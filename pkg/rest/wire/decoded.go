@@ -23,8 +23,8 @@ func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decod
 	return value, key
 }
 
-// maskDecoded masks the key, and the reasons why a part cannot be decoded, because these reasons name paths, and a path
-// may contain values. A decoded key is masked like a payload; its bytes are then hidden.
+// maskDecoded masks the key, and the reasons why a part cannot be decoded, because these reasons name paths, and a
+// path may contain values. If a key is decoded, its JSON is masked like a payload, and its bytes are hidden.
 func (c *shown) maskDecoded(by Masking) {
 	if !by.CoversPath(payload.Path{}) {
 		return
@@ -42,7 +42,7 @@ func (c *shown) maskDecoded(by Masking) {
 	}
 }
 
-// writeDecodedPayload writes how the payload is encoded.
+// writeDecodedPayload writes the format of the payload, its schema, and the reason why it cannot be decoded.
 func (c *shown) writeDecodedPayload(r *row) {
 	format := string(c.value.Format)
 	if format == "" && c.payload != nil {
@@ -53,7 +53,7 @@ func (c *shown) writeDecodedPayload(r *row) {
 	r.text("payload_reason", c.value.Reason)
 }
 
-// writeDecodedKey writes the key as JSON, where it has a schema, and how it is encoded.
+// writeDecodedKey writes the key as JSON if it has a schema, and then the key's format and schema.
 func (c *shown) writeDecodedKey(r *row) {
 	switch r.name("key_json"); {
 	case r.csv:

@@ -1,5 +1,6 @@
-// Package wire has the JSON and CSV of the API's answers, and makes them of the values of package entity. It is pure.
-// Lists are never null in an answer, unknown values always are; times are RFC 3339 in UTC.
+// Package wire defines the JSON and CSV of the API's answers, and converts values of package entity to them. Its
+// functions have no side effects. In an answer, a list is never null, and an unknown value is always null. Times are
+// in RFC 3339 and UTC.
 //
 // Reading order:
 //

@@ -26,7 +26,7 @@ type FacetSum struct {
 	Messages int64  `json:"messages"`
 }
 
-// Facet has the most frequent values of one key.
+// Facet contains the most frequent values of one key.
 type Facet struct {
 	By       string        `json:"by"`
 	Distinct FacetDistinct `json:"distinct"`
@@ -40,7 +40,8 @@ type FacetDistinct struct {
 	Exact  bool  `json:"exact"`
 }
 
-// FacetValue is a value with the filter that selects its messages; the filter is nil when no filter does.
+// FacetValue is a value with the filter that selects its messages; the filter is nil when no filter can select these
+// messages.
 type FacetValue struct {
 	Value    string               `json:"value"`
 	Kind     repository.FacetKind `json:"kind"`
@@ -83,8 +84,8 @@ func cutValue(text string) string {
 	return text
 }
 
-// FacetCondition returns the parameter of a filter, and its value, that selects the messages with a value; false when
-// there is none.
+// FacetCondition returns the name and the value of the filter parameter that selects the messages with a facet value;
+// ok is false when no parameter does.
 func FacetCondition(key repository.FacetKey, v repository.FacetValue) (name, value string, ok bool) {
 	bytes := v.Kind == repository.BytesValue
 	switch {

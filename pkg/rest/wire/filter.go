@@ -35,7 +35,7 @@ type Filter struct {
 	Words         *string         `json:"q"`
 }
 
-// NewFilter turns a filter back into the parameters of a request, as far as the filter keeps the request's values.
+// NewFilter converts a filter back to the parameters of a request, with masked values hidden.
 func NewFilter(f entity.Filter, by Masking) *Filter {
 	shown := &Filter{
 		IDs:   f.MessageIDs,
@@ -72,7 +72,7 @@ func NewFilter(f entity.Filter, by Masking) *Filter {
 	return shown
 }
 
-// headerMatch and FieldMatch hide masked values in filters that other users have searched with.
+// headerMatch shows a condition on a header. It hides a masked value, because the filter may come from another user.
 func headerMatch(h entity.HeaderMatch, by Masking) string {
 	switch {
 	case h.Value == nil:
@@ -84,7 +84,7 @@ func headerMatch(h entity.HeaderMatch, by Masking) string {
 	}
 }
 
-// FieldMatch shows a condition on the payload.
+// FieldMatch shows a condition on the payload. It hides masked values, as headerMatch does.
 func FieldMatch(m entity.FieldMatch, by Masking) string {
 	if len(m.Values) == 0 {
 		return m.Path
@@ -95,7 +95,7 @@ func FieldMatch(m entity.FieldMatch, by Masking) string {
 	if len(m.Values) == 1 {
 		return m.Path + "==" + m.Values[0]
 	}
-	var plain string // the values are a JSON string and the number with the same characters
+	var plain string // there are two values: a JSON string, and the number with the same characters
 	if json.Unmarshal([]byte(m.Values[0]), &plain) != nil {
 		plain = m.Values[0]
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// History has the attempts on a message and the changes of the message, and the attempts and changes of its ancestors.
+// History contains the attempts on a message and the changes of the message, and the attempts and changes of its
+// ancestors.
 type History struct {
 	ID uuid.UUID `json:"id"`
 	Past
@@ -96,7 +97,7 @@ type Change struct {
 	Redrive *CreatedRedrive `json:"redrive,omitempty"`
 }
 
-// CreatedRedrive has the action and the number of selected messages of the redrive that a request created.
+// CreatedRedrive contains the action and the number of selected messages of the redrive that a request created.
 type CreatedRedrive struct {
 	Action   entity.RedriveAction `json:"action"`
 	Selected int                  `json:"selected"`
@@ -134,7 +135,7 @@ type Edit struct {
 }
 
 // NewEdit shows an edit as its differences from the message; nil for a record that was sent unchanged. schemas decodes
-// both; nil: nothing is decoded.
+// the payloads of both; if it is nil, nothing is decoded.
 func NewEdit(e *entity.Edit, m *entity.Message, unmasked bool, by Masking, schemas entity.PartReader) *Edit {
 	if e == nil {
 		return nil
@@ -176,7 +177,8 @@ func readable(m *entity.Message, schemas entity.PartReader) []byte {
 	return text
 }
 
-// difference returns nil where the values cannot be compared.
+// difference returns the JSON Patch from the message's payload to the edited payload; nil when they cannot be
+// compared.
 func difference(m *entity.Message, e *entity.Edit, schemas entity.PartReader) []byte {
 	now := *m
 	now.Record = e.Apply(m.Record)

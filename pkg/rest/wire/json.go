@@ -30,7 +30,8 @@ func Stamp(t time.Time) *string {
 	return &text
 }
 
-// OrNull shows the zero value, which means "not known", as null.
+// OrNull returns a pointer to v; for the zero value, which means "not known", it returns nil, which JSON shows as
+// null.
 func OrNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -60,7 +61,7 @@ func Each[T, J any](list []T, show func(T) J) []J {
 	return shown
 }
 
-// ListOf never returns nil, because clients iterate over it.
+// ListOf returns the list, or an empty list for nil, because clients iterate over it.
 func ListOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -37,7 +37,7 @@ type View struct {
 	Limit    int                        // the longest payload that is shown
 	Unmasked func(*entity.Message) bool // reports messages that are shown without masks; nil: none
 	Archived bool                       // the message is in the archive
-	OneLine  bool                       // the payload has no line breaks between its tokens
+	OneLine  bool                       // line breaks between the tokens of the payload are replaced
 	NoValues bool                       // payloads are left out
 
 	Standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
@@ -134,7 +134,7 @@ func (w Messages) show(m *entity.Message, v View) shown {
 	if !w.Masking.Empty() && (v.Unmasked == nil || !v.Unmasked(m)) {
 		c.mask(w.Masking)
 	}
-	// The cause is found in the texts that are shown, not in masked texts.
+	// The cause is derived from the texts after masking, so that it cannot contain masked text.
 	c.cause = fingerprint.Cause(c.Failure.Class, c.ErrorMessage, c.stackTrace)
 	return c
 }
@@ -337,7 +337,7 @@ func (c *shown) writeRecord(r *row) {
 	r.dst = append(r.dst, ']')
 }
 
-// writeHeaders writes null only when all headers were left out; in CSV the cell is then empty.
+// writeHeaders writes the headers. It writes null, and in CSV an empty cell, only when all headers were left out.
 func (c *shown) writeHeaders(r *row) {
 	r.name("headers")
 	switch {
@@ -351,8 +351,8 @@ func (c *shown) writeHeaders(r *row) {
 	}
 }
 
-// appendHeaders keeps the order of headers, and repeated headers. If the name of a header is not UTF-8, key_base64 has
-// its bytes and key its readable part.
+// appendHeaders writes the headers in their order, including repeated ones. If the name of a header is not UTF-8,
+// key_base64 contains its bytes and key its readable part.
 func appendHeaders(dst []byte, headers []entity.Header, hidden []bool) []byte {
 	dst = append(dst, '[')
 	for i, h := range headers {

@@ -17,21 +17,21 @@ const (
 	maxDepth = 200
 )
 
-// Reasons why a payload is not shown. The payload route sends the bytes of such a payload. It fetches them for
-// overLimit and pointer.
+// Reasons why a payload is not shown. The payload route sends the bytes of such a payload. For the reasons overLimit
+// and pointer, that route fetches the bytes from Kafka.
 const (
 	NotJSON   = "not_json"
 	TooDeep   = "too_deep"
 	TooLarge  = "too_large"
 	overLimit = "over_limit"
 	notAsked  = "not_asked"
-	// unreadable: the message is a range of offsets that cannot be read.
+	// unreadable means that the message represents a range of offsets whose records cannot be read.
 	unreadable = "unreadable"
 	pointer    = "pointer" // the dead letter only names the position of its record
 )
 
 // projectPayload returns the value if it can be part of a JSON answer, else nil and the reason. For a missing value,
-// both are empty.
+// both results are empty.
 func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	switch {
 	case r.State == entity.ValueOverLimit:

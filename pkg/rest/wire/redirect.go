@@ -27,8 +27,8 @@ type RedirectAnswer struct {
 	Preview  *RedirectPreview `json:"preview"`
 }
 
-// RedirectPreview is the result of a dry run: how many messages have the original topic, and what a redrive of the
-// messages that wait would do. Target is null for a dry run of a deletion.
+// RedirectPreview is the result of a dry run: how many messages have the original topic, and the expected result of a
+// redrive of the PENDING messages. Target is null for a dry run of a deletion.
 type RedirectPreview struct {
 	Target   *string                 `json:"target"`
 	Counts   map[entity.Status]int64 `json:"counts"`

@@ -49,13 +49,13 @@ type Redrive struct {
 }
 
 // Selection shows the selection. Ids are left out, because there may be ten thousand; the list of the redrive's items
-// has them.
+// contains them.
 type Selection struct {
 	By     string  `json:"by"` // "ids" or "filter"
 	Filter *Filter `json:"filter"`
 }
 
-// RedriveOptions shows options that were not given as null.
+// RedriveOptions shows the options of a redrive. An option that was not given is null.
 type RedriveOptions struct {
 	Canary          *int     `json:"canary"`
 	CanaryWait      *string  `json:"canary_wait"`
@@ -79,7 +79,8 @@ type Outcomes struct {
 	Returned  int `json:"returned"`
 }
 
-// NewRedrive shows a redrive as it is at the time now, with the masked values of its selection and its patch hidden.
+// NewRedrive shows the state of a redrive at the time now, with the masked values of its selection and its patch
+// hidden.
 func NewRedrive(r entity.Redrive, now time.Time, by Masking) Redrive {
 	rate := rateOf(r, now)
 	return Redrive{
@@ -94,7 +95,7 @@ func NewRedrive(r entity.Redrive, now time.Time, by Masking) Redrive {
 	}
 }
 
-// reasons never returns nil, because clients iterate over it.
+// reasons returns the map, or an empty map for nil, because clients iterate over it.
 func reasons(reasons map[string]int) map[string]int {
 	if reasons == nil {
 		return map[string]int{}
@@ -153,7 +154,8 @@ func rateOf(r entity.Redrive, now time.Time) float64 {
 	return float64(done) / took
 }
 
-// secondsLeft returns nil when it is unknown: the redrive does not run now, or has no rate yet.
+// secondsLeft returns how many seconds the redrive still needs. It returns nil when that is unknown: the redrive does
+// not run now, or has no rate yet.
 func secondsLeft(r entity.Redrive, rate float64) *int64 {
 	if r.State.Over() {
 		return new(int64)
@@ -206,9 +208,9 @@ type Preview struct {
 	Groups   []PreviewGroup       `json:"groups"`
 	Samples  []PatchSample        `json:"samples"`
 
-	// PatchChecked is the number of messages that the patch was applied to, and PatchFailed how many of these it does
-	// not fit. PatchComplete says whether these are all messages of the selection. PatchFailures has the most common
-	// reasons.
+	// PatchChecked is the number of messages that the patch was applied to, and PatchFailed to how many of these it
+	// cannot be applied. PatchComplete says whether the patch was applied to all messages of the selection.
+	// PatchFailures contains the most common reasons.
 	PatchChecked  int            `json:"patch_checked"`
 	PatchFailed   int            `json:"patch_failed"`
 	PatchComplete bool           `json:"patch_complete"`
@@ -218,8 +220,8 @@ type Preview struct {
 	SearchedUntil *string   `json:"searched_until"`
 }
 
-// PatchFailure is a reason why a patch does not fit, with the number of messages that have it and the id of one of
-// them.
+// PatchFailure is a reason why a patch cannot be applied, with the number of messages for which this is the reason,
+// and the id of one of them.
 type PatchFailure struct {
 	Reason   string    `json:"reason"`
 	Messages int       `json:"messages"`
@@ -230,7 +232,8 @@ func newPatchFailure(f entity.PatchFailure) PatchFailure {
 	return PatchFailure{f.Reason, f.Messages, f.Example}
 }
 
-// Overlap is another redrive that is not over, and the number of messages that wait in it too.
+// Overlap is another redrive that is not over, and the number of messages of this redrive that also wait in the other
+// one.
 type Overlap struct {
 	ID        uuid.UUID            `json:"id"`
 	Action    entity.RedriveAction `json:"action"`
@@ -245,8 +248,8 @@ func NewOverlap(o entity.Overlap) Overlap {
 	return Overlap{o.ID, o.Action, o.State, OrNull(o.Actor), Stamp(o.CreatedAt), o.Messages}
 }
 
-// ReturnedError has the number of messages that came back with the error of an error group, or with an error without a
-// group.
+// ReturnedError contains the number of messages that came back with the error of an error group, or with an error
+// without a group.
 type ReturnedError struct {
 	GroupID  *uuid.UUID `json:"group_id"`
 	Class    *string    `json:"class"`

@@ -89,8 +89,8 @@ func newConsumerGroup(g entity.GroupHealth, masked bool) ConsumerGroup {
 	return ConsumerGroup{g.Group, g.State, g.Lag}
 }
 
-// NewTopic shows a topic. lag has the number of records of dead-letter topics that are not stored yet, as far as known;
-// masked hides the names of consumer groups.
+// NewTopic shows a topic. lag contains, for each dead-letter topic for which it is known, the number of records that
+// are not stored yet; masked hides the names of consumer groups.
 func NewTopic(t repository.TopicSummary, health entity.ReplayHealth, redirect string, lag map[string]int64, masked bool) Topic {
 	shown := Topic{
 		Topic: t.Topic, DLQTopics: ListOf(t.DLQTopics), Counts: statusCounts(t.Counts),
@@ -103,7 +103,7 @@ func NewTopic(t repository.TopicSummary, health entity.ReplayHealth, redirect st
 	return shown
 }
 
-// statusCounts names every status, including those without messages.
+// statusCounts returns a count for every status, including those without messages.
 func statusCounts(counts map[entity.Status]int64) map[entity.Status]int64 {
 	all := map[entity.Status]int64{}
 	for _, status := range entity.Statuses() {
@@ -205,8 +205,8 @@ type ErrorGroup struct {
 	Missing []string `json:"missing_topics,omitempty"`
 }
 
-// Annotation has the note and the link that operators gave an error group in one topic. With topic null it applies to
-// all topics that have no annotation of their own.
+// Annotation contains the note and the link that operators gave an error group in one topic. With topic null it
+// applies to all topics that have no annotation of their own.
 type Annotation struct {
 	Topic *string `json:"topic"`
 	Note  *string `json:"note"`
@@ -221,8 +221,8 @@ type TopicShare struct {
 }
 
 // Recent is the number of messages of an error group that arrived since a recent time. Arrived is null when none of
-// that time is counted yet. Minutes has the numbers of single minutes, since MinutesSince if the request asked for
-// minutes.
+// that time is counted yet. Minutes contains the numbers of single minutes, from MinutesSince on if the request asked
+// for minutes.
 type Recent struct {
 	Since        *string       `json:"since"`
 	Arrived      *int64        `json:"arrived"`
@@ -311,7 +311,7 @@ type Activity struct {
 	CountedUntil *string         `json:"counted_until"`
 }
 
-// ArrivalsPoint has the number of arrivals of one step, and how many of these messages came back after a retry.
+// ArrivalsPoint contains the number of arrivals of one step, and how many of these messages came back after a retry.
 type ArrivalsPoint struct {
 	At       *string `json:"at"`
 	Arrived  int64   `json:"arrived"`

@@ -1,4 +1,4 @@
-// Package api calls the public API in the process, and has the types of its answers that several pages read.
+// Package api calls the public API in the process, and defines the types of its answers that several pages read.
 package api
 
 import (
@@ -34,8 +34,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Get reads the JSON of an answer into the value in the parameter into; with nil it only checks that the answer is no
-// error.
+// Get decodes the JSON of an answer into the value that into points to. If into is nil, it only checks that the answer
+// is not an error.
 func (c Client) Get(r *http.Request, path string, query url.Values, into any) error {
 	return c.Send(r, http.MethodGet, link.WithQuery(path, query), nil, into)
 }
@@ -226,7 +226,7 @@ var (
 	trailingHeaders = []string{"X-Export-Messages", "X-Export-Complete"}
 )
 
-// Stream copies the API's answer to w as it is produced. When it returns an error of the API, nothing has been written.
+// Stream copies the API's answer to w as it is produced. When it returns an error of the API, it has written nothing.
 // If the answer breaks off, Stream also breaks the connection to the browser.
 func (c Client) Stream(w http.ResponseWriter, r *http.Request, path string, query url.Values) error {
 	req, err := inner(r, r.Method, link.WithQuery(path, query), nil)

@@ -15,14 +15,14 @@ const (
 	readAfter = "DLQ-Read-After"
 
 	readAfterCookie = "__Host-dlq-read-after"
-	// readAfterLife is longer than a replica that is in use can be behind.
+	// readAfterLife is longer than the largest delay of a replica that is in use.
 	readAfterLife = time.Hour
 )
 
 // aMark is the form of a mark. A cookie with another value is ignored, because the API would refuse every request.
 var aMark = regexp.MustCompile(`^(0|[1-9A-F][0-9A-F]{0,7})/(0|[1-9A-F][0-9A-F]{0,7})$`)
 
-// marks are what the answer to a page's request keeps of the changes that the page made.
+// marks holds the mark of the last change that a page has made, and the page's answer, whose cookie stores the mark.
 type marks struct {
 	to   http.ResponseWriter
 	last string
@@ -36,7 +36,8 @@ func WithMarks(w http.ResponseWriter, r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), marksKey{}, &marks{to: w}))
 }
 
-// keepMark keeps the mark of an answer.
+// keepMark stores the mark in an answer of the API, for the later requests of this page and, in a cookie, for the
+// browser's next pages.
 func keepMark(r *http.Request, answer http.Header) {
 	mark := answer.Get(readAfter)
 	if m, _ := r.Context().Value(marksKey{}).(*marks); m != nil && mark != "" {
@@ -45,7 +46,8 @@ func keepMark(r *http.Request, answer http.Header) {
 	}
 }
 
-// markOf returns the mark of the last change of this request, else of the browser; "" for none.
+// markOf returns the mark of the last change that this request has made, else the mark in the browser's cookie; "" for
+// none.
 func markOf(r *http.Request) string {
 	if m, _ := r.Context().Value(marksKey{}).(*marks); m != nil && m.last != "" {
 		return m.last

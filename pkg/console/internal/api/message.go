@@ -137,8 +137,8 @@ func (m *Message) InKafka() bool {
 	return m.PayloadOmitted == "over_limit" || m.PayloadOmitted == "pointer"
 }
 
-// Masks reports whether the API has masked a header's value, and not a record that itself contains the text of the
-// mask.
+// Masks reports whether the API has masked a header's value. It returns false for a record that itself contains the
+// text of the mask.
 func (m *Message) Masks(h Header) bool {
 	return h.Value != nil && h.Value.Data == Mask && slices.Contains(m.Masked, "header:"+h.Key)
 }

@@ -30,7 +30,7 @@ func (s SchemaReference) Name() string {
 // Behind reports whether the subject has a later version.
 func (s SchemaReference) Behind() bool { return s.Version > 0 && s.Latest > s.Version }
 
-// SchemaComparison has a schema and the latest version of its subject, as the registry has them.
+// SchemaComparison contains a schema and the latest version of its subject, as the registry returned them.
 type SchemaComparison struct {
 	SchemaReference
 	Format string `json:"format"`

@@ -35,8 +35,8 @@ type ErrorGroup struct {
 	Annotations []Annotation `json:"annotations"`
 }
 
-// Recent has the number of arrivals between two times, and the number of each of the last sixty minutes that has
-// arrivals.
+// Recent contains the number of arrivals between two times, and the number of arrivals in each of the last sixty
+// minutes, without the minutes that have none.
 type Recent struct {
 	Since        time.Time `json:"since"`
 	Arrived      *int64    `json:"arrived"` // nil: no arrivals of this time are counted yet
@@ -108,7 +108,7 @@ func (c Client) ErrorGroup(r *http.Request, id string) (ErrorGroup, bool) {
 	return g, err == nil
 }
 
-// Counts has the number of messages in each status.
+// Counts contains the number of messages in each status.
 type Counts struct {
 	Pending  int64 `json:"PENDING"`
 	Retrying int64 `json:"RETRYING"`

@@ -38,8 +38,8 @@ func prettyJSON(text string) (string, bool) {
 	return pretty, ok && len(bytes.TrimSpace(raw[used:])) == 0
 }
 
-// Lines compares only the part between the common beginning and the common end, so that most of a large text is read
-// once and not copied.
+// Lines returns the differences between two texts. It compares only the part between their common beginning and their
+// common end, so that most of a large text is read once and not copied.
 func Lines(a, b string) []Line {
 	begin := earlier(a, sameBegin(a, b))
 	end := later(a, sameEnd(a[begin:], b[begin:]))

@@ -151,7 +151,7 @@ func Shares(parts []int64) []string {
 	return shown
 }
 
-// Short returns the end of an id, in which ids of the same millisecond differ too.
+// Short returns the last characters of an id, which differ even between ids that were created in the same millisecond.
 func Short(id string) string {
 	if len(id) < 8 {
 		return id

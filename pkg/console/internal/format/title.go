@@ -78,7 +78,7 @@ func lastSpace(runes []rune) int {
 // Differing splits each text of a list into parts, and marks the words that are not in all texts. Equal texts have no
 // marks.
 func Differing(texts []string) [][]Part {
-	in := map[string]int{} // number of texts that have the word
+	in := map[string]int{} // number of texts that contain the word
 	for _, text := range texts {
 		seen := map[string]bool{}
 		for _, word := range strings.Fields(text) {

@@ -9,7 +9,7 @@ import (
 // Text returns the value of a form field without surrounding space.
 func Text(r *http.Request, field string) string { return strings.TrimSpace(r.PostFormValue(field)) }
 
-// Body returns a new body for the API, which has only the reason typed into the form, if there is one.
+// Body returns a new body for the API, which contains only the reason typed into the form, if there is one.
 func Body(r *http.Request) map[string]any {
 	if reason := Text(r, "reason"); reason != "" {
 		return map[string]any{"reason": reason}

@@ -13,7 +13,8 @@ import (
 // The whole session is in cookies, so every replica can read it; servers only remember which sessions were ended. The
 // prefix __Host- makes browsers reject cookies that other sites set: without TLS, for a whole domain, or for a path.
 const (
-	// Cookie has a random id and the token; further parts of a long token are in cookies with the suffixes -2 to -4.
+	// Cookie contains a random id and the token; further parts of a long token are in cookies with the suffixes -2 to
+	// -4.
 	Cookie = "__Host-dlq-session"
 
 	// A browser accepts 4096 bytes per cookie, including the cookie's name and attributes.

@@ -22,8 +22,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
 )
 
-// Drafts stores forms whose order was not carried out, for all replicas. Implementations must be safe for concurrent
-// use, limit the drafts of each owner, and delete drafts after DraftLife.
+// Drafts stores forms that were sent but not carried out, so that every replica can show them again. Implementations
+// must be safe for concurrent use, limit the drafts of each owner, and delete drafts after DraftLife.
 type Drafts interface {
 	// KeepDraft stores the content of a new draft.
 	KeepDraft(ctx context.Context, id, owner string, content []byte) error
@@ -36,8 +36,8 @@ const (
 	// DraftLife is how long a draft is kept.
 	DraftLife = 24 * time.Hour
 
-	// DraftCookie has the key that encrypts the browser's drafts. No server stores the key. So the database cannot
-	// reveal a value that was typed or unmasked, and another browser cannot open a draft by its address.
+	// DraftCookie contains the key that encrypts the browser's drafts. No server stores the key. So the database
+	// cannot reveal a value that was typed or unmasked, and another browser cannot open a draft by its address.
 	DraftCookie = "dlq-drafts"
 
 	draftParameter = "draft"
@@ -130,8 +130,8 @@ var noDraft = Problem{
 	Title: "The draft is not available", Message: "A draft is kept for a day, in the browser and for the user who wrote it.",
 }
 
-// WithDraft returns the request of a page with the draft that its address names. The request then has the form of the
-// draft.
+// WithDraft returns the request of a page with the draft that its address names. The form of the returned request is
+// that of the draft.
 func (v *Renderer) WithDraft(r *http.Request) (*http.Request, error) {
 	id := r.URL.Query().Get(draftParameter)
 	if r.Method != http.MethodGet || id == "" || !request.Navigates(r) {
@@ -160,8 +160,8 @@ func (v *Renderer) WithDraft(r *http.Request) (*http.Request, error) {
 // Sent reports whether the page shows a form that was sent.
 func (d *Draft) Sent() bool { return d != nil && d.Form != nil }
 
-// Key returns the idempotency key for the form that is sent to an address. It is a new key, unless it is not known
-// whether the form of the draft was carried out: then it is the key of the draft.
+// Key returns the idempotency key for the form that is sent to an address. It returns the key of the draft if it is
+// not known whether the draft's form was carried out, and otherwise a new key.
 func (d *Draft) Key(address string) string {
 	if d != nil && d.key != "" && d.Path == address {
 		return d.key

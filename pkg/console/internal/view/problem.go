@@ -16,8 +16,8 @@ type Problem struct {
 	RequestID string
 	Fields    []FieldProblem
 	Again     bool // sending the request again may help
-	// InDoubt means that it is not known whether the order was carried out; sent again with the same key, it is done
-	// only once.
+	// InDoubt means that it is not known whether the order was carried out; if it is sent again with the same key, it
+	// is done only once.
 	InDoubt bool
 }
 

@@ -35,7 +35,7 @@ type Page struct {
 	Data    any
 }
 
-// Site has what the layout of all pages shows of the program.
+// Site contains the data about the program that the layout of every page shows.
 type Site struct {
 	Name        string
 	Environment string

@@ -1,4 +1,4 @@
-// Package admin has the pages of administrators: the audit trail, the topic mapping and the quarantine.
+// Package admin contains the pages of administrators: the audit trail, the topic mapping and the quarantine.
 package admin
 
 import (
@@ -95,7 +95,7 @@ func (a *Audit) Show(w http.ResponseWriter, r *http.Request) error {
 	return a.Renderer.Render(w, r, status, "audit", shown)
 }
 
-// query is the query for the API.
+// query returns the query for the API.
 func (a *Audit) query(given url.Values, single bool, cursor string) url.Values {
 	asked := link.Query("limit", "100", "cursor", cursor)
 	for _, field := range []string{"actor", "action", "kind", "object_id", "request_id"} {
@@ -128,7 +128,7 @@ func (a *Audit) query(given url.Values, single bool, cursor string) url.Values {
 	return asked
 }
 
-// choices returns links that set a parameter to each of the values, and remove the parameters in also.
+// choices returns links that set a parameter to each of the values, and remove the parameters listed in also.
 func choices(given url.Values, name string, values, labels []string, also ...string) []auditLink {
 	var links []auditLink
 	timed := false

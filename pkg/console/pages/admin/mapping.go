@@ -156,7 +156,8 @@ func byLine(err error, lines []int) error {
 	return &shown
 }
 
-// typed shows the rules as typed. The form then replaces the version that its sender sees now.
+// typed makes the page show the rules as they were typed. When the form is sent again, it replaces the version of the
+// rules that the page now shows.
 func (p *mappingPage) typed(r *http.Request) {
 	p.Text, p.Apply, p.Reason = r.PostFormValue("rules"), r.PostFormValue("apply") != "", request.Text(r, "reason")
 	rules, _, err := readRules(p.Text)

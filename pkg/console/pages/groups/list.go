@@ -1,4 +1,5 @@
-// Package groups has the pages of error groups: the list, and each group with its trend and a sample of its messages.
+// Package groups contains the pages of error groups: the list, and each group with its trend and a sample of its
+// messages.
 package groups
 
 import (

@@ -25,7 +25,7 @@ type sample struct {
 	Problem  string // the reason for which there is no sample
 }
 
-// sampled is a message with its cause in parts. The words that not all shown messages have are marked.
+// sampled is a message with its cause in parts. Words that some of the shown messages do not contain are marked.
 type sampled struct {
 	api.Message
 	Cause []format.Part

@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 )
 
-// trend has the arrivals of an error group, drawn as bars.
+// trend contains the arrivals of an error group, drawn as bars.
 type trend struct {
 	format.Bars
 	Buckets []api.Hour // Hour is the beginning of each step

@@ -35,7 +35,8 @@ type act struct {
 	Open bool // the action was just refused: its form is shown open
 }
 
-// actsOf says which actions the viewer may perform in the message's state. The API makes the decision.
+// actsOf says which actions the viewer may perform in the message's state. The API still decides whether it carries
+// out an action.
 func actsOf(m *api.Message, v *session.Viewer, r *http.Request, archived bool) acts {
 	where := m.ScopeTopic()
 	operator, admin := v.Why("operator", where), v.Why("admin", where)
@@ -81,7 +82,7 @@ func (a acts) named() []namedAct {
 	}
 }
 
-// impossible has a reason, and the actions that are not possible for this reason.
+// impossible is a reason, with the names of the actions that are not possible for this reason.
 type impossible struct{ Names, Why string }
 
 // Impossible returns the actions that are not possible, grouped by reason.

@@ -182,8 +182,8 @@ func (h editHeader) of(was editHeader) editHeader {
 // written reports whether a value is sent as the text that was typed.
 func (v value) written() bool { return v.As == asText || v.As == asJSON }
 
-// settle decides between a typed text and the choice to send no value or the record's own value: of text and choice,
-// the one that the user has changed is used.
+// settle decides what is sent if a field has a typed text, and also a choice to send no value or the record's own
+// value: it uses the one of the two that the user has changed.
 func (d *draft) settle(was draft) {
 	d.Payload, d.Key = d.Payload.settled(was.Payload), d.Key.settled(was.Key)
 	for i := range d.Headers {
@@ -275,8 +275,8 @@ func (d draft) json(was draft) string {
 	return v.Text
 }
 
-// put adds raw to the edit, as base64, under name. When raw is nil, it sets the member whose name is in the parameter
-// null, to the value in the parameter is.
+// put adds raw to the edit as base64, under name with the suffix _base64. If raw is nil, it instead sets the member
+// that the parameter null names to the value is.
 func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	if raw == nil {
 		edit[null] = is
@@ -319,7 +319,7 @@ func (d draft) headerList() (list []map[string]any, problems []view.FieldProblem
 		switch h.As {
 		case asKeep:
 			if kept[h.Name] {
-				continue // one entry of the edit keeps all headers with this name
+				continue // one entry of the edit keeps all headers with the same name
 			}
 			kept[h.Name], one["keep"] = true, true
 		case asNull:

@@ -36,7 +36,7 @@ type anEdit struct {
 	form url.Values
 }
 
-// edit opens the form of a message whose payload has order 123.
+// edit opens the form of a message whose payload contains the order 123.
 func edit(t *testing.T, members string) *anEdit {
 	t.Helper()
 	return editOf(t, members, []byte(`{"order_id": "123"}`))
@@ -134,7 +134,8 @@ func TestEditIsCheckedAndThenSent(t *testing.T) {
 		`{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"keep":true,"key":"auth"},{"key":"bin","value_base64":"/wA="},`+
 			`{"key":"none","value":null},{"key":"added","value_base64":"PG5ldz4="}],"payload":{"order_id":  "124"}},"reason":"wrong id"}`,
 		"console-k1")
-	// When a form is sent twice, the second request finds the message resolved, and gets the answer of the first.
+	// When a form is sent twice, the second request finds the message resolved, and gets the answer of the first
+	// request.
 	e.api.Says("GET "+consoletest.MessageAPI, consoletest.AMessage(`"status":"RESOLVED",`+someHeaders))
 	consoletest.WantDone(t, "sending again", e.post(), "edited", consoletest.MessagePath)
 }

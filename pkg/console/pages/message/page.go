@@ -20,8 +20,8 @@ type Page struct {
 	API      api.Client
 	Renderer *view.Renderer
 	Now      func() time.Time
-	// ApplicationFrames are prefixes of the application's own stack frames; empty: every frame of no known library is
-	// the application's.
+	// ApplicationFrames are prefixes of the application's own stack frames; empty: every frame that does not belong to
+	// a known library is the application's.
 	ApplicationFrames []string
 	TraceURL          func(id string) string // address of a trace; "" for none
 	NeedToken         bool                   // the API needs credentials
@@ -32,7 +32,7 @@ type page struct {
 	Archived    bool
 	Base        string // address of the page
 	Unmask      bool   // masked values are shown, and the audit trail has an entry for that
-	MayUnmask   bool   // the viewer may unmask
+	MayUnmask   bool   // masked values are shown, and the audit trail contains an entry about that
 	Group       *api.ErrorGroup
 	Stack       stack
 	Origin      []fact
@@ -42,7 +42,7 @@ type page struct {
 	Trace       trace
 	Past        []event
 	Lineage     []ancestor
-	Parent      string // state of the message that this message is a return of: live, archived or unknown
+	Parent      string // state of the message whose replay came back as this message: live, archived or unknown
 	Children    []api.Message
 	Outlook     outcome
 	Acts        acts
@@ -174,7 +174,7 @@ func (p *page) WholeError() string {
 	return p.ErrorMessage
 }
 
-// recordAt is a record's position in its topic.
+// recordAt is the position of a record in its topic, in words, and as text to copy.
 type recordAt struct{ Words, Text string }
 
 // OriginalPosition returns where the record was in its original topic; nil when that is not known.

@@ -16,7 +16,7 @@ type stack struct {
 }
 
 type stackPart struct {
-	Kind  string // "said", "mine" or "folded"
+	Kind  string // "said" for text, "mine" for frames of the application, "folded" for frames of libraries
 	Lines []string
 	Open  bool // the folded part is shown unfolded at first
 }

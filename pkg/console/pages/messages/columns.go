@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// table has the data for the template messages-table.
+// table contains the data for the template messages-table.
 type table struct {
 	Caption  string
 	Path     string // path of the message pages, live or archived

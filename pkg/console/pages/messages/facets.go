@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Facets shows which values the messages of a filter have.
+// Facets is the page that shows which values occur in the messages that match a filter.
 type Facets struct {
 	API      api.Client
 	Renderer *view.Renderer
@@ -170,7 +170,7 @@ func (f *Facets) load(r *http.Request, q listQuery, p *facetsPage) (int, *view.P
 	return http.StatusOK, nil, nil
 }
 
-// link adds the addresses of the values. own has the parameters of the page.
+// link adds the addresses of the values. own contains the parameters of the page.
 func (a *facetAnswer) link(own url.Values) {
 	for i := range a.Facets {
 		facet := &a.Facets[i]
@@ -201,8 +201,8 @@ func (a *facetAnswer) linkValue(v *facetValue) {
 	v.Retry = link.WithQuery(link.NewRedrive, query)
 }
 
-// queryOf returns a filter of the API as a query; false when there is none, or when the query cannot have all of its
-// conditions, because pages ignore empty values.
+// queryOf returns a filter of the API as a query; false when filter is empty, or when a query cannot contain all of
+// its conditions, because pages ignore empty values.
 func queryOf(filter map[string]any) (url.Values, bool) {
 	query := url.Values{}
 	for name, value := range filter {

@@ -86,7 +86,8 @@ func (h *highlighter) Error(text string) []piece {
 	return excerpt(h.inText, text, excerptLen)
 }
 
-// Payload returns an excerpt around the first match in the payload, if the error does not have all words of the search.
+// Payload returns an excerpt around the first match in the payload, if the error does not contain all words of the
+// search.
 func (h *highlighter) Payload(m api.Message) []piece {
 	if h == nil || h.inPayload == nil || len(m.JSONPayload()) == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package messages has the lists of messages, live and archived: filters, columns, counts, exports, and the choice of
-// messages to act on.
+// Package messages contains the lists of messages, live and archived: filters, columns, counts, exports, and the
+// choice of messages to act on.
 package messages
 
 import (
@@ -60,7 +60,7 @@ type page struct {
 	Chips    []chip
 	Plain    string // address of the list without conditions
 
-	// For a request of one live part of the page, the other parts below are empty.
+	// If a request is for only one live part of the page, the fields below that belong to other parts are empty.
 
 	List     *list // nil: there is no list, or it was not requested
 	Count    *count
@@ -74,7 +74,8 @@ type list struct {
 	First    string // address of the first page of the list; "" on the first page
 	Older    string
 	Searched time.Time // up to which time the search index is complete, if it is noticeably late
-	// SearchedTo is the time at which the search ended early. Forward: it searched from older to newer messages.
+	// SearchedTo is the time at which the search ended early. Forward is true if the search went from older to newer
+	// messages.
 	SearchedTo time.Time
 	Forward    bool
 	Columns    []columnChoice

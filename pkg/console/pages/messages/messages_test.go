@@ -394,7 +394,7 @@ func TestSavedViews(t *testing.T) {
 	body := consoletest.Get(t, s, "/messages?topic=a&status=DEAD&cols=key").Body.String()
 	consoletest.MustHave(t, body, `href="/messages?status=DEAD&amp;topic=a" aria-current="page"`, `href="/messages?q=slow&amp;since=24h" title="Shared by bob`,
 		`name="query" value="status=DEAD&amp;topic=a"`, `<span class="aside small">shared</span>`)
-	// Only its owner and admins may delete the view.
+	// The viewer is neither the owner of the shared view nor an admin, so the page does not offer to delete it.
 	consoletest.MustNotHave(t, body, "archived", `name="name" value="theirs"`)
 	consoletest.WantNoMarkup(t, body)
 	consoletest.MustNotHave(t, consoletest.Get(t, s, "/messages").Body.String(), "Save as a view")

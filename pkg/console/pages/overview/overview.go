@@ -1,4 +1,4 @@
-// Package overview has the first page of the console and the list of topics.
+// Package overview contains the first page of the console and the list of topics.
 package overview
 
 import (

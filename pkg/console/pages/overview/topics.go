@@ -139,7 +139,7 @@ type shareGroupList struct {
 	Unknown string       `json:"-"` // why the groups are not known
 }
 
-// More is how many groups are not shown.
+// More returns how many groups are not shown.
 func (l shareGroupList) More() int64 { return int64(l.Total - len(l.Groups)) }
 
 // shownShareGroups is how many groups the page shows; those with problems come first.

@@ -34,8 +34,9 @@ type order struct {
 	Meant   bool
 	Shown   int64 // how many messages the preview of the form showed; -1: unknown
 
-	// Counted is how many messages a facet counted with the value that the filter names; 0: no facet did. CountedOf is
-	// how many it counted in all, when these were not all that match; else 0.
+	// Counted is the number of messages that a facet counted with the value that the filter names; 0: the user does
+	// not come from a facet. CountedOf is the number of all messages that the facet counted, if it did not count all
+	// that match; else 0.
 	Counted, CountedOf int64
 
 	problems []view.FieldProblem

@@ -1,4 +1,5 @@
-// Package redrive has the pages of redrives: the list, each redrive, and the form that previews and starts a redrive.
+// Package redrive contains the pages of redrives: the list, each redrive, and the form that previews and starts a
+// redrive.
 package redrive
 
 import (
@@ -112,7 +113,7 @@ const returned = "returned"
 
 type page struct {
 	redrive
-	Refresh  string // how often it is polled; "": it does not change any more
+	Refresh  string // how often the page polls the redrive; "": never, because it no longer changes
 	Self     string
 	Errors   []returnedError
 	Overlaps []overlap
@@ -143,7 +144,8 @@ type returnedError struct {
 // errorsCounted is the largest number of messages that the API groups by error.
 const errorsCounted = 5000
 
-// CountedErrors returns the number of messages that are grouped by error if there are more than that; else 0.
+// CountedErrors returns how many messages are grouped by error if more messages than that came back; 0 if all of them
+// are grouped.
 func (p page) CountedErrors() int64 {
 	if p.Returned <= errorsCounted {
 		return 0

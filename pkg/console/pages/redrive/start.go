@@ -59,7 +59,7 @@ func (d dryRun) Known() string {
 	return strings.Join(ids, ",")
 }
 
-// patchFailure is a reason for which the patch does not apply to some of the messages.
+// patchFailure is a reason why the patch cannot be applied to some of the messages.
 type patchFailure struct {
 	Reason   string `json:"reason"`
 	Messages int64  `json:"messages"`
@@ -185,7 +185,8 @@ func (o order) Address(action string) string {
 	return link.WithQuery(link.NewRedrive, query)
 }
 
-// Compared compares the number of selected messages with that of the facet; "" when they are equal or there was none.
+// Compared compares the number of selected messages with that of the facet; it returns "" when the numbers are equal,
+// or when the user does not come from a facet.
 func (p startPage) Compared() string {
 	counted := "The facet counted " + format.Messages(p.Counted, "") + " with this value"
 	switch {

@@ -141,7 +141,7 @@ func TestPatchIsShownOnASample(t *testing.T) {
 	consoletest.WantNoMarkup(t, body)
 	consoletest.WantSent(t, a, "POST /api/v1/redrives",
 		`{"action":"retry","dry_run":true,"filter":{"created_before":"2026-02-20T12:00:00.000Z","topic":"x"},`+
-			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a preview does not use up the key
+			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a preview does not use up the idempotency key
 }
 
 // filled returns the form of a page with the values that a browser would send.

@@ -33,7 +33,7 @@ type AuditStore interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 }
 
-// AuditDatabase has the audit trail and the error groups that it names.
+// AuditDatabase reads the audit trail, and the error groups that its entries are about.
 type AuditDatabase interface {
 	Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error)
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
@@ -64,8 +64,8 @@ func (h Audit) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// show masks the whole query of a view when it contains a masked value: the value may have become masked after the view
-// was shared.
+// show returns an audit entry for the answer. In an entry about a view it masks the whole query if the query contains
+// a value that is masked now, because the value may have become masked after the view was shared.
 func (h Audit) show(e entity.AuditEntry) wire.Change {
 	if e.Kind == entity.KindView {
 		i := strings.LastIndex(e.LastError, " ") + 1 // the query is the text after the last space
@@ -153,8 +153,8 @@ func (h Audit) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
 	return sees, err
 }
 
-// possible reports whether q can match any entry for the principal. For a principal with roles on only some topics, q
-// must name an object.
+// possible reports whether the principal may see any entry that q matches; it returns false if the parameter possible
+// is false. For a principal with roles on only some topics, q must name an object.
 func (h Audit) possible(ctx context.Context, q repository.TrailQuery, possible bool) (bool, error) {
 	if !possible || access.PrincipalFrom(ctx).Everywhere(auth.Viewer) {
 		return possible, nil

@@ -197,8 +197,8 @@ func ruleProblems(err error) error {
 	return &entity.FieldError{Field: "rules", Reason: err.Error()}
 }
 
-// orders are the redrives that set the original topic of stored messages, one for each dead-letter topic that the rules
-// map.
+// orders returns the redrives that set the original topic of stored messages, one for each dead-letter topic that the
+// rules map.
 func (h Mappings) orders(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic) []repository.NewRedrive {
 	var orders []repository.NewRedrive
 	for _, u := range unmapped {

@@ -26,7 +26,7 @@ type Quarantine struct {
 	Bodies   request.Bodies
 }
 
-// QuarantineDatabase has the quarantined records.
+// QuarantineDatabase reads, retries and deletes the quarantined records.
 type QuarantineDatabase interface {
 	Quarantined(ctx context.Context, q repository.QuarantineQuery) ([]entity.Quarantined, error)
 	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error)
@@ -55,7 +55,7 @@ func (h Quarantine) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Retry makes the record due now; an ingester tries it within seconds.
+// Retry makes the record due now, so that an ingester tries to store it within seconds.
 func (h Quarantine) Retry(w http.ResponseWriter, r *http.Request) error {
 	id, cause, err := h.Bodies.ReadReason(w, r, "quarantine")
 	if err != nil {

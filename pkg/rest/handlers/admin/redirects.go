@@ -26,7 +26,7 @@ type Redirects struct {
 	Bodies   request.Bodies
 }
 
-// RedirectDatabase has the redirects, and the number of messages that they concern.
+// RedirectDatabase reads and changes the redirects, and counts the messages that they concern.
 type RedirectDatabase interface {
 	repository.Redirects
 	TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)
@@ -149,7 +149,7 @@ func (h Redirects) checkTarget(ctx context.Context, target string) error {
 }
 
 // preview answers a dry run: how many messages the redirect concerns, and what a redrive would do with the messages
-// that wait.
+// that are PENDING.
 func (h Redirects) preview(w http.ResponseWriter, r *http.Request, topic string, expected *int64, redirects map[string]string) error {
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()

@@ -48,7 +48,7 @@ type ErrorGroups struct {
 	Now      func() time.Time
 }
 
-// Database has the error groups.
+// Database reads and annotates error groups.
 type Database interface {
 	ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error)
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
@@ -179,7 +179,7 @@ func (h ErrorGroups) Get(w http.ResponseWriter, r *http.Request) error {
 	return h.write(w, r, id, trend, nil)
 }
 
-// write sends a group, and which topics the request has annotated.
+// write sends a group, and the names of the topics that the request has annotated.
 func (h ErrorGroups) write(w http.ResponseWriter, r *http.Request, id uuid.UUID, trend repository.Trend, annotated []string) error {
 	unmasked, err := h.Unmask.ErrorGroups(r)
 	if err != nil {
@@ -270,7 +270,7 @@ func annotation(note, link request.Nullable[string], muted request.Option[bool])
 	return a, p.Err()
 }
 
-// textOf returns null as the empty text: both clear the field.
+// textOf returns the text of a field, and "" for null, because both clear the field.
 func textOf(n request.Nullable[string]) *string {
 	if n.Value == nil {
 		return new(string)

@@ -20,7 +20,7 @@ type ShareWatcher interface {
 	ShareGroups() ([]entity.ShareGroup, bool)
 }
 
-// ShareDatabase has the messages of share groups.
+// ShareDatabase counts the messages of share groups.
 type ShareDatabase interface {
 	CountPointers(ctx context.Context, removed map[string]time.Time) ([]repository.PointerCount, error)
 }
@@ -32,7 +32,7 @@ type ShareGroups struct {
 	Derived  wire.DerivedMasks
 }
 
-// maxShareGroups is how many groups an answer has at most.
+// maxShareGroups limits the number of groups in an answer.
 const maxShareGroups = 1000
 
 // List sends the groups of the topics that the caller sees: those with problems first.
@@ -66,8 +66,9 @@ func (h ShareGroups) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// visibleTo returns a group with the topics on which a principal is viewer. A group is visible through one of these
-// topics; where it has no topics, or its topics are not known, it is visible through its dead-letter topic.
+// visibleTo returns a group with the topics on which a principal is viewer. The principal sees a group if it is viewer
+// on one of the group's topics. If the group has no topics, or they are not known, the principal must be viewer on its
+// dead-letter topic.
 func visibleTo(p auth.Principal, g entity.ShareGroup) (entity.ShareGroup, bool) {
 	if p.Everywhere(auth.Viewer) {
 		return g, true

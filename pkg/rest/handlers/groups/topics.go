@@ -36,7 +36,7 @@ type Topics struct {
 	Cursors   request.Cursors
 }
 
-// TopicDatabase has the topics with their messages, and the positions of ingest.
+// TopicDatabase counts the messages of topics, and reads the positions of ingest.
 type TopicDatabase interface {
 	TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error)
 	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
@@ -121,9 +121,9 @@ type cluster struct {
 	missing   []string          // fields of topics that Kafka did not answer in time
 }
 
-// ask reads the redirects, and at the same time asks Kafka for two things: whether replays to the topics are possible,
-// and the ingest lag. The answer does not wait longer than brokerTimeout; the Inspector then continues, and caches what
-// Kafka answers.
+// ask reads the redirects from the database, and then asks Kafka two things at the same time: whether replays to the
+// topics are possible, and the ingest lag. It waits no longer than brokerTimeout for Kafka. The Inspector continues
+// after that time, and caches what Kafka answers.
 func (h Topics) ask(ctx context.Context, topics []repository.TopicSummary) (cluster, error) {
 	c := cluster{health: wire.Each(topics, unknownHealth("not known: Kafka is not configured", entity.UnknownClass)), missing: []string{}}
 	var err error
@@ -162,7 +162,7 @@ func (h Topics) ask(ctx context.Context, topics []repository.TopicSummary) (clus
 }
 
 // inspect returns whether messages can be sent back to topics. For a redirected topic it asks about the target of the
-// redirect, but Exists is always about the topic itself.
+// redirect, but the field Exists is always about the topic itself.
 func (h Topics) inspect(ctx context.Context, topics []repository.TopicSummary, redirects map[string]string) []entity.ReplayHealth {
 	questions := wire.Each(topics, func(t repository.TopicSummary) entity.ReplayQuestion {
 		return entity.ReplayQuestion{Topic: cmp.Or(redirects[t.Topic], t.Topic), Groups: t.ConsumerGroups}

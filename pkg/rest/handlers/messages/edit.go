@@ -30,7 +30,7 @@ type editOrder struct {
 	keyJSON request.RawJSON
 	schema  request.Option[string]
 
-	kept map[int]bool // indexes of the headers that stand for the record's own headers of the same name
+	kept map[int]bool // indexes of the edit's headers that keep the record's own headers of the same name
 	request.Problems
 }
 
@@ -42,7 +42,7 @@ func (e *editOrder) object() request.Object {
 	}}
 }
 
-// read returns the edit, nil for none.
+// read returns the edit of the request; nil when the request has none.
 func (e *editOrder) read() (*entity.Edit, error) {
 	if !e.given {
 		return nil, nil

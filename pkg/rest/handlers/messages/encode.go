@@ -9,8 +9,9 @@ import (
 
 // Encoder encodes edited parts of messages that have a schema in a registry.
 type Encoder interface {
-	// Encode encodes a part of a message after an edit of its JSON; ok is false for a part without a schema. The error is
-	// *entity.FieldError of the field, or of kind entity.ErrUnavailable when the schema cannot be read now.
+	// Encode encodes a part of a message after an edit of its JSON; ok is false for a part without a schema. The error
+	// is an *entity.FieldError that names the field, or of kind entity.ErrUnavailable when the schema cannot be read
+	// now.
 	Encode(ctx context.Context, m *entity.Message, part entity.RecordPart, text []byte, to entity.EncodeTarget, field string) (e entity.EncodedPart, ok bool, err error)
 }
 

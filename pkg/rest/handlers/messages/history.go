@@ -30,7 +30,7 @@ type Histories struct {
 	Unmask unmask.Rules
 }
 
-// HistoryStore has the attempts of messages, and the ancestors of messages.
+// HistoryStore reads the attempts and the ancestors of messages.
 type HistoryStore interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
@@ -41,8 +41,8 @@ type Trail interface {
 	Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error)
 }
 
-// Get loads the message first, because a message that was never retried and a message that does not exist both have an
-// empty history.
+// Get loads the message first, because the history is empty both for a message that was never retried and for a
+// message that does not exist.
 func (h Histories) Get(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "message")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/unmask"
 )
 
-// Fetcher reads values that were too large to store from their topic, as long as the topic has them.
+// Fetcher reads values that were too large to store from their topic, as long as the topic contains them.
 type Fetcher interface {
 	// Fetch returns the record of a message. The error is *entity.RefusedError when the record no longer exists, and
 	// of kind entity.ErrUnavailable when it cannot be read now.
@@ -77,7 +77,7 @@ func (h Payloads) Get(w http.ResponseWriter, r *http.Request) error {
 	}
 	if h.Fetcher != nil && (m.Record.State == entity.ValueOverLimit || h.Dialects.IsPointer(&m)) {
 		size := m.Record.Size
-		if h.Dialects.IsPointer(&m) { // the size is not known before the record is read
+		if h.Dialects.IsPointer(&m) { // the size of the record that a pointer names is not known before it is read
 			size = -1
 		}
 		if err := h.Reserve(r.Context(), size); err != nil {
@@ -185,7 +185,8 @@ func (h Payloads) recordPointer(r *http.Request, m *entity.Message) error {
 	return request.RecordOnce(r.Context(), h.Unmask.Trail, entity.PointerRead(m, cause))
 }
 
-// payloadPart is how many bytes of a value are in memory at a time: a larger value is read and sent in parts.
+// payloadPart is the number of bytes of a value that are in memory at a time. A larger value is read and sent in
+// parts.
 const payloadPart = 1 << 20
 
 func attach(w http.ResponseWriter, id uuid.UUID) {

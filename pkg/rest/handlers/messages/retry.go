@@ -81,8 +81,8 @@ func (h Retries) Retry(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// mayEdit checks an edit of a message: its author, its topic and its headers. It fills in the headers that the edit
-// keeps, and encodes a payload and a key that have a schema.
+// mayEdit checks an edit of a message: the principal's roles, the topic and the headers. It fills in the headers that
+// the edit keeps, and encodes the payload and the key if they have a schema.
 func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, order *editOrder) error {
 	m, err := request.RetriedMessage(r, id, h.Store.Get)
 	if err != nil {
@@ -106,7 +106,7 @@ func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, order
 }
 
 // unlessGivenBack marks the error of an attempt that did not send its record, so that the next request with the same
-// key starts a new attempt.
+// Idempotency-Key starts a new attempt.
 func (h Retries) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
 	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
 		return err
@@ -125,8 +125,9 @@ func (h Retries) unlessGivenBack(ctx context.Context, order entity.RetryOrder, e
 	return err
 }
 
-// mayRetry requires operator on the dead-letter topic too where only the record's headers name the original topic.
-// Otherwise a producer of one dead-letter topic could make operators of any topic send records to that topic.
+// If only the record's headers name the original topic of a message, mayRetry requires the role operator also on its
+// dead-letter topic. Otherwise a producer of one dead-letter topic could make operators of any topic send records to
+// that topic.
 func (h Retries) mayRetry(r *http.Request, id uuid.UUID) error {
 	p := access.Principal(r)
 	if p.Everywhere(auth.Operator) {

@@ -36,13 +36,13 @@ type Redrives struct {
 	Now      func() time.Time
 }
 
-// Store has single redrives.
+// Store reads single redrives.
 type Store interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 	request.Performer
 }
 
-// Database has the lists of redrives and of their messages.
+// Database lists redrives and their messages.
 type Database interface {
 	Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
@@ -111,7 +111,7 @@ func (h Redrives) Create(w http.ResponseWriter, r *http.Request) error {
 }
 
 // mayBegin refuses a redrive that could miss messages that are not indexed yet, unless an earlier request with the
-// same key has created it.
+// same Idempotency-Key has already created the redrive.
 func (h Redrives) mayBegin(ctx context.Context, order repository.NewRedrive, searched request.SearchedUntil) error {
 	late := searched.TooLate("filter")
 	if late == nil {

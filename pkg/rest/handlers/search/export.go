@@ -37,7 +37,7 @@ const (
 )
 
 type exportOrder struct {
-	// The query has a limit of one more than requested, to find out whether more messages match.
+	// The limit of the query is one more than the requested limit, to find out whether more messages match.
 	query  repository.ExportQuery
 	limit  int
 	format string
@@ -106,7 +106,7 @@ func (e *export) run(r *http.Request) error {
 	case err == nil:
 		return nil
 	case r.Context().Err() == nil && !time.Now().Before(until):
-		// This is not the error for a client that has left: the client may still be connected, and slow.
+		// The error is not ErrClientGone, because the client may still be connected, but slow.
 		return fmt.Errorf("an export was cut off: it took longer than %s (export_timeout), after %d messages: %w",
 			e.from.Timeout, e.n, context.DeadlineExceeded)
 	case ctx.Err() != nil && r.Context().Err() == nil:

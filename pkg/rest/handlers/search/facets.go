@@ -23,7 +23,8 @@ const (
 	formatJSON = "json"
 )
 
-// Facets answers which values the messages of a filter have.
+// Facets answers with the values that occur in the messages which match a filter, and counts the messages of each
+// value.
 type Facets struct {
 	Engine   FacetEngine
 	Database FacetDatabase
@@ -31,13 +32,14 @@ type Facets struct {
 	Now      func() time.Time
 }
 
-// FacetEngine counts the values of the messages that match. It may stop early, and then says so. Each value that it
-// counts for a message must have a term in the search index, so that a redrive by the value takes the same messages.
+// FacetEngine counts the values of the messages that match. It may stop early, and its result then says so. Each value
+// that it counts for a message must have a term in the search index, so that a redrive that selects this value includes
+// the same messages.
 type FacetEngine interface {
 	Facets(ctx context.Context, q repository.FacetQuery) (repository.Facets, error)
 }
 
-// FacetDatabase counts messages, and knows how far the search index is.
+// FacetDatabase counts messages, and knows up to which time the search index is complete.
 type FacetDatabase interface {
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
 	request.Index
@@ -110,7 +112,7 @@ func (h Facets) read(r *http.Request) (facetOrder, error) {
 	return order, err
 }
 
-// refuseMasked refuses keys whose values are masked, also to those who have the grant unmask.
+// refuseMasked refuses keys whose values are masked, even for principals with the grant unmask.
 func (h Facets) refuseMasked(q repository.FacetQuery) error {
 	for _, key := range q.By {
 		if err := h.Unmask.RefuseMasked("by", condition(key)); err != nil {
@@ -123,7 +125,7 @@ func (h Facets) refuseMasked(q repository.FacetQuery) error {
 	return h.Unmask.RefuseMasked("sum", condition(repository.FacetKey{Path: q.Sum}))
 }
 
-// condition returns a filter that compares what the key names with some value.
+// condition returns a filter with one condition: that the field of the facet key has some value.
 func condition(key repository.FacetKey) (f entity.Filter) {
 	const some = "x"
 	switch {
@@ -197,10 +199,10 @@ func (o facetOrder) show(found repository.Facets) wire.Facets {
 func (o facetOrder) filterOf(key repository.FacetKey, v repository.FacetValue) map[string]any {
 	name, value, ok := wire.FacetCondition(key, v)
 	if !ok || key.Field == repository.FacetTopic && o.conditions.Has(name) {
-		return nil // a filter has one condition on topics, and this one is on dead-letter topics too
+		return nil // a filter can have only one condition on topics, which also matches dead-letter topics, and this one is already used
 	}
 	if key.Field == repository.FacetRecordKey && (o.conditions.Has("key") || o.conditions.Has("key_base64")) {
-		return o.conditions.Show() // all messages have the same key
+		return o.conditions.Show() // the filter selects one record key, so all messages have it
 	}
 	all, ok := o.conditions.With(name, value)
 	if !ok {

@@ -1,6 +1,6 @@
 // Package search answers requests for many messages: pages of a topic, searches of live and archived messages, and
-// exports. The caller has checked that the principal has the route's role on a topic; the answers have only messages of
-// the principal's topics.
+// exports. The caller has checked that the principal has the route's role on a topic; the answers contain only
+// messages of the principal's topics.
 package search
 
 import (

@@ -41,7 +41,7 @@ const (
 	// maxNarrowed caps the page depth for users with topic restrictions, whose pages are filtered row by row.
 	maxNarrowed = 10_000
 
-	// narrowedStep is the number of messages that one step reads to filter the page of such a user.
+	// narrowedStep is the number of messages that one step reads to filter a page for a user with topic restrictions.
 	narrowedStep = 1000
 )
 

@@ -35,7 +35,7 @@ type Views struct {
 	Bodies   request.Bodies
 }
 
-// ViewDatabase has the saved views.
+// ViewDatabase stores the saved views.
 type ViewDatabase interface {
 	Views(ctx context.Context, owner string) ([]entity.View, error)
 	SaveView(ctx context.Context, v entity.View, cause entity.AuditInfo) (entity.View, error)
@@ -152,8 +152,8 @@ func countOwned(views []entity.View, owner string) (n int) {
 // age matches the console's parameter since, a duration before the time at which the console opens the view.
 var age = regexp.MustCompile(`^[1-9][0-9]{0,3}[mhd]$`)
 
-// check applies the rules of the list to the query. A shared view must have no masked value, because others would see
-// it.
+// check applies the rules of the list to the query. A shared view must not contain a masked value, because other
+// principals would see the value.
 func (h Views) check(v entity.View) error {
 	var p request.Problems
 	p.Refuse(v.Name == "" || !request.PossibleText(v.Name, maxViewName) || strings.ContainsFunc(v.Name, unicode.IsControl), "name",

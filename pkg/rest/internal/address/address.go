@@ -1,4 +1,5 @@
-// Package address knows which address a client has behind proxies, and which host names a server answers.
+// Package address finds the address of a client whose requests come through proxies, and checks for which host names a
+// server answers.
 package address
 
 import (

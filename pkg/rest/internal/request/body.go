@@ -19,7 +19,7 @@ import (
 // Fields maps the field names of a body to their targets: a pointer, or an Object for a nested object.
 type Fields map[string]any
 
-// Object is a nested object; Given is set when the body has the object.
+// Object is a nested object; Given is true if the body contains the object.
 type Object struct {
 	Given  *bool
 	Fields Fields
@@ -37,13 +37,13 @@ func (o *Option[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &o.Value)
 }
 
-// Nullable is an Option that may be null, which means an empty value.
+// Nullable is an Option that may be null; Value is nil for null.
 type Nullable[T any] struct {
 	Given bool
 	Value *T
 }
 
-// UnmarshalJSON sets the value as given; null gives no value.
+// UnmarshalJSON sets the value as given; null leaves Value nil.
 func (n *Nullable[T]) UnmarshalJSON(text []byte) error {
 	n.Given = true
 	return json.Unmarshal(text, &n.Value)
@@ -73,8 +73,8 @@ type Bodies struct {
 	MaxBytes int64
 }
 
-// read reads a JSON object into the parameter into; an empty body is an empty object. Unknown names are refused,
-// because a misspelt option would otherwise silently get its default.
+// read decodes the JSON object in the body of a request into the given fields; an empty body counts as an empty
+// object. Unknown names are refused, because a misspelt option would otherwise silently get its default.
 func (b Bodies) read(w http.ResponseWriter, r *http.Request, into Fields) error {
 	body, err := b.Bytes(w, r)
 	if err != nil {
@@ -138,8 +138,9 @@ func jsonOnly(contentType string) error {
 	return respond.Refused(respond.ErrMediaType, "content type must be application/json, is "+respond.Clip(contentType))
 }
 
-// DecodeObject is stricter than encoding/json: names match exactly and once, and null is not a value. prefix
-// goes in front of the names of fields in errors; "" for the body itself.
+// DecodeObject decodes a JSON object into the given fields, more strictly than encoding/json: each name must equal
+// that of a field, may occur only once, and may not be null. In errors, prefix is put before the names of fields; it
+// is "" for the body itself.
 func DecodeObject(body []byte, prefix string, into Fields) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {

@@ -18,12 +18,12 @@ import (
 
 const maxReason = 500
 
-// Info has the data about a request that handlers need besides its content, such as its id and its trace.
+// Info contains the data about a request that handlers need in addition to its content, such as its id and its trace.
 type Info struct {
 	ID   string
 	Call uuid.UUID // id of the call; see entity.AuditInfo
 	// TraceID is the id of the trace that the request carries, else of the trace that starts with the request if that
-	// is recorded.
+	// trace is recorded.
 	TraceID string
 	Message *entity.Message // the message of the path, after RetriedMessage has read it
 
@@ -111,7 +111,7 @@ func WithTask(ctx context.Context, t Task) context.Context {
 	return context.WithValue(ctx, taskKey{}, t)
 }
 
-// TaskOf returns the task of the request with this context; the zero task for a request without a key.
+// TaskOf returns the task of the request with this context; the zero task for a request without an Idempotency-Key.
 func TaskOf(ctx context.Context) Task {
 	t, _ := ctx.Value(taskKey{}).(Task)
 	return t
@@ -122,8 +122,8 @@ type Performer interface {
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
 }
 
-// Once performs a step, unless an earlier request with the same key has already performed it; then it only reads the
-// object.
+// Once performs a step, unless an earlier request with the same Idempotency-Key has already performed it. In that case
+// Once only reads the object.
 func Once[T any](r *http.Request, store Performer, read, step func(context.Context) (T, error)) (none T, err error) {
 	if t := TaskOf(r.Context()); t.Resumed {
 		performed, err := store.Performed(r.Context(), t.Operation)
@@ -161,8 +161,8 @@ type auditedReads struct{ recorded []auditedRead }
 
 type auditedKey struct{}
 
-// RecordOnce records a read once per request: when no memory is free for the answer, the handler waits and is
-// called a second time.
+// RecordOnce adds an audit entry for a read only once per request. The handler may be called a second time, after it
+// has waited for memory for the answer.
 func RecordOnce(ctx context.Context, trail Recorder, entry entity.AuditEntry) error {
 	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
 	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}

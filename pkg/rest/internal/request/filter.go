@@ -48,7 +48,7 @@ var (
 // parameters.
 func FilterParameters() []string { return slices.Concat(filterTexts, filterLists) }
 
-// FilterOrder has the conditions of a filter as they are in the request; queries and bodies use the same names.
+// FilterOrder contains the conditions of a filter as the request gives them; queries and bodies use the same names.
 type FilterOrder struct {
 	texts map[string]*Option[string]
 	lists map[string]*Option[[]string]
@@ -66,7 +66,7 @@ func NewFilterOrder() FilterOrder {
 	return f
 }
 
-// Fields returns the fields of a body.
+// Fields returns the fields of a body, which set the conditions of f.
 func (f FilterOrder) Fields() Fields {
 	all := Fields{}
 	for name, target := range f.texts {
@@ -106,7 +106,7 @@ func ReadFilterOrder(query url.Values, p *Problems) FilterOrder {
 	return f
 }
 
-// With returns the conditions together with another one; false when a filter cannot have them together.
+// With returns the conditions of f and one more condition; false when a filter cannot contain all of them.
 func (f FilterOrder) With(name, value string) (FilterOrder, bool) {
 	all := FilterOrder{maps.Clone(f.texts), maps.Clone(f.lists)}
 	switch {
@@ -127,7 +127,7 @@ func (f FilterOrder) Has(name string) bool {
 	return f.texts[name] != nil && f.texts[name].Given || f.lists[name] != nil && f.lists[name].Given
 }
 
-// Show returns the conditions by their names, as the filter of a redrive has them.
+// Show returns the conditions by their names, as the filter of a request for a redrive contains them.
 func (f FilterOrder) Show() map[string]any {
 	shown := map[string]any{}
 	for name, text := range f.texts {
@@ -255,7 +255,7 @@ func (in filterReader) timeRange(what string) (from, until time.Time) {
 	return from, until
 }
 
-// key returns the key to search for. An empty key is a condition; nil is none.
+// key returns the key to search for. An empty key is a condition; nil means that there is no condition.
 func (in filterReader) key() []byte {
 	text, encoded := in.texts["key"], in.texts["key_base64"]
 	switch {
@@ -364,7 +364,7 @@ func (p *Problems) RefuseSlowWords(prefix string, f entity.Filter) {
 		"add a word of at least %d, or one of topic (a name), group_id, id, key, header, payload, created_after, retried_after", minWord)
 }
 
-// ShowsMasked reports whether the query of a list compares with a masked value, or cannot be read.
+// ShowsMasked reports whether the query of a list contains a comparison with a masked value, or cannot be read.
 func ShowsMasked(text string, by wire.Masking) bool {
 	var p Problems
 	query, err := url.ParseQuery(text)
@@ -411,7 +411,7 @@ const (
 	searchLimit = time.Minute
 )
 
-// Index is the search index.
+// Index tells up to which time the search index is complete.
 type Index interface {
 	IndexedUntil(ctx context.Context) (time.Time, error)
 }
@@ -423,7 +423,8 @@ type SearchedUntil struct {
 	lag   time.Duration
 }
 
-// QueryIndex must be called before the query: afterwards it could report a time that the query did not cover.
+// QueryIndex returns the state of the search index for a query with the filter f. It must be called before the query,
+// because after the query it could return a time that the query did not cover.
 func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity.Filter) (SearchedUntil, error) {
 	if !f.NeedsSearchIndex() {
 		return SearchedUntil{}, nil
@@ -435,14 +436,15 @@ func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity
 // Until returns the time up to which the index is complete; zero for a query that does not use the index.
 func (u SearchedUntil) Until() time.Time { return u.until }
 
-// Show returns nil for a query that does not use the index, and for an empty index.
+// Show returns the text of the time up to which the index is complete; nil for a query that does not use the index,
+// and for an empty index.
 func (u SearchedUntil) Show() *string { return wire.Stamp(u.until) }
 
 // Complete reports whether the query covers every message except those of the last seconds.
 func (u SearchedUntil) Complete() bool { return !u.asked || u.lag <= searchSlack }
 
-// TooLate returns an error when the index is later than searchLimit. field is the part of the request that uses the
-// index.
+// TooLate returns an error when the index is late by more than searchLimit. field is the part of the request that uses
+// the index.
 func (u SearchedUntil) TooLate(field string) error {
 	if !u.asked || u.lag <= searchLimit {
 		return nil
@@ -454,7 +456,8 @@ func (u SearchedUntil) TooLate(field string) error {
 	return respond.Refused(entity.ErrUnavailable, fmt.Sprintf("%s (%s)", reason, field), respond.Detail{Field: field, Reason: reason})
 }
 
-// TooBroad names the parameters whose conditions are too wide.
+// TooBroad converts a *repository.TooBroadError to an error about the filter of the request, and returns all other
+// errors unchanged.
 func TooBroad(err error) error {
 	var broad *repository.TooBroadError
 	if !errors.As(err, &broad) {

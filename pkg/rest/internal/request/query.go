@@ -72,7 +72,8 @@ func PageNumber(r *http.Request) (repository.Page, error) {
 	return repository.Page{Number: number, Size: size}, errors.Join(numberErr, sizeErr)
 }
 
-// Int reads a whole number from 1 to highest; when the query does not have it, Int returns the number missing.
+// Int reads a whole number from 1 to highest; if the query does not contain the parameter, Int returns the default in
+// the parameter missing.
 func Int(query url.Values, name string, missing, highest int) (int, error) {
 	text, err := Text(query, name)
 	if err != nil || !query.Has(name) {
@@ -105,7 +106,7 @@ func Word[T ~string](query url.Values, name string, words []T) (T, error) {
 	return T(text), nil
 }
 
-// Bool reads true or false; false when it is missing.
+// Bool reads a parameter that is true or false; false when it is missing.
 func Bool(query url.Values, name string) (bool, error) {
 	text, err := Word(query, name, []string{"true", "false"})
 	return text == "true", err
@@ -173,8 +174,8 @@ type List struct {
 	signer   *auth.Signer
 }
 
-// List reads the parameters limit and cursor of a request; without the query's limit, the number in the parameter
-// missing is used. A cursor is valid only for the same values of the parameters that narrowing names; size is the size
+// List reads the query parameters limit and cursor of a request; missing is the limit of a request without the
+// parameter limit. A cursor is valid only for the same values of the parameters that narrowing names; size is the size
 // of a position in bytes.
 func (c Cursors) List(r *http.Request, size, missing int, narrowing ...string) (List, error) {
 	query := r.URL.Query()
@@ -243,7 +244,7 @@ func (l List) Number() int64 {
 	return int64(binary.BigEndian.Uint64(l.Position))
 }
 
-// TimePosition returns the position of an object in a list by times.
+// TimePosition returns the position of an object in a list that is ordered by time.
 func TimePosition(at time.Time, id uuid.UUID) []byte {
 	return append(NumberPosition(at.UnixMicro()), id[:]...)
 }

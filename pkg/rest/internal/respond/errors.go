@@ -57,7 +57,7 @@ type Answer struct {
 	fixed  bool
 }
 
-// answers is the one place that knows HTTP statuses of errors. The first entry whose kind matches an error is used.
+// answers is the only place that maps errors to HTTP statuses. The first entry whose kind matches an error is used.
 var answers = [...]Answer{
 	{ErrMethod, http.StatusMethodNotAllowed, CodeValidation, "method not allowed", false},
 	{ErrMediaType, http.StatusUnsupportedMediaType, CodeValidation, "unsupported media type", false},
@@ -205,7 +205,7 @@ type Detail struct {
 	Reason string `json:"reason"`
 }
 
-// Details is never nil, because clients iterate over it.
+// Details returns the details of an error. The result is never nil, because clients iterate over it.
 func Details(err error) []Detail {
 	var (
 		request     *Error
@@ -256,7 +256,7 @@ func interruptedDetails(redrive entity.Redrive) []Detail {
 	}
 }
 
-// FieldDetails collects every entity.FieldError, also of errors that were joined.
+// FieldDetails returns a detail for every entity.FieldError in an error, including errors that were joined.
 func FieldDetails(err error) []Detail {
 	switch e := err.(type) { //nolint:errorlint // this function walks the chain itself
 	case *entity.FieldError:

@@ -1,4 +1,4 @@
-// Package resttest has messages for the tests of package rest and of the packages below it.
+// Package resttest provides messages for the tests of package rest and of the packages below it.
 package resttest
 
 import (

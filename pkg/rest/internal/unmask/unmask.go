@@ -104,7 +104,8 @@ func (u Rules) One(r *http.Request, m *entity.Message) (bool, error) {
 }
 
 // Searchable returns the topics in which the request may search with a filter; nil for all. A comparison with a masked
-// value would reveal the value: it needs the grant unmask, and finds only messages of topics with that grant.
+// value would reveal the value: it needs the grant unmask, and finds only messages of topics on which the principal
+// has that grant.
 func (u Rules) Searchable(r *http.Request, f entity.Filter) (*entity.TopicPatterns, error) {
 	name := u.maskedCondition(f)
 	if name == "" {
@@ -117,8 +118,8 @@ func (u Rules) Searchable(r *http.Request, f entity.Filter) (*entity.TopicPatter
 	return access.ScopeOfAll(who, auth.Viewer, auth.Unmask), nil
 }
 
-// RefuseMasked returns an error when the filter compares something with a masked value. name is the parameter of the
-// request.
+// RefuseMasked returns an error when the filter compares something with a masked value. name is the name of the
+// parameter, for the error.
 func (u Rules) RefuseMasked(name string, f entity.Filter) error {
 	if u.maskedCondition(f) == "" {
 		return nil

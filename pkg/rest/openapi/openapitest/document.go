@@ -56,7 +56,8 @@ func allowNull(_ string, s *openapi3.SchemaRef) error {
 	return nil
 }
 
-// find returns the operation of a request, nil for none. Where two paths of the document match, the method decides.
+// find returns the operation of a request; nil when the document has none. If two paths of the document match, find
+// takes the path that has an operation for the request's method.
 func (d document) find(req *http.Request) (*routers.Route, map[string]string) {
 	for _, path := range d.paths {
 		item := d.doc.Paths.Value(path)
