@@ -169,7 +169,7 @@ func monthDay(s string, i int) int {
 	return 0
 }
 
-// yearEnd returns where the year that begins at i, after a separator, ends; i when no year begins there.
+// yearEnd returns the end of a year that follows a separator at i; i when no year follows.
 func yearEnd(s string, i int) int {
 	from := i
 	if at(s, from) == ',' {
