@@ -32,7 +32,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// hanging is an exporter whose collector receives a batch and does not answer until the test calls release or the
+// hanging is an exporter whose collector receives a batch and does not answer until the test sends to answer or the
 // request ends.
 type hanging struct {
 	tracetest.InMemoryExporter
