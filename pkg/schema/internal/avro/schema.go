@@ -56,7 +56,7 @@ var kinds = map[string]kind{
 type node struct {
 	kind    kind
 	logical logical
-	name    string // name of the type, by which values of a union name it
+	name    string // name of the type, which values of a union use to name their branch
 	fields  []field
 	symbols []string
 	items   *node // type of the items of an array, or of the values of a map
