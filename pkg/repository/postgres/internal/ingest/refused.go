@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// quarantineSteps follow moveSteps: they store the record in quarantine past which the position moves.
+// quarantineSteps must follow moveSteps. They store a record in quarantine when the position moves past it.
 const quarantineSteps = `, kept AS (
 		INSERT INTO dlq.quarantine (id, dlq_topic_id, incarnation_id, partition, dlq_offset, timestamp_ms,
 			headers, state, sqlstate, error, first_try, last_try, retry_at, key, value)
@@ -20,11 +20,11 @@ const quarantineSteps = `, kept AS (
 		ON CONFLICT ON CONSTRAINT quarantine_position DO NOTHING
 	)`
 
-// quarantineClock is the number of the parameter of quarantineSteps that has the time.
+// quarantineClock is the number of the parameter of quarantineSteps for the time.
 const quarantineClock = 13
 
-// quarantine stores the record of a batch that has only one message in quarantine, and moves the position past it. The
-// range of the batch may go on with repeats, which are counted.
+// quarantine handles a batch with a single message: it stores the message's record in quarantine, and moves the
+// position past it. The range of the batch may also contain repeats, which are counted.
 func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	m := &batch.Messages[0]
 	state, err := recordState(m.Record)
@@ -49,7 +49,7 @@ func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, known
 	return stored, nil
 }
 
-// nullBytes returns b as an argument, and NULL for nil, for which the driver would send empty bytes.
+// nullBytes returns b as an argument. It returns NULL for nil, because the driver would send empty bytes.
 func nullBytes(b []byte) any {
 	if b == nil {
 		return nil
@@ -57,14 +57,14 @@ func nullBytes(b []byte) any {
 	return b
 }
 
-// recordState returns what is known about a record, apart from its bytes, as JSON.
+// recordState returns as JSON what is known about a record, without its key, value and headers.
 func recordState(r entity.Record) (string, error) {
 	r.Key, r.Value, r.Headers = nil, nil, nil
 	state, err := json.Marshal(r)
 	return string(state), err
 }
 
-// timestampOf returns a record's timestamp in milliseconds; NULL when it has none.
+// timestampOf returns a record's timestamp in milliseconds; NULL when the record has none.
 func timestampOf(source entity.Source) any {
 	switch {
 	case source.RawTime != 0:
@@ -76,8 +76,8 @@ func timestampOf(source entity.Source) any {
 }
 
 // bisect stores a refused batch in halves, and a refused half in halves again, until a refused part has only one
-// message, which goes into quarantine. Each step is committed. So other partitions do not wait, and after a crash every
-// position is where the stored messages end. When bisect returns an error, it also returns what was stored.
+// message, which goes into quarantine. Each step is committed, so that other partitions do not wait, and after a crash
+// each position is the end of the stored messages. When bisect returns an error, it also returns what was stored.
 func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	if len(batch.Messages) == 0 {
 		return repository.Stored{}, refusal // a batch without messages was refused, so no message is the cause
@@ -92,7 +92,8 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	if err == nil {
 		rest, err = s.storeOrBisect(ctx, second, ofSecond)
 	}
-	// When both halves have a range of a partition, the partition's last range decides whether it was stored.
+	// When both halves contain a range of the same partition, the range in the second half decides whether the
+	// partition's range was stored.
 	later := make(map[repository.Partition]bool, len(second.Ranges))
 	for _, r := range second.Ranges {
 		later[r.Partition] = true
@@ -107,8 +108,8 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	return rest, err
 }
 
-// halves splits a batch into two. A range with messages in both halves is split at the first message of the second
-// half. Ranges without messages go into the first half.
+// halves splits a batch into two batches with half of the messages each. A range with messages in both is split at the
+// first message of the second. Ranges without messages go into the first half.
 func halves(b repository.Batch) (first, second repository.Batch) {
 	first, second = b, b
 	middle := len(b.Messages) / 2

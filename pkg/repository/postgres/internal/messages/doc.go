@@ -4,12 +4,12 @@
 // Read it in this order:
 //
 //   - attempts.go: Attempts, which claims messages and finishes attempts
-//   - due.go: Schedule, messages whose next attempt is due
-//   - restore.go: messages of the archive, read and restored
+//   - due.go: Schedule, finds messages whose next attempt is due
+//   - restore.go: reads, restores and erases messages of the archive
 //   - archive.go: Archive, which moves and purges old messages
 //   - operate.go: changes by hand
-//   - map.go: a change of the original topic
+//   - map.go: changes of the original topic
 //   - outcomes.go: Outcomes, the committed offsets of consumer groups
-//   - edits.go: edits of attempts
-//   - read.go: Messages, pages and single messages
+//   - edits.go: stores the edits of attempts
+//   - read.go: Messages, which reads pages and single messages
 package messages

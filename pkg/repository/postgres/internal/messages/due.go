@@ -16,24 +16,26 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Schedule finds messages whose next attempt is due, and counts those whose attempt takes too long.
+// Schedule finds messages whose next attempt is due, and counts messages whose attempt takes too long.
 type Schedule struct{ db *conn.DB }
 
 // NewSchedule returns the Schedule of a database.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
-// dueWalk is the number of messages that one call reads to find the messages that were never attempted. So a call takes
-// only some milliseconds, even when a million messages of other topics come first.
+// dueWalk is the number of messages that one call reads to find messages that were never attempted. The limit keeps a
+// call short, some milliseconds, even when a million messages of other topics come first.
 const dueWalk = 1000
 
-// lacksRecord is the condition that the message m came from a share group and its record is not stored. Its headers, and
-// with them the attempt that it may be a return of, are not known: automatic retry could send it without end.
+// lacksRecord is the condition that the message m came from a share group and that its record is not stored. The
+// headers of the record are not known, and so it is not known whether the message is a return: automatic retry could
+// send it again and again.
 const lacksRecord = `(m.dialect IS NOT DISTINCT FROM 'sharegroup' AND EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = m.id AND s.state <> 'completed'))`
 
 // dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
 // never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
-// first. The last row is the message at which the walk ended; there is none when no PENDING messages are left. Messages
-// of excepted topic pairs, and share groups' messages whose record is not stored, are read too, and then left out.
+// first. The last row of the result is the message at which the walk ended; it is missing when no PENDING messages are
+// left. The walk also reads messages of excepted topic pairs and messages whose record is not stored, and then leaves
+// them out.
 const dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
@@ -71,8 +73,7 @@ func (r *dueRow) cursor() repository.Cursor {
 	return repository.Cursor{CreatedAt: entity.TruncateTime(r.CreatedAt), ID: r.ID}
 }
 
-// Due implements repository.Attempts. Of the messages with earlier attempts it returns those first whose attempt has
-// been due for longest.
+// Due implements repository.Attempts. Messages with earlier attempts come in the order of their due times.
 func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	if len(q.Topics) == 0 || q.Limit < 1 {
 		return nil, repository.Cursor{}, nil
@@ -95,9 +96,9 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 	return ids, next, nil
 }
 
-// mergeDue merges the messages of both sources in the order of time, up to the limit. next is where the next walk
-// begins: at the end of this walk or, when never attempted messages may have been left out, after the last message that
-// was returned.
+// mergeDue merges the messages of both sources in the order of time, up to the limit. next is the cursor at which the
+// next walk begins: the end of this walk or, if the limit may have left out messages that were never attempted, the
+// last returned message.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0
@@ -128,7 +129,7 @@ func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repo
 	return ids, next
 }
 
-// stuckQuery counts along the index of statuses, because few messages are RETRYING at a time.
+// stuckQuery uses the index of statuses, because only few messages are RETRYING at any time.
 const stuckQuery = `
 	SELECT count(*) FROM dlq.dlq_messages
 	WHERE status = 'RETRYING'

@@ -37,8 +37,8 @@ func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 	return m, nil
 }
 
-// RestoredColumns are the columns that a restored message keeps. All other columns describe retries, which start again
-// after a restore.
+// RestoredColumns are the columns that a restored message keeps. All other columns describe retries; they are reset,
+// because retries start again.
 const RestoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
 	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
@@ -47,8 +47,9 @@ const RestoredColumns = `
 	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
 	attempt_no, last_publish_error, last_publish_error_class, record_hash`
 
-// RestoreQuery moves the message in one statement, so that the message is in exactly one of the two tables at any time.
-// A record that was not read yet is due again; see takePointersQuery of package ingest.
+// RestoreQuery moves a message from the archive to the live table in one statement, so that the message is in exactly
+// one of the two tables at any time. If the record of a share group's dead letter is not stored yet, reading it becomes
+// due again; see takePointersQuery of package ingest.
 var RestoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
@@ -89,8 +90,8 @@ func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	return entity.Message{}, &entity.NotFoundError{ID: id}
 }
 
-// eraseQuery erases a message of the archive. $8 is the id of its object, $9 and $10 are its topics there; NULL for a
-// message in the database.
+// eraseQuery erases a message of the archive. $8 is the id of the object that contains the message; $9 and $10 are the
+// message's original topic and dead-letter topic. All three are NULL for a message in the database.
 const eraseQuery = `
 	WITH gone AS MATERIALIZED (
 		SELECT dlq.erase_archived($1, $8, $9, $10) AS done
@@ -101,14 +102,15 @@ const eraseQuery = `
 	)
 	SELECT done FROM gone`
 
-// InObject says in which object a message is, with its topics there; the zero value for a message in the database.
+// InObject says which object contains a message, and which topics the message has; the zero value for a message in the
+// database.
 type InObject struct {
 	ID               uuid.UUID
 	Topic, DeadTopic string
 }
 
-// EraseFrom erases a message of the archive, in the database or in an object, under the rules of repository.Archive. It
-// returns nil when the operation has erased the message already.
+// EraseFrom erases a message of the archive, in the database or in an object, as repository.Archive describes for
+// Erase. It returns nil when the operation has erased the message already.
 func EraseFrom(ctx context.Context, db *conn.DB, id uuid.UUID, in InObject, cause entity.AuditInfo) error {
 	cause = audit.WithOperation(cause)
 	args := append([]any{id, db.Clock()}, audit.CauseArgs(cause)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
 )
 
-// Reader finds objects and makes messages of their rows.
+// Reader finds objects and converts their rows to messages.
 type Reader struct {
 	db       *conn.DB
 	messages *messages.Messages
@@ -57,7 +57,7 @@ func find(ctx context.Context, db *conn.DB, doing, query string, args ...any) ([
 	return objects, nil
 }
 
-// FindObject returns the object that has an archived message; ok is false when none has it.
+// FindObject returns the object that contains an archived message; ok is false when no object contains it.
 func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
 	found, err := find(ctx, s.db, "find the object of a message", objectQuery+`
 		JOIN dlq.archive_ids kept ON kept.object_id = o.id WHERE kept.id = $1 AND o.purged_at IS NULL`, id)
@@ -67,7 +67,8 @@ func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.Arc
 	return found[0], true, nil
 }
 
-// HidingObject returns an object that has a message which is no longer in the archive; ok is false when none has it.
+// HidingObject returns an object that contains a message that is no longer in the archive; ok is false when no object
+// contains it.
 func (s *Reader) HidingObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
 	found, err := find(ctx, s.db, "find the object of a hidden message", objectQuery+`
 		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL LIMIT 1`, id)
@@ -77,7 +78,8 @@ func (s *Reader) HidingObject(ctx context.Context, id uuid.UUID) (o repository.A
 	return found[0], true, nil
 }
 
-// Objects returns the objects that may have messages of a query, the one with the newest message first.
+// Objects returns the objects that may contain messages that match a query. The object with the newest message comes
+// first.
 func (s *Reader) Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error) {
 	return find(ctx, s.db, "find objects of the archive", objectQuery+`
 		WHERE o.purged_at IS NULL
@@ -115,15 +117,16 @@ func (s *Reader) ObjectStats(ctx context.Context) (repository.ObjectStats, error
 	return stats, nil
 }
 
-// documentOf returns the JSON from which PostgreSQL makes a row of dlq_messages_archive, without the bytes of the record.
+// documentOf returns JSON that PostgreSQL converts to a row of dlq_messages_archive. It does not contain the bytes of
+// the record.
 func documentOf(r *repository.ArchivedRow) ([]byte, error) {
 	state := *r
 	state.Key, state.Value, state.Packed = nil, nil, nil
 	return json.Marshal(state)
 }
 
-// showQuery makes messages of rows as they would be in the archive. The outcome of a message whose replay came back
-// later is in the database only.
+// showQuery converts rows to messages as if they were in the archive table. It reads from the database whether the
+// replay of a message came back after the message was moved.
 const showQuery = `
 	SELECT ` + codec.StateColumns + `, ` + codec.ConsumptionColumns + `
 	FROM (
@@ -136,7 +139,7 @@ const showQuery = `
 	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + codec.ConsumptionOf + `
 	ORDER BY m.ord`
 
-// Show returns the messages of rows, in the order of the rows. It reserves no memory for them.
+// Show converts rows to messages, in the same order. It reserves no memory for the messages.
 func (s *Reader) Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -172,9 +175,9 @@ func (s *Reader) Show(ctx context.Context, rows []repository.ArchivedRow, limits
 	return found, conn.Translate("show archived messages", err)
 }
 
-// restoreQuery moves a message of an object to the live table in one statement, as messages.RestoreQuery does. The
-// message is hidden in its object in the same step. An error group that was purged meanwhile is found again by the
-// indexer.
+// restoreQuery moves a message of an object to the live table in one statement, as messages.RestoreQuery does. In the
+// same step it marks the message as hidden in the object. When the message's error group was purged meanwhile, the
+// indexer assigns it to an error group again.
 var restoreQuery = `
 	WITH gone AS MATERIALIZED (
 		SELECT r.* FROM jsonb_populate_record(NULL::dlq.dlq_messages_archive, $9::jsonb || jsonb_build_object(
@@ -197,8 +200,8 @@ var restoreQuery = `
 	)
 	SELECT ` + codec.StateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
-// RestoreRow moves the message of a row from its object to the live table, under the rules of repository.Archive. When
-// the message is no longer in the object, the error is a *entity.NotFoundError.
+// RestoreRow moves the message of a row from its object to the live table, as repository.Archive describes for Restore.
+// When the message is no longer in the object, the error is a *entity.NotFoundError.
 func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error) {
 	document, err := documentOf(r)
 	if err != nil {
@@ -225,12 +228,13 @@ func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository
 	return entity.Message{}, &entity.NotFoundError{ID: r.ID}
 }
 
-// EraseRow erases a message of an object, under the rules of repository.Archive, and hides it there.
+// EraseRow erases a message that is in an object, as repository.Archive describes for Erase, and marks it as hidden in
+// the object.
 func (s *Reader) EraseRow(ctx context.Context, id uuid.UUID, object uuid.UUID, original, dlq string, cause entity.AuditInfo) error {
 	return messages.EraseFrom(ctx, s.db, id, messages.InObject{ID: object, Topic: original, DeadTopic: dlq}, cause)
 }
 
-// bytesArg returns the argument for a bytea; nil is NULL, which the driver would not send for a nil slice.
+// bytesArg returns the argument for a bytea; nil becomes NULL, which the driver would not send for a nil slice.
 func bytesArg(b repository.Bytes) any {
 	if b == nil {
 		return nil

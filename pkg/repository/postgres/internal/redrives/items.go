@@ -20,9 +20,9 @@ type Results struct {
 // NewResults returns the Results of the redrives of a database.
 func NewResults(db *conn.DB, lifecycle *Lifecycle) *Results { return &Results{db, lifecycle} }
 
-// itemsOfBatch selects the messages of b, a row of dlq.redrive_batches, with their outcomes. It reads the committed
-// offset once for each of the few partitions to which the batch sent. When the consumer group of a partition is not
-// known, it takes the highest offset of the consumer groups that are configured for the topic.
+// itemsOfBatch selects the messages of a batch, with their outcomes; b is the row of dlq.redrive_batches. It reads the
+// committed offset once for each of the few partitions to which records of the batch were sent. When the consumer group
+// for a partition is not known, it uses the highest offset of the consumer groups that are configured for the topic.
 const itemsOfBatch = `
 	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
 	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
@@ -52,8 +52,8 @@ const itemsOfBatch = `
 		OFFSET 0
 	) p ON p.no = o.target`
 
-// redriveItemsQuery expands only the batches of the page. With a filter of results or outcomes it also skips the
-// batches that have no such message.
+// redriveItemsQuery expands only the batches of the page. With a filter by results or outcomes, it also skips batches
+// that contain no matching message.
 const redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches
@@ -108,10 +108,10 @@ func (s *Results) RedriveItems(ctx context.Context, id uuid.UUID, q repository.I
 	return items, nil
 }
 
-// redriveOutcomesQuery counts the outcomes that itemsOfBatch would return. Returned messages are counted from the table
-// of returns, whatever the result of the item is. Only when there are returned messages, it reads the ids of the
-// messages, to leave returned messages out of the other counts. It joins with a FULL JOIN, because PostgreSQL never
-// runs that as a nested loop; it would choose a nested loop when it expects few items.
+// redriveOutcomesQuery counts the outcomes that itemsOfBatch would return. It counts returned messages in the table of
+// returns, whatever the results of their items are. When there are returned messages, it also reads the ids of all
+// messages, to leave the returned ones out of the other counts. For this it uses a FULL JOIN, which PostgreSQL never
+// runs as a nested loop; for another join, PostgreSQL would choose a nested loop when it expects few items.
 const redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
