@@ -18,7 +18,7 @@ import (
 // shareGroups implements rest.ShareWatcher.
 type shareGroups struct{ watcher *sharegroup.Watcher }
 
-// ShareGroups returns the share groups even when the cluster has not told everything about them, for example because
+// ShareGroups returns the share groups even when the cluster has not reported everything about them, for example because
 // this program may not describe a group. The topics of such a group are not known.
 func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
 	groups := wire.Each(s.watcher.Snapshot().Groups(), func(g sharegroup.Group) entity.ShareGroup {

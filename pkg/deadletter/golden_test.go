@@ -85,7 +85,7 @@ type golden struct {
 	} `json:"want"`
 }
 
-// expectation is a Reading as it is written in a golden file.
+// expectation is a Reading in the form that golden files use.
 type expectation struct {
 	OriginalTopic string     `json:"original_topic"`
 	Confidence    string     `json:"confidence"`

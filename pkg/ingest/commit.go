@@ -31,7 +31,7 @@ func newCommitter(commit commitFunc, m *metrics, log *zap.Logger) *committer {
 	return &committer{commit: commit, metrics: m, log: log}
 }
 
-// passed tells the committer that all offsets of tp below next are stored.
+// passed reports to the committer that all offsets of tp below next are stored.
 func (c *committer) passed(tp broker.TopicPartition, next int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

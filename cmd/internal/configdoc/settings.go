@@ -99,7 +99,7 @@ func (s setting) typeName() string {
 	}
 }
 
-// format returns a value as it is written in the configuration file; "" when there is no value.
+// format returns a value in the form that the configuration file uses; "" when there is no value.
 func (s setting) format() string {
 	switch v := s.value; {
 	case v.Kind() == reflect.Pointer && v.IsNil():

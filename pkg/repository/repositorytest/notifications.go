@@ -247,7 +247,7 @@ func eventsMuted(h *harness) {
 }
 
 // eventsMutedInATopic: when an error group is muted in one of its topics, its event names only the other topics of the
-// group
+// group.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
 	mine := h.came(f, 1)

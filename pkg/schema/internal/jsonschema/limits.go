@@ -87,9 +87,10 @@ const (
 
 var errWork = &codec.Error{Path: "$", Reason: "cannot be checked: its JSON Schema needs too much work for it"}
 
-// number of instructions that further regular expressions may have
+// meter limits the work of checks. The library has no limit of its own, and a short schema whose parts refer to each
+// other can be checked 2^100 times. A meter must not be used for two checks at the same time.
 type meter struct {
-	programs int // instructions that patterns may still have
+	programs int // number of instructions that further regular expressions may have
 
 	mu    sync.Mutex
 	steps int
