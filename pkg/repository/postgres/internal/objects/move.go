@@ -167,10 +167,10 @@ func (s *Mover) BeginObject(ctx context.Context, key string) error {
 	return conn.Translate("begin an object of the archive", err)
 }
 
-// AddObject adds an object to the manifest and, in the same step, deletes the object's rows from the database. It returns
-// the number of deleted rows. Rows that have changed or left the archive since they were read are marked as hidden in
-// the object. When writing the object took longer than an hour, the object may have been deleted; then AddObject
-// returns an error.
+// AddObject adds an object to the manifest and, in the same step, deletes the object's rows from the database. It
+// returns the number of deleted rows. Rows that have changed or left the archive since they were read are marked as
+// hidden in the object. When writing the object took longer than an hour, the object may have been deleted; then
+// AddObject returns an error.
 func (s *Mover) AddObject(ctx context.Context, o repository.ArchiveObject, rows []repository.ArchivedRow) (int64, error) {
 	entry, err := json.Marshal(o)
 	if err != nil {
