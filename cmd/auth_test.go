@@ -61,7 +61,7 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 	check.NoError(t, os.WriteFile(list, []byte(secondEntry+"# changed\n"), 0o600))
 	p.wait("bob let in", func() bool { return strings.HasPrefix(session(t, base, second), "200 ") })
-	// The answer is 429 when this address has sent too many invalid tokens.
+	// The answer is 429 when this address has sent too many invalid tokens before.
 	if got := session(t, base, first); !strings.HasPrefix(got, "401 ") && !strings.HasPrefix(got, "429 ") {
 		t.Errorf("ana afterwards: got %s, want her refused", got)
 	}
@@ -78,7 +78,7 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	t.Parallel()
 	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))
-	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere") // refused only because the database is missing
+	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere") // the refusal is only about the database, which does not exist
 	found := false
 	for line := range strings.Lines(got.stderr + got.stdout) {
 		found = found || strings.Contains(line, `"level":"error"`) && strings.Contains(line, "auth.mode is none in production")
@@ -95,7 +95,7 @@ func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	}
 }
 
-// When a configuration has a token where the hash of a token belongs, the error does not contain the token.
+// When the configuration contains a token in place of the hash of a token, the error does not contain the token.
 func TestTokenInPlaceOfItsHashIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	token, _ := newToken(t, "ana")

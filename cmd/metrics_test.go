@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestMetricsAreWellFormed scrapes running programs as Prometheus does, and checks their metrics
-// with the linter that "promtool check metrics" uses.
+// TestMetricsAreWellFormed scrapes running programs like Prometheus, and checks their metrics with the linter of
+// "promtool check metrics".
 func TestMetricsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")
@@ -43,8 +43,8 @@ func TestMetricsAreWellFormed(t *testing.T) {
 			problems, err := promlint.New(strings.NewReader(text)).Lint()
 			check.NoError(t, err)
 			for _, problem := range problems {
-				// The names of metrics of libraries cannot be changed here, so only the product's own metrics are
-				// checked.
+				// Only metrics of the product are checked, because the names of libraries' metrics cannot be changed
+				// here.
 				if strings.HasPrefix(problem.Metric, "dlq_") {
 					t.Errorf("%s: %s", problem.Metric, problem.Text)
 				}

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestCPUProfile: the profile is complete, whichever way the program stops.
+// TestCPUProfile: the profile is complete, in whatever way the program stops.
 func TestCPUProfile(t *testing.T) {
 	t.Parallel()
 	at, brokers := postgrestest.URL(t), strings.Join(stacktest.Kafka(t), ",")
@@ -65,7 +65,7 @@ func TestCPUProfile(t *testing.T) {
 	}
 }
 
-// wantProfile checks that a file is a complete profile: the compressed text ends with a checksum.
+// wantProfile checks that a file contains a complete profile, which is compressed and ends with a checksum.
 func wantProfile(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)

@@ -1,5 +1,5 @@
-// Package cmd_test runs the programs as operators do: as binaries, with flags, a configuration
-// file, exit codes and ports.
+// Package cmd_test runs the programs like operators: as binaries, with flags, a configuration file, exit codes and
+// ports.
 package cmd_test
 
 import (
@@ -32,8 +32,8 @@ var programs = []string{"api", "ingester", "archiver"}
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// binaries builds the programs once and returns their folder. The folder is next to the test
-// binary, where "go test" deletes it with everything else.
+// binaries builds the programs once and returns their folder. The folder is next to the test binary, where "go test"
+// deletes it together with the test binary.
 var binaries = sync.OnceValues(func() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -112,7 +112,7 @@ func TestStartUpErrors(t *testing.T) {
 	}
 }
 
-// unreachableDatabase is a configuration with a database that no server serves, and a free port.
+// unreachableDatabase is a configuration that names a database that no server has, and any free port for the API.
 const unreachableDatabase = "server: {host: 127.0.0.1, port: 0, startup_timeout: 1s}\ndatabase: {host: 127.0.0.1, port: 1, name: nowhere, user: u, password: hunter2}\n"
 
 func TestStartUpErrorsWithADatabase(t *testing.T) {
@@ -149,7 +149,7 @@ func TestStartUpErrorsWithADatabase(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	t.Parallel()
-	// While this second database exists, its grants keep the migrations from dropping the roles of the whole cluster.
+	// While this second database exists, its grants prevent "migrate down" from dropping the roles of the server.
 	postgrestest.URL(t)
 	at := postgrestest.Empty(t)
 	newest := migrate.Latest()
@@ -159,7 +159,7 @@ func TestMigrate(t *testing.T) {
 	says := func(version uint) string { return fmt.Sprintf("schema version %d, newest %d", version, newest) }
 	for _, step := range []struct {
 		args, environment string
-		want              string // text on stdout or, if the command is refused, in the error
+		want              string // a part of the text on stdout or, when the command fails, of the error
 		refused           bool
 	}{
 		{"version", "production", says(0), false},
@@ -205,8 +205,8 @@ func TestArchiver(t *testing.T) {
 		t.Errorf("got %d rows in the archive, %v, want 25", archived, err)
 	}
 
-	// Some rows are old enough to be purged, but their partition, which holds a quarter of a year, also has younger
-	// rows.
+	// Some rows are old enough to be purged, but their partition, which is for a quarter of a year, also contains
+	// younger rows.
 	db.MustExec(`UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 12)`)
 	whole := file(t, settings(t, at, "{port: 0}")+"archive: {batch_size: 10, purge_whole_quarters: true}\n")
@@ -215,7 +215,7 @@ func TestArchiver(t *testing.T) {
 			t.Errorf("got exit code %d, stderr %q, want 0 and %s", got.code, got.stderr, c.want)
 		}
 	}
-	// Now the partition of these rows is more than a year old, and all other partitions have yet to be created.
+	// Now the partition with these rows is more than a year old, and no other partition exists.
 	db.MustExec(`DO $$ DECLARE v_part TEXT; v_until TIMESTAMPTZ := date_trunc('quarter', now() - interval '460 days'); BEGIN
 		UPDATE dlq.dlq_messages_archive SET archived_at = v_until - interval '1 day';
 		FOR v_part IN SELECT name FROM dlq.archive_partitions ORDER BY until_at DESC LOOP
@@ -239,8 +239,8 @@ func TestArchiver(t *testing.T) {
 	p.wantCleanEnd()
 }
 
-// TestOldSchema: the programs keep running, name the version that they need, and continue by themselves when the schema
-// has this version.
+// TestOldSchema: with a schema that is too old, the programs keep running and log the version that they need; they
+// continue by themselves when the schema has this version.
 func TestOldSchema(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")
@@ -268,7 +268,7 @@ func TestOldSchema(t *testing.T) {
 	}
 }
 
-// TestOldNumbering: the programs refuse at start a database that a version before v0.1.0 created.
+// TestOldNumbering: the programs refuse to start with a database that a version before v0.1.0 has created.
 func TestOldNumbering(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t)
@@ -305,13 +305,13 @@ func TestSIGTERMWhileStarting(t *testing.T) {
 	for _, program := range programs {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and stays silent
+			silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 			check.NoError(t, err)
 			defer silent.Close()
 			_, port, _ := net.SplitHostPort(silent.Addr().String())
 			p := start(t, program, nil, "--config", file(t, "server: {host: 127.0.0.1, port: 0}\nkafka: {brokers: [\"127.0.0.1:1\"]}\n"+
 				"database: {host: 127.0.0.1, port: "+port+", name: n, user: u}\n"))
-			if conn, err := silent.Accept(); err == nil { // the program has connected, so it runs and waits
+			if conn, err := silent.Accept(); err == nil { // the program has connected, so it is running and waiting
 				defer conn.Close()
 			}
 			p.wantCleanEnd()
@@ -319,13 +319,13 @@ func TestSIGTERMWhileStarting(t *testing.T) {
 	}
 }
 
-// ended is the result of a program that exited.
+// ended is the result of a program that has exited.
 type ended struct {
 	stdout, stderr string
 	code           int
 }
 
-// run runs a program until it exits.
+// run runs a program and waits until it exits.
 func run(t *testing.T, program string, environ []string, args ...string) ended {
 	t.Helper()
 	path := binary(t, program) // binary may build the program, which must not count as time of the run
@@ -343,7 +343,8 @@ func run(t *testing.T, program string, environ []string, args ...string) ended {
 	return ended{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// wantRefusal checks exit code 1 and one line on stderr that is not a log line and contains part.
+// wantRefusal checks that the exit code is 1, and that stderr has one line that is not a log line and contains the
+// given part.
 func wantRefusal(t *testing.T, got ended, program, part string) {
 	t.Helper()
 	var said []string
@@ -381,8 +382,7 @@ func start(t *testing.T, program string, environ []string, args ...string) *proc
 	return p
 }
 
-// wantCleanEnd stops the program with SIGTERM, as Kubernetes does, and expects exit code 0 within
-// 25 s.
+// wantCleanEnd stops the program with SIGTERM, like Kubernetes. The program must exit with code 0 within 25 s.
 func (p *process) wantCleanEnd() {
 	p.t.Helper()
 	p.wantCleanEndBy(syscall.SIGTERM)
@@ -401,7 +401,7 @@ func (p *process) wantCleanEndBy(signal os.Signal) {
 	}
 }
 
-// client has a timeout, for a program that does not answer.
+// client has a timeout, because a program may not answer.
 var client = &http.Client{Timeout: 10 * time.Second}
 
 func (p *process) waitForLog(part string) {
@@ -425,7 +425,7 @@ func (p *process) waitForAnswer(address string, status int, part string) {
 	}, &last)
 }
 
-// wait asks every 50 ms, for 30 s at most or until the program exits.
+// wait calls the function ask every 50 ms until it returns true. The test fails after 30 s, or when the program exits.
 func (p *process) wait(what string, ask func() bool, last ...*string) {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -447,7 +447,7 @@ func (p *process) wait(what string, ask func() bool, last ...*string) {
 	p.t.Fatalf("got %s, want %s; log: %s", seen, what, p.log)
 }
 
-// lockedBuffer can be read while the program writes to it.
+// lockedBuffer is a buffer that the test can read while the program writes to it.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -472,7 +472,7 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// settings returns a configuration with a database and a server section.
+// settings returns a configuration with a database section and a server section.
 func settings(t *testing.T, at, server string) string {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -482,7 +482,7 @@ func settings(t *testing.T, at, server string) string {
 		server, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password)
 }
 
-// freePort returns a port that was free a moment ago.
+// freePort returns a port that no program was using when it was called.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

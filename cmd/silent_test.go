@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestSilentDatabase: a PostgreSQL whose processes hang while its machine still accepts connections
-// and bytes blocks no request: requests and probes are answered, and the program stops on SIGTERM.
+// TestSilentDatabase: the processes of PostgreSQL hang, while its machine still accepts connections and bytes. Requests
+// and probes must still be answered, and the program must stop on SIGTERM.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")
@@ -44,7 +44,7 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
-// proxy forwards to a server. While frozen, it accepts connections and bytes and returns nothing.
+// proxy forwards connections to a server. While it is frozen, it accepts connections and bytes but returns nothing.
 type proxy struct {
 	url    string
 	frozen atomic.Bool

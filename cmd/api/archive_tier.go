@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
-// tieredStore is a store whose archive has a second tier. The methods of Archive take precedence over those of Store,
-// because Store has them from the types that it embeds.
+// tieredStore is a store whose archive has a second tier. When both embedded types have a method, that of tier.Archive
+// is used, because Store only has it from the types that it embeds itself.
 type tieredStore struct {
 	*postgres.Store
 	tier.Database
@@ -49,13 +49,13 @@ func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
 	return nil
 }
 
-// tieredReads searches the archive in both tiers, and live messages where the API searches them without a second tier.
+// tieredReads searches both tiers of the archive. Searches for live messages are the same as without a second tier.
 type tieredReads struct {
 	liveReads
 	archive tieredStore
 }
 
-// liveReads are searches and exports of a store, or of its replica.
+// liveReads contains the searches and exports of a store or of its replica.
 type liveReads interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
@@ -84,7 +84,8 @@ func (r tieredReads) Export(ctx context.Context, q repository.ExportQuery, yield
 	return r.liveReads.Export(ctx, q, yield)
 }
 
-// bucketCheck is the readiness check of the object store. Without it the API works, except for messages in objects.
+// bucketCheck returns the readiness check of the object store. While the object store is unavailable, the API works,
+// except for messages in objects.
 func (p *parts) bucketCheck() []rest.Check {
 	if p.bucket == nil {
 		return nil
@@ -92,12 +93,12 @@ func (p *parts) bucketCheck() []rest.Check {
 	return []rest.Check{{Name: "archive", Probe: func(ctx context.Context) error { return p.bucket.Check(ctx) }}}
 }
 
-// objectStats describes the objects of the archive.
+// objectStats is the part of a store that describes the objects of the archive.
 type objectStats interface {
 	ObjectStats(ctx context.Context) (repository.ObjectStats, error)
 }
 
-// objectsCollector reports the objects of the archive. Every replica reports the same values.
+// objectsCollector reports the number and the size of the archive's objects. Every replica reports the same values.
 type objectsCollector struct {
 	store                             objectStats
 	objects, messages, bytes, waiting *prometheus.Desc

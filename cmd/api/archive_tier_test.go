@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// knownStats is a manifest with these numbers.
+// knownStats is a store that returns these statistics.
 type knownStats repository.ObjectStats
 
 func (s knownStats) ObjectStats(context.Context) (repository.ObjectStats, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// logs has the methods of broker.Cluster that a backlog needs.
+// logs is the part of broker.Cluster that a backlog uses.
 type logs interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
@@ -63,7 +63,7 @@ func (b *backlog) read(ctx context.Context, topics []string, positions []reposit
 			}
 		}
 	}
-	ends, err := b.cluster.EndOffsets(ctx, parts) // ends has no entry for a partition without an answer
+	ends, err := b.cluster.EndOffsets(ctx, parts) // contains no entry for a partition whose broker did not answer
 	if err != nil && len(ends) == 0 {
 		return nil, err
 	}

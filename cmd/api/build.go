@@ -31,21 +31,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// parts holds the components of the program. No component has opened a connection when build
-// returns.
+// parts holds the components of the program. The components open no connection before build has returned.
 type parts struct {
 	base    program.Base
-	db      *sqlx.DB        // nil: the store is in memory
-	replica *sqlx.DB        // nil: the database has no replica
-	reads   *postgres.Reads // nil: the database has no replica
-	cluster *broker.Cluster // nil: no Kafka
+	db      *sqlx.DB        // nil when the store is in memory
+	replica *sqlx.DB        // nil when the database has no replica
+	reads   *postgres.Reads // nil when the database has no replica
+	cluster *broker.Cluster // nil without Kafka
 	labels  *telemetry.TopicLabels
-	topics  *topics             // nil: no Kafka
-	shares  *sharegroup.Watcher // nil: no Kafka
+	topics  *topics             // nil without Kafka
+	shares  *sharegroup.Watcher // nil without Kafka
 	service *redrive.Service
-	heart   *heartbeat.Heart // nil: no heartbeats are sent
+	heart   *heartbeat.Heart // nil when no heartbeats are sent
 
-	bucket tier.Bucket // nil: the archive is in the database only
+	bucket tier.Bucket // nil when the whole archive is in the database
 
 	// The fields below are nil without a database.
 	search *searching
@@ -147,8 +146,8 @@ func (p *parts) buildServer(store repository.Core) error {
 	return p.mountConsole()
 }
 
-// decoding holds what the search index, the redrives and the REST server need to decode records by their schemas. It is
-// zero when no schema registry is configured.
+// decoding contains what the search index, redrives and the REST server need to decode records with their schemas. It
+// is zero when no schema registry is configured.
 type decoding struct {
 	index   search.Schemas
 	redrive redrive.Schemas
@@ -163,8 +162,8 @@ func buildSchemas(cfg schema.Config, registry prometheus.Registerer) (decoding, 
 	return decoding{decoder, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
 }
 
-// buildReports creates the metrics and notifications that read from the database. masked is true
-// when the texts of error groups are masked, maskedConsumers when the names of consumer groups are.
+// buildReports creates the metrics and notifications that read from the database. masked reports whether the texts of
+// error groups are masked, maskedConsumers whether the names of consumer groups are.
 func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked, maskedConsumers bool) error {
 	base := p.base
 	p.filler = search.NewPayloadFiller(base.Config.Search, store, base.Registry, base.Log)
@@ -178,8 +177,8 @@ func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked, 
 	return err
 }
 
-// decoder returns the decoder that the ingester uses; without a kafka section, the default
-// decoder.
+// decoder returns a decoder with the same configuration as that of the ingester. Without a kafka section, it returns
+// the default decoder.
 func (p *parts) decoder() (*deadletter.Decoder, error) {
 	kafka := p.base.Config.Kafka
 	if kafka == nil {
@@ -210,7 +209,7 @@ func (p *parts) buildStore() (repository.Core, error) {
 	return store, nil
 }
 
-// reserved returns whether a topic is for dead letters of share groups; nil without Kafka.
+// reserved returns a function that reports whether a topic is for dead letters of share groups; nil without Kafka.
 func (p *parts) reserved() func(topic string) bool {
 	if p.shares == nil {
 		return nil
@@ -218,7 +217,7 @@ func (p *parts) reserved() func(topic string) bool {
 	return p.shares.IsReserved
 }
 
-// declaration returns what the share groups declare; nil without Kafka.
+// declaration returns a function that says which original topics the share groups declare; nil without Kafka.
 func (p *parts) declaration() func(dlqTopic, original string) entity.Declaration {
 	if p.shares == nil {
 		return nil
@@ -272,8 +271,8 @@ func (p *parts) buildPublisher() (publisher, error) {
 	return made, err
 }
 
-// checks returns the readiness checks. Kafka's state is shown but never makes the API unready: reads work without
-// Kafka, and a retry that cannot be sent answers with its own error.
+// checks returns the readiness checks. The checks show the state of Kafka, but Kafka never makes the API unready: reads
+// work without it, and a retry that cannot be sent returns an error.
 func (p *parts) checks() []rest.Check {
 	database := rest.Check{Name: "database", Probe: alive, Passed: "in memory"}
 	if p.db != nil {
@@ -305,8 +304,8 @@ var (
 	errUnknownIngester = errors.New("not known")
 )
 
-// ingesterFault derives from the states of consumer groups whether any ingester runs. Every client may see the texts of
-// the returned errors.
+// ingesterFault returns an error when the states of consumer groups show that no ingester runs, or when this is not
+// known. Any client may read the texts of these errors.
 func ingesterFault(states map[string]string, err error, group string) error {
 	if err != nil {
 		return errUnknownIngester
@@ -321,7 +320,7 @@ func ingesterFault(states map[string]string, err error, group string) error {
 
 func alive(context.Context) error { return nil }
 
-// wait waits for the dependencies, at most for the start-up timeout, and then for the schema.
+// wait waits for the dependencies, for at most the start-up timeout, and then for the schema, without a limit.
 func (p *parts) wait(ctx context.Context) error {
 	if err := p.base.WaitFor(ctx, p.db, p.cluster); err != nil || p.db == nil {
 		return err
@@ -332,7 +331,7 @@ func (p *parts) wait(ctx context.Context) error {
 	return p.shareSigningKeys(ctx)
 }
 
-// workers runs the background work until ctx ends. It returns after all of this work has stopped.
+// workers runs all background work until ctx ends, and returns when this work has stopped.
 func (p *parts) workers(ctx context.Context) {
 	var all sync.WaitGroup
 	if p.cluster != nil {

@@ -60,8 +60,7 @@ dlq_archive_last_success_timestamp_seconds 1.00000009e+09
 	}
 }
 
-// awayRuns simulates a database that is unreachable, or whose older schema has no table of archive
-// runs.
+// awayRuns is a database that is unavailable, or whose schema is so old that it has no table of archive runs.
 type awayRuns struct {
 	repository.ArchiveRuns
 	err error
@@ -72,7 +71,7 @@ func (a *awayRuns) LatestArchiveRuns(context.Context) (last, complete *repositor
 }
 
 // When the metrics are missing, an operator cannot see whether the archiver never ran or the database does not answer.
-// If the database does not answer, the log says so, once.
+// So the log says once that the database does not answer.
 func TestArchiveCollector_SaysOnceThatItCannotTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

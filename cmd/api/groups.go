@@ -11,11 +11,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// recentGroups is the period in which an error group that first appeared, or reappeared, counts as recent.
+// recentGroups is the period for which an error group counts as recent after it appeared for the first time or
+// regressed.
 const recentGroups = time.Hour
 
-// groupsCollector counts the error groups that an operator may need to examine. Every replica reports the same
-// counts.
+// groupsCollector reports the numbers of error groups that are new or have regressed, which an operator may need to
+// examine. Every replica reports the same counts.
 type groupsCollector struct {
 	store  repository.RecentGroups
 	except []uuid.UUID

@@ -20,9 +20,9 @@ func (p *parts) buildHeart(store repository.Core) {
 	p.heart = heartbeat.New(cfg, producer, store, p.base.Registry, p.base.Log)
 }
 
-// heartbeats returns the error group of heartbeat messages, computed as the ingester computes it from the same
-// configuration, and their topic. Notifications exclude this error group and this topic, even if this program sends no
-// heartbeats, because another program may send heartbeats.
+// heartbeats returns the error group and the topic of heartbeat messages, which notifications leave out. It computes
+// the error group from the same configuration as the ingester. Notifications leave them out even if this program sends
+// no heartbeats, because another program may send some.
 func heartbeats(cfg heartbeat.Config, maker *fingerprint.Fingerprinter) notify.Quiet {
 	quiet := notify.Quiet{Groups: []uuid.UUID{maker.Fingerprint(heartbeat.Class, heartbeat.Message, "").ID()}}
 	if cfg.Topic != "" {

@@ -26,8 +26,8 @@ func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records [
 	return broker.ProduceResult{Records: []broker.RecordResult{{}}}
 }
 
-// The ingester assigns a heartbeat record to the error group that notifications exclude. A message without any error
-// text is not in this group, so notifications include this message.
+// The ingester assigns heartbeat records to the error group that notifications leave out. A message without an error
+// text is not in this error group, so notifications report it.
 func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	decoder, err := (&parts{base: program.Base{Config: program.DefaultConfig()}}).decoder()
@@ -57,7 +57,7 @@ func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	}
 }
 
-// emptyList is a store in which no message becomes visible.
+// emptyList is a store whose lists are empty, so that no heartbeat ever becomes visible.
 type emptyList struct{ heartbeat.Store }
 
 func (emptyList) List(context.Context, string, repository.Page) (repository.List, error) {

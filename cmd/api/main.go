@@ -1,5 +1,5 @@
-// The program api serves the REST API and republishes messages on an operator's request. Any number
-// of replicas may share one database.
+// The program api serves the REST API and the console, and sends messages again on behalf of operators. Any number of
+// replicas may share one database.
 package main
 
 import (
@@ -52,8 +52,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	return serve(ctx, base)
 }
 
-// serve opens its port first and answers "not ready" while it waits for the dependencies, so that
-// probes see a program that is starting, not one that is missing.
+// serve opens its port first and answers "not ready" while it waits for the dependencies, so that probes find a program
+// that is starting.
 func serve(ctx context.Context, base program.Base) error {
 	parts, err := build(base)
 	if err != nil {

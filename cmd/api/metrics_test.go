@@ -28,8 +28,8 @@ import (
 
 const monitoring = "../../deploy/k8s/components/monitoring/"
 
-// Every metric and label in the alert rules and on the dashboard is exported by this program or the
-// ingester: an alert on a metric that does not exist never fires.
+// Every metric and label that the alert rules and the dashboard use is exported by this program or by the ingester. An
+// alert on a metric that does not exist would never fire.
 func TestMetrics_WhatIsWatchedExists(t *testing.T) {
 	t.Parallel()
 	known := series(t)
@@ -64,7 +64,7 @@ func TestMetrics_WhatIsWatchedExists(t *testing.T) {
 }
 
 // Prometheus chooses between two metric formats: one format writes the bound of a bucket, and the quantile of a
-// summary, as 5, and the other format as 5.0. Rules therefore only use bounds that both formats spell alike.
+// summary, as 5, and the other format as 5.0. So rules must use only bounds that both formats write in the same way.
 func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	t.Parallel()
 	expressions, _ := watched(t)
@@ -75,7 +75,7 @@ func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	}
 }
 
-// oneFormat reports the expressions that match whole numbers in only one of the two spellings, and no other expression.
+// TestOneFormat: oneFormat reports only expressions that match a whole number in one of the two ways to write it.
 func TestOneFormat(t *testing.T) {
 	t.Parallel()
 	for expression, wrong := range map[string]bool{
@@ -91,8 +91,8 @@ func TestOneFormat(t *testing.T) {
 
 var bound = regexp.MustCompile(`\b(?:le|quantile)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")`)
 
-// oneFormat returns the first matcher that accepts only one of the two spellings of a whole number, 5 or 5.0, or "" if
-// there is none.
+// oneFormat returns the first matcher in an expression that accepts a whole number in only one of the two ways to write
+// it, 5 or 5.0. It returns "" when there is no such matcher.
 func oneFormat(t *testing.T, expression string) string {
 	t.Helper()
 	for _, m := range bound.FindAllStringSubmatch(expression, -1) {
@@ -111,10 +111,10 @@ func oneFormat(t *testing.T, expression string) string {
 	return ""
 }
 
-// fromScraping lists the labels that Prometheus adds.
+// fromScraping are labels that Prometheus itself adds to metrics.
 var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 
-// unwatched lists the metrics that no rule and no dashboard panel uses, on purpose.
+// unwatched are metrics that no rule and no panel of the dashboard uses on purpose, each with the reason.
 var unwatched = map[string]string{
 	"dlq_heartbeat_last_seen_timestamp_seconds":  "for alerts that users define themselves",
 	"dlq_quarantined_total":                      "the alert uses dlq_quarantine_records, the number in quarantine now",
@@ -125,7 +125,7 @@ var unwatched = map[string]string{
 	"dlq_search_engine_repaired_documents_total": "repaired without an operator, and logged",
 }
 
-// series returns the labels of every metric of every program, by its name.
+// series returns the labels of every metric that the programs export, by the name of the metric.
 func series(t *testing.T) map[string][]string {
 	t.Helper()
 	base := program.Base{Config: program.DefaultConfig(), Log: zap.NewNop(), Registry: telemetry.NewRegistry(telemetry.Deployment{})}
@@ -178,8 +178,8 @@ var (
 	constant    = regexp.MustCompile(`(\w+)="`)
 )
 
-// watched returns all expressions of the rules and the dashboard, and the names that the rules
-// record.
+// watched returns all expressions in the rules and on the dashboard, and the names of the metrics that recording rules
+// create.
 func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 	t.Helper()
 	var rules struct {
@@ -227,7 +227,7 @@ func read(t *testing.T, name string) []byte {
 	return raw
 }
 
-// selector is a metric in an expression, with the labels for which the expression requires a value.
+// selector is a metric in an expression, with the labels that the expression compares with a value.
 type selector struct {
 	name   string
 	labels []string
@@ -259,7 +259,7 @@ func withoutSuffix(name string) string {
 	return name
 }
 
-// selectorsOf finds the metrics and labels of an expression.
+// TestSelectors: selectors finds the metrics and labels in an expression.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprint(selectors(`sum by (le) (rate(dlq_a_bucket{route=~"/x/{topic}|/y",le="0.3"}[5m])) / on (slo) dlq:b:ratio > go_c`))

@@ -10,8 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// newJudge returns the judge of original topics, which uses the configuration and the operators'
-// mapping.
+// newJudge returns a Judge that checks original topics against the configuration and the operators' mapping.
 func newJudge(
 	cfg program.Config, decoder *deadletter.Decoder, declaration func(dlqTopic, original string) entity.Declaration,
 	mapping func(context.Context) (entity.Mapping, error),
@@ -27,11 +26,11 @@ func newJudge(
 	return deadletter.NewJudge(decoder, origins.Or(declaration), mapping), nil
 }
 
-// noMapping returns an empty mapping, for a store that keeps none.
+// noMapping returns an empty mapping. It is used for a store that stores no mapping.
 func noMapping(context.Context) (entity.Mapping, error) { return entity.Mapping{}, nil }
 
-// warnUndeclaredAuto warns of topics with automatic retry that no declaration covers: of these,
-// only messages with an operator's mapping are retried.
+// warnUndeclaredAuto logs a warning about each topic with automatic retry for which there is no declaration: automatic
+// retry then sends only those messages of the topic that an operator has mapped.
 func warnUndeclaredAuto(cfg program.Config, log *zap.Logger) {
 	if !cfg.HasKafka() {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 )
 
-// Without declarations, automatic retry retries no message: a warning at start says so.
+// Without declarations, automatic retry sends no messages. The program logs a warning about this when it starts.
 func TestAutomaticRetryWithoutDeclarationsIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	byConvention := []deadletter.OriginRule{{DLQ: "*.dlq.v1", Originals: []string{"$1.events"}}}

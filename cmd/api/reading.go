@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// stateAge is the maximum age of a cached value: frequent scrapes must not load the database.
+	// stateAge is the maximum age of a cached value. Values are cached so that frequent scrapes cause no load on the
+	// database.
 	stateAge = 5 * time.Second
 
-	// stateTimeout limits how long a scrape waits for the database.
+	// stateTimeout limits the time for which a scrape waits for the database.
 	stateTimeout = 2 * time.Second
 )
 
@@ -21,19 +22,19 @@ var errNoAnswer = fmt.Errorf("no answer within %s", stateTimeout)
 
 // reading caches the last value that a collector read. The zero value is empty and logs nothing.
 type reading[T any] struct {
-	log  *zap.Logger // gets a line when queries start to fail and a line when they work again; may be nil
+	log  *zap.Logger // logs a line when queries begin to fail and when they work again; nil to log nothing
 	what string      // the subject of these log lines
 
-	silent  bool // the last query failed
+	silent  bool // whether the last query failed
 	mu      sync.Mutex
 	at      time.Time
 	value   T
 	known   bool
-	pending <-chan struct{} // closed when the query that timed out returns; nil without such a query
+	pending <-chan struct{} // closed when the query that timed out returns; nil when there is no such query
 }
 
-// current returns the value of ask, at most stateAge old. known is false while the store does not
-// answer.
+// current returns the result of the function ask, which is at most stateAge old. known is false while the store does
+// not answer.
 func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,8 +48,8 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 	return r.value, r.known
 }
 
-// read calls ask and waits at most stateTimeout. A driver may ignore its context while a server is silent, so read
-// returns before the driver does, and starts no second query while the first is pending.
+// read calls ask and waits at most stateTimeout. A driver may ignore the end of its context while the server does not
+// answer. So read returns without waiting for the driver, and begins no second query while the first is still running.
 func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err error) {
 	if r.pending != nil {
 		select {
@@ -79,8 +80,8 @@ func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err er
 	}
 }
 
-// report logs when queries start to fail and when they work again. It logs no other query, because scrapes never stop.
-// It logs these two events, because a missing metric looks like a metric without values.
+// report logs when queries begin to fail and when they work again. It does not log every failed query, because scrapes
+// never stop. Without these lines, nothing would show why the metric is missing.
 func (r *reading[T]) report(err error) {
 	if r.log == nil || r.silent == (err != nil) {
 		return

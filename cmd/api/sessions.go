@@ -34,7 +34,7 @@ func (p *parts) buildAuth() error {
 }
 
 // shareSigningKeys loads the signing keys from the database, unless a file provides them, so that every replica accepts
-// what another replica has signed, also after a restart. It retries until ctx ends.
+// what any replica has signed, even before a restart. It tries again until it succeeds or ctx ends.
 func (p *parts) shareSigningKeys(ctx context.Context) error {
 	if p.signer.HasFile() {
 		return nil

@@ -18,8 +18,8 @@ import (
 // shareGroups implements rest.ShareWatcher.
 type shareGroups struct{ watcher *sharegroup.Watcher }
 
-// ShareGroups also answers when a part of the cluster's answers is missing, for example because this program may not
-// describe a group. Such a group has no known topics.
+// ShareGroups returns the share groups even when the cluster has not reported everything about them, for example because
+// this program may not describe a group. The topics of such a group are not known.
 func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
 	groups := wire.Each(s.watcher.Snapshot().Groups(), func(g sharegroup.Group) entity.ShareGroup {
 		return entity.ShareGroup{
@@ -39,24 +39,24 @@ const (
 	// maxShareGroupLabels is the maximum number of share groups in metrics.
 	maxShareGroupLabels = 1000
 
-	// notIngested is the state of dead letters that are not messages yet.
+	// notIngested is the value of the label state for dead letters that are not stored as messages yet.
 	notIngested = "not_ingested"
 )
 
-// shareStore has the messages of share groups, and the positions of ingest.
+// shareStore is the part of a store that sharesCollector uses.
 type shareStore interface {
 	CountPointers(ctx context.Context, removed map[string]time.Time) ([]repository.PointerCount, error)
 	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
 }
 
-// sharesCollector reports the dead letters of share groups whose record is not stored yet, and configurations that
-// would lose dead letters. Every replica reports the same values.
+// sharesCollector reports the dead letters of share groups whose record is not stored yet, and the configurations that
+// would make the broker lose dead letters. Every replica reports the same values.
 type sharesCollector struct {
 	store    shareStore
 	snapshot func() *sharegroup.Snapshot
 	backlog  *backlog
 	labels   *telemetry.TopicLabels
-	masked   bool // the names of groups are masked
+	masked   bool // whether the names of share groups are masked
 	now      func() time.Time
 
 	waiting, left, retention, problems *prometheus.Desc
@@ -111,7 +111,8 @@ func (c *sharesCollector) Collect(ch chan<- prometheus.Metric) {
 	c.collectLeft(ch, s, counts, unread)
 }
 
-// removedBefore returns, by original topic, the time before which its retention has removed all records.
+// removedBefore returns, for each original topic, the time before which the retention of the topic has removed all
+// records.
 func removedBefore(s *sharegroup.Snapshot, now time.Time) map[string]time.Time {
 	removed := map[string]time.Time{}
 	for _, g := range s.Groups() {
@@ -124,7 +125,7 @@ func removedBefore(s *sharegroup.Snapshot, now time.Time) map[string]time.Time {
 	return removed
 }
 
-// deadLetterTopics returns the dead-letter topics of share groups, at most as many as metrics have topic labels.
+// deadLetterTopics returns the dead-letter topics of share groups, at most as many as may be labels of metrics.
 func deadLetterTopics(s *sharegroup.Snapshot) []string {
 	names := slices.DeleteFunc(s.ReadTopics(), func(name string) bool { return !entity.ValidTopic(name) })
 	return names[:min(len(names), telemetry.MaxTopicLabels)]
@@ -165,8 +166,9 @@ func (c *sharesCollector) collectWaiting(ch chan<- prometheus.Metric, counts []r
 	}
 }
 
-// collectLeft also counts dead letters that are not messages yet. Their original topics are not known: each topic of
-// the share groups that write to a dead-letter topic may be the original topic.
+// collectLeft reports how much time is left to read the records. It also considers dead letters that are not stored as
+// messages yet. Their original topics are not known, so each topic of the share groups that write to the dead-letter
+// topic counts as a possible original topic.
 func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup.Snapshot, counts []repository.PointerCount, backlog map[string]unread) {
 	type deadline struct{ left, retention time.Duration }
 	first := map[string]deadline{}
@@ -181,7 +183,7 @@ func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup
 			first[label] = deadline{left, retention}
 		}
 	}
-	for _, n := range counts { // a refused record counts only until its retention ends
+	for _, n := range counts { // a message in the state CompletionRefused counts only until the retention of its topic ends
 		wait(n.Topic, n.OldestDeath, n.State == entity.CompletionWaiting)
 	}
 	for _, g := range s.Groups() {

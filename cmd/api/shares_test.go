@@ -25,14 +25,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// shared is a cluster with share groups, and the database of their messages.
+// shared is a cluster with share groups, and the store with their messages.
 type shared struct {
 	groups    []broker.ShareGroup
 	topics    map[string]map[string]string // the settings of each topic
 	offsets   map[broker.TopicPartition]broker.ShareOffset
 	starts    map[broker.TopicPartition]int64
 	ends      map[broker.TopicPartition]int64
-	times     map[int64]time.Time // timestamps of records, by offset
+	times     map[int64]time.Time // timestamps of the records in the dead-letter topics, by offset
 	reads     int
 	pointers  []repository.PointerCount
 	positions []repository.IngestPosition
@@ -84,7 +84,8 @@ func (s *shared) IngestPositions(context.Context) ([]repository.IngestPosition, 
 	return s.positions, nil
 }
 
-// collector returns the collector of a cluster whose groups are known. It runs in a synctest bubble.
+// collector returns a sharesCollector for a cluster whose share groups are known already. It must be called in a
+// synctest bubble.
 func (s *shared) collector(t *testing.T) *sharesCollector {
 	t.Helper()
 	all, err := entity.ParseTopicPatterns("topics", "*")
@@ -105,7 +106,7 @@ func at(topic string, partition int32) broker.TopicPartition {
 	return broker.TopicPartition{Topic: topic, Partition: partition}
 }
 
-// wantMetrics compares the series of metrics, as a scrape has them.
+// wantMetrics compares the series of the named metrics with those in want, in the text format of a scrape.
 func wantMetrics(t *testing.T, c *sharesCollector, want string, names ...string) {
 	t.Helper()
 	registry, w := prometheus.NewPedanticRegistry(), httptest.NewRecorder()
@@ -120,8 +121,8 @@ func wantMetrics(t *testing.T, c *sharesCollector, want string, names ...string)
 	check.Equal(t, strings.Join(lines, ""), strings.TrimPrefix(want, "\n"), "metrics")
 }
 
-// The gauge counts the dead letters that wait in the database and, while the ingester is stopped, those in the
-// dead-letter topic. The time left is computed from the time of the oldest dead letter of both.
+// The gauge counts the dead letters that wait in the database and, while the ingester is stopped, those that are only
+// in the dead-letter topic. The time that is left is computed from the oldest of all these dead letters.
 func TestSharesCollector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +142,8 @@ func TestSharesCollector(t *testing.T) {
 				{Topic: "orders", State: entity.CompletionWaiting, Count: 2, OldestDeath: now.Add(-30 * time.Minute)},
 				{Topic: "unlimited", State: entity.CompletionWaiting, Count: 1, OldestDeath: now.Add(-30 * time.Minute)},
 			},
-			// Partition 1 has no position, and partition 2 is of a topic that was deleted.
+			// Partition 1 has only the position of an earlier topic id, because the topic was deleted and created
+			// again.
 			positions: []repository.IngestPosition{
 				{Topic: "dlq.a", TopicID: "id", Partition: 0, Next: 8}, {Topic: "dlq.a", TopicID: "earlier", Partition: 1, Next: 7},
 			},
@@ -166,7 +168,7 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 `, left)
 		<-time.After(stateAge)
 		s.pointers = s.pointers[:1]
-		wantMetrics(t, c, "", left) // no time is left for a refused record after its retention
+		wantMetrics(t, c, "", left) // a refused record whose retention has ended has no time left, so the metric is missing
 		delete(s.ends, at("dlq.a", 1))
 		<-time.After(stateAge)
 		wantMetrics(t, c, `dlq_pointers_waiting{state="refused",topic="orders"} 3
@@ -174,8 +176,8 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 	})
 }
 
-// Each problem of a share group is a series. Groups beyond the limit, and all groups when their names are masked, share
-// the series of the group "other".
+// Each problem of a share group is a series. Share groups beyond the limit share the series with the group "other";
+// when the names of groups are masked, all of them do.
 func TestSharesCollector_Problems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +204,8 @@ dlq_share_group_problems{code="wrong_prefix",group="other"} 1
 	})
 }
 
-// TestExpiredRefusedRecord: the record of one refused message is past its retention. The deadline is that of the next one.
+// TestExpiredRefusedRecord: when the retention of one refused record has ended, the metric shows the time that is left
+// for the next record.
 func TestExpiredRefusedRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// stateCollector reports the number of messages and the creation time of the oldest PENDING one. Every replica
-// reports the same values: aggregate them with max, not sum.
+// stateCollector reports, by topic, the number of messages and the creation time of the oldest PENDING message. Every
+// replica reports the same values, so they must be aggregated with max and not with sum.
 type stateCollector struct {
 	store interface {
 		TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)
@@ -37,8 +37,8 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.oldest
 }
 
-// Collect implements prometheus.Collector. While the store does not answer, it exports no values, rather than old
-// ones.
+// Collect implements prometheus.Collector. While the store does not answer, it exports no values, because old values
+// would be wrong.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	topics, _ := c.topics.current(func(ctx context.Context) ([]repository.TopicTotal, error) {
 		return c.store.TopicTotals(ctx, c.labels.Topics())

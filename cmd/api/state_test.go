@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// hungTopics does not answer until it is released; it ignores its context.
+// hungTopics is a store that does not answer until the test releases it, even when the context ends.
 type hungTopics struct {
 	asked   atomic.Int32
 	release chan struct{}
@@ -31,8 +31,8 @@ func (h *hungTopics) TopicTotals(context.Context, []string) ([]repository.TopicT
 	}}, nil
 }
 
-// A scrape is answered while the store hangs, only one query is pending at a time, and the metrics are exported
-// again when the store answers again.
+// While the store hangs, scrapes are answered and only one query is pending. When the store answers again, the metrics
+// are exported again.
 func TestStateCollector_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestStateCollector_StoreThatHangs(t *testing.T) {
 	})
 }
 
-// A topic without a PENDING message exports no oldest time, rather than a time of 1970.
+// For a topic without a PENDING message, no time of the oldest message is exported, which would be a time in 1970.
 func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	t.Parallel()
 	store := &hungTopics{release: make(chan struct{})}
@@ -82,7 +82,7 @@ func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	}
 }
 
-// anyTopic returns labels that accept every topic.
+// anyTopic returns TopicLabels that allow every topic.
 func anyTopic() *telemetry.TopicLabels {
 	labels := telemetry.NewTopicLabels()
 	labels.SetAny()
@@ -97,8 +97,8 @@ func (w withFinished) TopicTotals(ctx context.Context, names []string) ([]reposi
 	return append(topics, repository.TopicTotal{Topic: "done", Counts: map[entity.Status]int64{entity.Resolved: 1}}), err
 }
 
-// The store adds up the messages of all topics that metrics do not name, so that the collector never holds the names of
-// these topics.
+// The store adds up the messages of all topics that metrics do not name, so that the collector does not keep the names
+// of these topics in memory.
 func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 	t.Parallel()
 	labels := telemetry.NewTopicLabels()

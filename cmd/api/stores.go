@@ -21,7 +21,7 @@ func redriveStores(store repository.Core) redrive.Stores {
 	return stores
 }
 
-// restStores returns the parts of a store that the API uses. The parameter reads may be nil: then no replica is used.
+// restStores returns the parts of a store that the API uses. When reads is nil, no replica is used.
 func restStores(store repository.Core, reads *postgres.Reads) rest.Stores {
 	stores := rest.Stores{
 		Objects: store, Lists: store, Histories: store, Changes: store, Values: store, Redrives: store, Trail: store, Keys: store,
@@ -38,7 +38,8 @@ func restStores(store repository.Core, reads *postgres.Reads) rest.Stores {
 	return stores
 }
 
-// useReplica makes lists and numbers come from a replica where it is fresh enough. Whatever decides stays with the store.
+// useReplica makes the API read lists and numbers from a replica when the replica's data are new enough. Reads on which
+// a decision depends still use the store itself.
 func useReplica(stores *rest.Stores, store *postgres.Store, reads *postgres.Reads) {
 	stores.Lists = reads
 	db := stores.Database
@@ -63,7 +64,7 @@ func (g errorGroups) ErrorGroup(
 	return g.reads.ErrorGroup(ctx, id, visible, trend)
 }
 
-// topicLists reads the numbers of topics from a replica, and what else is shown with them from the store.
+// topicLists reads the numbers of topics from a replica, and everything else that is shown with them from the store.
 type topicLists struct {
 	*postgres.Store
 	reads *postgres.Reads

@@ -21,8 +21,8 @@ type tokenOrder struct {
 	days   int
 }
 
-// maxDays is the longest time in days for which a token can be valid: a token must not stay valid long after its owner
-// has left.
+// maxDays is the longest time in days for which a token can be valid: Without a limit, a token could stay valid long
+// after its owner has left.
 const maxDays = 3650
 
 func (o *tokenOrder) flags(flags *pflag.FlagSet) {
@@ -32,8 +32,8 @@ func (o *tokenOrder) flags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.days, "days", 90, "with token new: days until it expires")
 }
 
-// run creates a token. It prints the token, which is stored nowhere, and its configuration entry,
-// which has only the hash.
+// run creates a token. It prints the token, which is stored nowhere else, and the entry for the configuration, which
+// contains only a hash of the token.
 func (o *tokenOrder) run(args []string, now time.Time, stdout io.Writer) error {
 	if len(args) != 2 || args[1] != "new" {
 		return fmt.Errorf("unknown command %q; there is: token new", args)

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// topicsInterval is the time between two queries of the cluster's topics.
+	// topicsInterval is the time between two requests for the cluster's topics.
 	topicsInterval = 15 * time.Second
 
-	// topicsFresh is the maximum age of the list of topics. An older list shows that the broker does not answer.
+	// topicsFresh is the maximum age of the list of topics. When the list is older, the broker has not answered.
 	topicsFresh = 2*topicsInterval + 5*time.Second
 )
 
-// topics knows which topics the cluster has. It uses the list that watch reads regularly.
+// topics reports which topics exist in the cluster. It uses a list of topics that watch reads at intervals.
 type topics struct {
 	inspector rest.Inspector
 	now       func() time.Time
@@ -30,7 +30,7 @@ type topics struct {
 
 func newTopics() *topics { return &topics{now: time.Now} }
 
-// watch reads the topics of the cluster regularly until ctx ends, and calls pass with their names.
+// watch reads the topics of the cluster at intervals until ctx ends, and calls the function pass with their names.
 func (t *topics) watch(ctx context.Context, cluster *broker.Cluster, pass func(names []string)) {
 	ticker := time.NewTicker(topicsInterval)
 	defer ticker.Stop()

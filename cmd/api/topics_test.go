@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// inspected answers questions about single topics. A topic that is missing in the map exists gets the answer "not
-// known".
+// inspected answers questions about single topics. For a topic that the map exists does not contain, the answer is that
+// it is not known.
 type inspected struct {
 	exists map[string]bool
 	asked  int
@@ -34,7 +34,7 @@ func (*inspected) IngestLag(context.Context, []repository.IngestPosition) map[st
 }
 
 // Exists asks the cluster about a topic that is not in the list, because the topic may be new; without a recent list,
-// Exists knows nothing about any topic.
+// Exists returns nothing about any topic.
 func TestTopicsExist(t *testing.T) {
 	t.Parallel()
 	now, cluster := time.Now(), &inspected{exists: map[string]bool{"gone": false, "new": true}}

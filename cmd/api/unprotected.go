@@ -11,10 +11,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// reminder is the time between two log lines about an unprotected production API.
+// reminder is the interval of the log lines about an unprotected API in production.
 const reminder = time.Hour
 
-// newAuthDisabled returns the gauge for the alert about an API without authentication.
+// newAuthDisabled returns the gauge on which the alert about an API without authentication is based.
 func newAuthDisabled(mode string) prometheus.Gauge {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dlq_auth_disabled",

@@ -14,12 +14,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// An unprotected API in production is reported at start and every hour; elsewhere it is not.
+// An unprotected API in production logs an error at start and every hour; an API outside production logs none.
 func TestUnprotectedProductionIsComplainedAbout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		environment, mode string
-		want              int // complaints in two hours and a half
+		want              int // number of log lines in two and a half hours
 	}{
 		{"production", auth.ModeNone, 3},
 		{"dev", auth.ModeNone, 0},

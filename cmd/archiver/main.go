@@ -1,5 +1,5 @@
-// The program archiver moves finished messages to the archive and deletes messages from the archive when their time
-// there is over. The program runs once, or on a schedule.
+// The program archiver moves finished messages to the archive, and deletes messages that have been in the archive for
+// long enough. It runs once, or on a schedule.
 package main
 
 import (
@@ -36,21 +36,22 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 		return errors.New("the configuration has no database section: there is nothing to archive")
 	}
 	err = work(ctx, base, *schedule)
-	if ctx.Err() != nil { // the program was asked to stop: committed batches stay archived, and the next run continues
+	if ctx.Err() != nil { // the program was asked to stop; what was committed stays archived, and the next run continues
 		base.Log.Info("stopped")
 		return nil
 	}
 	return err
 }
 
-// work connects and archives, repeatedly if there is a schedule.
+// work connects to the database and performs one run, or runs on a schedule if there is one.
 func work(ctx context.Context, base program.Base, schedule string) error {
 	db, err := base.PatientDatabase(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	// One connection holds the archiver's lock, a second one works, and a third one cancels the work at shutdown.
+	// One connection holds the archiver's lock, the second one does the work, and the third one cancels the work at
+	// shutdown.
 	db.SetMaxOpenConns(max(3, base.Config.Database.MaxOpenConns))
 	if err := migrate.Check(ctx, db.DB); err != nil {
 		return err

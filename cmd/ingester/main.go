@@ -46,8 +46,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if !base.Config.HasKafka() {
 		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
-	// The ingester allocates and drops batches of megabytes all the time. At worst, memory holds the buffered bytes
-	// twice: once in use, and once as garbage that is not collected yet.
+	// The ingester allocates batches of several megabytes all the time. In the worst case, the memory contains the
+	// maximum of buffered bytes twice: bytes in use, and garbage that is not collected yet.
 	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
 	if base, err = base.WithTracing(ctx, "ingester"); err != nil {
 		return err
@@ -127,8 +127,8 @@ func serve(ctx context.Context, base program.Base) error {
 	return nil
 }
 
-// both returns a probe that fails with the last error of the ingester's own work with a dependency, and otherwise
-// probes the dependency itself.
+// both returns a probe for a dependency. It returns the last error that the ingester had with the dependency in its own
+// work; when there is none, it calls the given probe.
 func both(probe func(context.Context) error, learnt func() error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := learnt(); err != nil {

@@ -1,5 +1,5 @@
-// Package archive moves finished messages from the live table to the archive and finally deletes them from the
-// archive. The store moves rows without losing any; the caller, or RunOnSchedule, decides when a run starts.
+// Package archive moves finished messages from the live table to the archive and finally deletes them from the archive.
+// The caller, or RunOnSchedule, decides when a run starts; the store does the work.
 package archive
 
 import (
@@ -14,20 +14,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store has the methods that a run calls. Every method commits batch by batch, so work that was done before an error
-// or the end of ctx is kept; the count covers only rows that were certainly processed.
+// Store has the methods that a run calls. Every method commits batch by batch, so work that was done before an error or
+// before the end of ctx is kept. The returned number counts only rows that were certainly processed.
 type Store interface {
-	// TryLock takes the archiver's lock if it is free. unlock must be called
-	// when ok is true and is nil otherwise.
+	// TryLock takes the archiver's lock if no other archiver has it. ok reports whether it did. unlock must be called
+	// when ok is true; otherwise it is nil.
 	TryLock(ctx context.Context) (unlock func(), ok bool, err error)
-	// ArchiveOld moves messages in a final state whose last change is older
-	// than the retention.
+	// ArchiveOld moves to the archive the messages in a final state that have not changed for retentionDays.
 	ArchiveOld(ctx context.Context, retentionDays, batch int) (int64, error)
-	// CreatePartitions creates the partitions for the present quarter and for the next ahead quarters, and returns
-	// how many it created.
+	// CreatePartitions creates the partitions for the present quarter and for as many quarters after it as the
+	// parameter ahead says. It returns the number of new partitions.
 	CreatePartitions(ctx context.Context, ahead int) (int64, error)
-	// PurgePartitions deletes the quarters in which every message has been in the archive for longer than days; a
-	// partition that is being read may stay until the next run.
+	// PurgePartitions deletes the partition of each quarter whose messages have all been in the archive for longer than
+	// days. A partition that is being read may stay until the next run.
 	PurgePartitions(ctx context.Context, days, batch int) (int64, error)
 	// PurgeArchive deletes, one by one, the messages that have been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
@@ -39,19 +38,19 @@ type Store interface {
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
 }
 
-// Tier keeps closed days of the archive in objects. Its methods continue after an error of one object, and the counts
-// cover only what was certainly done.
+// Tier stores closed days of the archive in objects of an object store. After an error with one object, its methods go
+// on with the other objects. The returned numbers count only what was certainly done.
 type Tier interface {
-	// Move moves closed days of the archive to objects, and returns the number of messages.
+	// Move moves closed days of the archive to objects, and returns the number of moved messages.
 	Move(ctx context.Context) (int64, error)
 	// Purge deletes the messages of objects that have been in the archive for longer than days.
 	Purge(ctx context.Context, days, batch int) (int64, error)
-	// Clean writes objects again without the messages that left them, and deletes objects that are no longer needed.
-	// It returns how many it deleted.
+	// Clean writes objects again without the messages that were restored or deleted, and deletes objects that are no
+	// longer needed. It returns the number of deleted objects.
 	Clean(ctx context.Context) (int64, error)
 }
 
-// Report has the results of one run.
+// Report contains the results of one run.
 type Report struct {
 	Partitions int64 // quarters of the archive that were created
 	Archived   int64 // messages moved to the archive
@@ -67,10 +66,10 @@ type Report struct {
 type Archiver struct {
 	cfg   Config
 	store Store
-	tier  Tier // nil: all of the archive is in the store
+	tier  Tier // nil when no objects are used, so that the whole archive is in the store
 	log   *zap.Logger
 	now   func() time.Time
-	pause time.Duration // pause before the next try to store a run; doubled for each try
+	pause time.Duration // pause before the second try to store a run; doubled for each later try
 }
 
 // Option changes an Archiver.
@@ -82,8 +81,8 @@ func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now =
 // WithTier makes the archiver move closed days of the archive to objects.
 func WithTier(t Tier) Option { return func(a *Archiver) { a.tier = t } }
 
-// New returns an archiver. The result of a run is written to the log and to the store, because the program has often
-// exited before its metrics could be read.
+// New returns an archiver. The archiver writes the result of each run to the log and to the store. Metrics alone would
+// not do, because the program often exits before they are read.
 func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 	a := &Archiver{cfg: cfg, store: store, log: log, now: time.Now, pause: notePause}
 	for _, o := range opts {
@@ -93,9 +92,9 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 }
 
 // Run performs one run and logs one line about it. When another archiver is running, Run does nothing and says so in
-// the log and in the report, but returns no error. When the run cannot be recorded in the store, it continues all the
-// same. The steps are independent: when one fails the others are still tried, and the error holds every failure. When
-// ctx ends during a run, the run reports the work that it has completed.
+// the log and in the report, but returns no error. When the start of the run cannot be stored, the run still goes on.
+// The steps are independent: when one step fails, the others are still tried, and the returned error contains all
+// errors. When ctx ends during a run, the run reports the work that it has completed.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)
@@ -149,7 +148,7 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// move moves closed days to objects if there is a tier.
+// move moves closed days to objects; without a tier it does nothing.
 func (a *Archiver) move(ctx context.Context) (int64, error) {
 	if a.tier == nil {
 		return 0, nil
@@ -157,7 +156,7 @@ func (a *Archiver) move(ctx context.Context) (int64, error) {
 	return a.tier.Move(ctx)
 }
 
-// clean deletes objects that are no longer needed if there is a tier.
+// clean deletes objects that are no longer needed; without a tier it does nothing.
 func (a *Archiver) clean(ctx context.Context) (int64, error) {
 	if a.tier == nil {
 		return 0, nil
@@ -165,9 +164,9 @@ func (a *Archiver) clean(ctx context.Context) (int64, error) {
 	return a.tier.Clean(ctx)
 }
 
-// purge first purges objects, whose messages are always deleted when they are due. Then it drops the partitions of whole quarters,
-// which is cheaper. Unless PurgeWholeQuarters is set, it then deletes the remaining due messages row by row, also those
-// of quarters that a reader blocked.
+// purge deletes the messages that have been in the archive for long enough. It first deletes those in objects. Then it
+// drops the partitions of whole quarters, which is cheaper than deleting rows. Unless PurgeWholeQuarters is set, it
+// then deletes the remaining messages row by row, including those of partitions that a reader blocked.
 func (a *Archiver) purge(ctx context.Context) (purged int64, err error) {
 	steps := []func(context.Context, int, int) (int64, error){a.store.PurgePartitions}
 	if a.tier != nil {
@@ -187,8 +186,8 @@ func (a *Archiver) purge(ctx context.Context) (purged int64, err error) {
 	return purged, errors.Join(errs...)
 }
 
-// account logs one line about the run. The line has both the counts and the error, because the counts show how far a
-// failed run has come; the caller logs only that the program exits.
+// account logs one line about the run. The line has both the counts and the error, because the counts show how much a
+// failed run has done. The caller logs only that the program exits.
 func (a *Archiver) account(r Report, err error) {
 	fields := []zap.Field{
 		zap.Int64("partitions", r.Partitions),
@@ -207,17 +206,17 @@ func (a *Archiver) account(r Report, err error) {
 	a.log.Info("archive run is complete", fields...)
 }
 
-// The end of a run is recorded with three tries of five seconds each, with pauses of one and two seconds between
-// them: 18 of the 24 seconds that a run may take after a signal. If recording the start fails, recording the end
-// inserts the whole run.
+// The end of a run is stored with up to three tries of five seconds each, with pauses of one and two seconds between
+// the tries. Together these are 18 of the 24 seconds for which a run may continue after a signal. If the start of a run
+// could not be stored, storing its end inserts the whole run.
 const (
 	noteTimeout = 5 * time.Second
 	notePause   = time.Second
 	endNotes    = 3
 )
 
-// note records a run in the store; it tries at most tries times. If the store has no table for runs yet, or is
-// unavailable, the failure is logged.
+// note stores a run; it makes at most as many tries as the parameter says. If the store has no table for runs yet, or
+// is unavailable, note logs the error and returns.
 func (a *Archiver) note(ctx context.Context, run repository.ArchiveRun, tries int) {
 	ctx = context.WithoutCancel(ctx)
 	err := a.keep(ctx, run)
@@ -236,7 +235,7 @@ func (a *Archiver) keep(ctx context.Context, run repository.ArchiveRun) error {
 	return a.store.KeepArchiveRun(bounded, run)
 }
 
-// ended returns the record of a run that has ended.
+// ended returns an ArchiveRun for a run that has ended with the given report and error.
 func ended(ctx context.Context, id uuid.UUID, r Report, err error) repository.ArchiveRun {
 	run := repository.ArchiveRun{
 		ID: id, Result: repository.ArchiveComplete, Took: r.Duration, Moved: r.Archived, Purged: r.Purged, Bookkept: r.Bookkept,

@@ -24,12 +24,12 @@ var errStore = errors.New("store is broken")
 type fakeStore struct {
 	mu      sync.Mutex
 	calls   []string
-	taken   bool // another archiver has the lock
+	taken   bool // whether another archiver has the lock
 	lockErr error
 	fail    map[string]error
 	runs    []repository.ArchiveRun
-	away    int                       // this many calls of KeepArchiveRun fail
-	during  func(ctx context.Context) // runs inside ArchiveOld
+	away    int                       // number of calls of KeepArchiveRun that fail
+	during  func(ctx context.Context) // called by ArchiveOld
 }
 
 func (f *fakeStore) note(call string) {
@@ -92,7 +92,7 @@ func (f *fakeStore) KeepArchiveRun(ctx context.Context, run repository.ArchiveRu
 	return errors.Join(ctx.Err(), f.fail["note"])
 }
 
-// fakeTier records its calls with those of its store.
+// fakeTier is a Tier that records its calls in its store's list of calls.
 type fakeTier struct{ *fakeStore }
 
 func (f fakeTier) Move(context.Context) (int64, error) {
@@ -129,7 +129,7 @@ func newFixture(store *fakeStore, opts ...Option) fixture {
 	return f
 }
 
-// ticking returns a clock that moves two seconds each time it is read.
+// ticking returns a clock that advances by two seconds each time it is read.
 func ticking() Option {
 	at := time.Unix(1_000_000_000, 0)
 	return WithClock(func() time.Time { at = at.Add(2 * time.Second); return at })
@@ -176,7 +176,7 @@ func TestRun(t *testing.T) {
 
 	t.Run("IsNotedWhenTheStoreIsBackSoon", func(t *testing.T) {
 		t.Parallel()
-		f := newFixture(&fakeStore{away: 3}, ticking()) // storing the start fails, and storing the end fails twice
+		f := newFixture(&fakeStore{away: 3}, ticking()) // the only try to store the start fails, and the first two tries to store the end
 		_, _ = f.Run(t.Context())
 		if len(f.store.runs) != 1 || f.store.runs[0].Result != repository.ArchiveComplete || f.store.runs[0].Took != 2*time.Second {
 			t.Errorf("noted %+v, want one that is complete and took 2s", f.store.runs)
@@ -300,7 +300,7 @@ func TestConfig(t *testing.T) {
 	})
 }
 
-// wantNoted checks that a run was recorded at its start and at its end.
+// wantNoted checks that a run was stored when it started and when it ended.
 func (f fixture) wantNoted(t *testing.T, want repository.ArchiveRun) {
 	t.Helper()
 	check.Require(t, len(f.store.runs) == 2 && f.store.runs[0].ID != uuid.Nil, "noted %+v, want a run and its end", f.store.runs)

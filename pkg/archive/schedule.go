@@ -13,14 +13,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
 )
 
-// drainTime is how long a run may continue after the program was asked to end. Committed batches are kept, so
-// cancelling the rest loses nothing.
+// drainTime is the time for which a run may continue after ctx has ended. When the run is cancelled after it, nothing
+// is lost, because every completed batch is committed.
 const drainTime = 20 * time.Second
 
-// RunOnSchedule starts runs by the schedule, in UTC, until ctx ends. The schedule has the five fields of cron, or is
+// RunOnSchedule starts runs by the schedule, in UTC, until ctx ends. The schedule has the five fields of cron, or it is
 // a word such as @daily. A run that is due while the previous one is still running is skipped. A failed run is logged
-// and the next one starts as scheduled. When ctx ends, a present run has 20 seconds to finish and is then cancelled;
-// the result is nil, because that is the normal end. Only an invalid schedule is an error.
+// and the next one starts as scheduled. When ctx ends, a run in progress has 20 seconds to finish and is then
+// cancelled. RunOnSchedule then returns nil, because this is the normal end; it returns an error only for an invalid
+// schedule.
 func (a *Archiver) RunOnSchedule(ctx context.Context, schedule string) error {
 	plan, err := parseSchedule(schedule)
 	if err != nil {
@@ -43,15 +44,16 @@ func (a *Archiver) RunOnSchedule(ctx context.Context, schedule string) error {
 	return nil
 }
 
-// scheduled logs the error of a run that failed before it could log its own line.
+// scheduled performs a run. It logs the error of a run that could not start, because such a run logs no line of its
+// own.
 func (a *Archiver) scheduled(ctx context.Context) {
 	if r, err := a.Run(ctx); err != nil && r == (Report{}) {
 		a.log.Error("archive run could not start", zap.Error(err))
 	}
 }
 
-// parseSchedule rejects two kinds of schedules that the cron package accepts: schedules with a time zone, and schedules
-// with only dates that never occur, such as 30 February.
+// parseSchedule rejects two kinds of schedules that the cron package accepts: schedules that name a time zone, and
+// schedules whose only dates never occur, such as 30 February.
 func parseSchedule(schedule string) (cron.Schedule, error) {
 	if strings.Contains(schedule, "TZ=") {
 		return nil, fmt.Errorf("schedule %q: times are in UTC, a time zone cannot be set", schedule)
@@ -66,7 +68,8 @@ func parseSchedule(schedule string) (cron.Schedule, error) {
 	return plan, nil
 }
 
-// cronLog logs that a run was skipped; the cron package's other log lines would only repeat the lines of a run.
+// cronLog logs the cron package's message that a run was skipped. It drops the other messages of the package, because
+// each run logs its own result.
 type cronLog struct{ log *zap.Logger }
 
 func (l cronLog) Info(msg string, _ ...any) {
@@ -81,15 +84,15 @@ func (l cronLog) Error(err error, msg string, _ ...any) { l.log.Error(msg, zap.E
 type Config struct {
 	RetentionDays int `mapstructure:"retention_days"` // days that a message stays in the live table after its last change
 	BatchSize     int `mapstructure:"batch_size"`     // rows moved or deleted between two commits, at most
-	PurgeDays     int `mapstructure:"purge_days"`     // days in the archive; for redrives, days after their end
+	PurgeDays     int `mapstructure:"purge_days"`     // days that messages stay in the archive, and redrives after their end
 	// PurgeWholeQuarters keeps messages in the archive until all messages of their quarter have been there for
-	// PurgeDays: up to three months longer, and nothing is deleted row by row.
+	// PurgeDays. So messages stay up to three months longer, but none are deleted row by row.
 	PurgeWholeQuarters bool   `mapstructure:"purge_whole_quarters"`
-	AuditDays          int    `mapstructure:"audit_days"` // days that the audit trail is kept, at least 365
-	Schedule           string `mapstructure:"schedule"`   // five cron fields in UTC; empty: one run
+	AuditDays          int    `mapstructure:"audit_days"` // days for which audit entries are kept, at least 365
+	Schedule           string `mapstructure:"schedule"`   // when runs start: five cron fields in UTC; "" for a single run at once
 
-	Store string      `mapstructure:"store"` // where closed days of the archive are: InPostgres (default) or InS3
-	S3    tier.Config `mapstructure:"s3"`    // the bucket for InS3
+	Store string      `mapstructure:"store"` // where closed days of the archive are stored: InPostgres (default) or InS3
+	S3    tier.Config `mapstructure:"s3"`    // the bucket, when Store is InS3
 }
 
 // The values of Config.Store.
@@ -105,14 +108,15 @@ func DefaultConfig() Config {
 }
 
 const (
-	// maxDays is so small that every date computed from a setting fits PostgreSQL's timestamps.
+	// maxDays is so small that PostgreSQL's timestamps can express every date that is computed from a setting in days.
 	maxDays = 365_000
-	// minAuditDays is the minimum time for which the store keeps the audit trail: the record of a change must outlive
-	// the change.
+	// minAuditDays is the minimum time for which the store keeps audit entries, because an entry must be kept longer
+	// than the message that was changed.
 	minAuditDays = 365
 )
 
-// Validate reports every problem at once. For messages, 0 days is allowed and means at once.
+// Validate reports every problem at once. A value of 0 days is allowed for messages; it means that they are moved or
+// deleted in the next run.
 func (c Config) Validate() error {
 	var errs []error
 	for _, d := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// A bubble of testing/synctest begins at midnight UTC, 2000-01-01.
+// In this test, time begins at midnight UTC on 2000-01-01, as in every bubble of testing/synctest.
 func TestRunOnSchedule(t *testing.T) {
 	t.Parallel()
 
@@ -116,7 +116,7 @@ func (f fixture) start(t *testing.T, schedule string) (stop func()) {
 	}
 }
 
-// wait advances the bubble's clock.
+// wait advances the clock of the synctest bubble by d.
 func wait(d time.Duration) { <-time.After(d) }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -1,6 +1,7 @@
 // Package completion stores the records to which the dead letters of share groups point. A broker copies key and value
-// only if the group's configuration says so, and never headers and timestamp; when the original topic's retention ends
-// before a record was read, that record is lost. So each dead letter is completed within seconds of its arrival.
+// of a record into its dead letter only if the group's configuration says so, and never headers and timestamp. When the
+// retention of the original topic ends before a record is read, the record is lost. So a Worker reads each record
+// within seconds after its dead letter arrived.
 package completion
 
 import (
@@ -26,47 +27,53 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Cluster is the part of Kafka that a Worker reads; its methods behave as those of broker.Cluster.
+// Cluster is the part of Kafka that a Worker reads; its methods behave like those of broker.Cluster.
 type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
 }
 
-// Confirms returns why the cluster does not confirm that a group's dead letter in a topic points to a partition; nil when
-// it does. It is sharegroup.Snapshot.CheckPointer as of now.
+// Confirms returns nil when the cluster confirms that a dead letter of the group in the dead-letter topic may point to
+// a record of the partition; otherwise it returns the reason. See sharegroup.Snapshot.CheckPointer.
 type Confirms func(dlqTopic, group string, at broker.TopicPartition) error
 
 const (
 	takeAtOnce = 500
-	takeBytes  = 8 << 20 // of the messages' headers
-	// lease is longer than a step takes, which reads for readingTime and saves for saveTimeout.
+	takeBytes  = 8 << 20 // size of the headers of all messages that one step takes
+	// lease is the time for which the messages of a step belong to its worker. It is longer than a step, which reads
+	// for at most readingTime and then saves for at most saveTimeout.
 	lease = time.Minute
 	idle  = 500 * time.Millisecond
-	// readTimeout limits the reading of one partition's records, so that a leader that does not answer costs little.
+	// readTimeout limits the time for reading the records of one partition, so that a leader that does not answer
+	// delays the other partitions only a little.
 	readTimeout = 10 * time.Second
-	// readingTime is when a step stops reading; what was not read yet is due at once.
+	// readingTime is the time after which a step stops reading. Records that were not read by then are due again at
+	// once.
 	readingTime = 20 * time.Second
-	// atOnce is how many partitions are read at the same time.
+	// atOnce is the number of partitions that are read at the same time.
 	atOnce = 3
-	// saveBytes is how many bytes of records are saved at once, and saveInterval how long they wait for others.
+	// saveBytes is the size of read records from which they are saved together; saveInterval is the longest time that
+	// they wait to be saved.
 	saveBytes    = 4 << 20
 	saveInterval = time.Second
 	saveTimeout  = 30 * time.Second
-	// sparse is how many offsets for each wanted record are read at most, to get many records with one request.
+	// sparse decides whether wanted records are read with one request: only if it reads fewer than this number of
+	// offsets for each wanted record.
 	sparse = 20
 
-	// patience is how many tries may fail before a message is shown as refused: a new group's state appears later.
+	// patience is the number of tries that may fail before a message gets the state CompletionRefused. The first tries
+	// for a message of a new group may fail because the cluster does not report the group's state yet.
 	patience = 3
-	// certain is for how long a topic must not exist, or be too short, before a record counts as gone: a cluster that
-	// starts may say so for a while.
+	// certain is the time for which a topic must be missing, or end before the offset of a record, until the record
+	// counts as gone. A cluster that is starting may report the same for a while.
 	certain = time.Hour
-	// awayTime is for how long a partition that did not answer is not read again.
+	// awayTime is the time for which a partition that did not answer is not read.
 	awayTime   = 30 * time.Second
 	firstAgain = 2 * time.Second
 	lastAgain  = 5 * time.Minute
-	// rareAgain is the pause after rare tries, about half a day: dead letters of groups that the configuration never
-	// names must cost little.
+	// rareAgain is the pause between tries after the first rare tries, which take about half a day. With it, dead
+	// letters of groups that no configuration ever names cause little work.
 	rare      = 150
 	rareAgain = time.Hour
 
@@ -80,16 +87,16 @@ type Worker struct {
 	cluster  Cluster
 	confirms Confirms
 	declared func(*entity.Message) bool
-	limit    int64 // largest size, in bytes, of the key and the value of a record that is stored
+	limit    int64 // maximum size in bytes of the key and the value of a record that is stored
 	results  *prometheus.CounterVec
 	log      *zap.Logger
 
 	mu   sync.Mutex
-	away map[broker.TopicPartition]time.Time // partitions that did not answer, with the end of awayTime
+	away map[broker.TopicPartition]time.Time // partitions that did not answer, each with the time until which it is not read
 }
 
-// New returns a Worker. declared is repository.Batch.Declared; records whose key and value have together more than
-// limit bytes stay in their topic.
+// New returns a Worker. The function declared has the meaning of repository.Batch.Declared. A record whose key and
+// value together have more than limit bytes is not stored; it stays in its topic.
 func New(
 	store repository.Shares, cluster Cluster, confirms Confirms, declared func(*entity.Message) bool, limit int64,
 	registry prometheus.Registerer, log *zap.Logger,
@@ -134,7 +141,7 @@ func (w *Worker) forget(ctx context.Context) error {
 	}
 }
 
-// step completes messages that are due, and reports whether more may be due.
+// step completes messages that are due. more reports whether further messages may be due.
 func (w *Worker) step(ctx context.Context) (more bool, err error) {
 	taken, err := w.store.TakePointers(ctx, takeAtOnce, takeBytes, lease)
 	if err != nil || len(taken) == 0 {
@@ -150,8 +157,8 @@ func (w *Worker) step(ctx context.Context) (more bool, err error) {
 	return isFull(taken), cmp.Or(err, b.err)
 }
 
-// readAll reads the records to which messages point, until reading ends. It begins with the partitions where no try has
-// failed yet.
+// readAll reads the records to which messages point, until the context reading ends. It begins with the partitions
+// where no try has failed yet.
 func (w *Worker) readAll(reading context.Context, b *batch, taken []repository.Pointer) error {
 	topics, err := w.topicsOf(reading, taken)
 	if err != nil {
@@ -163,7 +170,7 @@ func (w *Worker) readAll(reading context.Context, b *batch, taken []repository.P
 		refusal, original := w.refusal(&p.Message), topics[p.Message.OriginalTopic]
 		if errors.Is(refusal, entity.ErrNoShareState) && original.missing {
 			at, _ := sourceOf(&p.Message)
-			b.add(reading, failed(p, at, broker.ErrUnknownTopic)) // a group's state ends with the topic
+			b.add(reading, failed(p, at, broker.ErrUnknownTopic)) // a share group loses its state for a topic when the topic is deleted
 			continue
 		}
 		switch {
@@ -190,7 +197,7 @@ func (w *Worker) readAll(reading context.Context, b *batch, taken []repository.P
 	return g.Wait()
 }
 
-// isFull reports whether a limit of TakePointers ended the list.
+// isFull reports whether TakePointers stopped at one of its limits, so that more messages may be due.
 func isFull(taken []repository.Pointer) bool {
 	var bytes int
 	for i := range taken {
@@ -201,12 +208,13 @@ func isFull(taken []repository.Pointer) bool {
 	return len(taken) == takeAtOnce || bytes >= takeBytes
 }
 
-// sourceOf returns the position of the record to which a message points; see deadletter.PointsToOrigin.
+// sourceOf returns the position of the record to which a message points. The message must have one; see
+// deadletter.PointsToOrigin.
 func sourceOf(m *entity.Message) (broker.TopicPartition, int64) {
 	return broker.TopicPartition{Topic: m.OriginalTopic, Partition: *m.Origin.Partition}, *m.Origin.Offset
 }
 
-// refusal returns why a message's record must not be read.
+// refusal returns the reason why the record of a message must not be read; nil when it may be read.
 func (w *Worker) refusal(m *entity.Message) error {
 	if m.OriginalTopic == "" || !deadletter.PointsToOrigin(m) {
 		return errors.New("the original topic was changed: partition and offset do not belong to it")
@@ -218,10 +226,10 @@ func (w *Worker) refusal(m *entity.Message) error {
 	return w.confirms(m.Source.Topic, m.Failure.ConsumerGroup, at)
 }
 
-// topic is what the cluster says of a topic. Kafka may mark a topic of any name as internal.
+// topic is what the cluster reports about a topic. internal may be true for a topic of any name.
 type topic struct{ internal, missing bool }
 
-// topicsOf asks the cluster for the original topics of messages.
+// topicsOf requests the original topics of the messages from the cluster.
 func (w *Worker) topicsOf(ctx context.Context, pointers []repository.Pointer) (map[string]topic, error) {
 	var names []string
 	for i := range pointers {
@@ -244,7 +252,8 @@ func (w *Worker) topicsOf(ctx context.Context, pointers []repository.Pointer) (m
 	return topics, nil
 }
 
-// readPartition reads the records of one partition until reading ends. Messages that it does not come to are due at once.
+// readPartition reads the records of one partition until the context reading ends. Messages whose records were not read
+// by then are due again at once.
 func (w *Worker) readPartition(reading context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) {
 	if rest := w.awayFor(at); rest > 0 {
 		b.giveBackFor(reading, pointers, rest)
@@ -262,7 +271,7 @@ func (w *Worker) readPartition(reading context.Context, b *batch, at broker.Topi
 		switch {
 		case err == nil:
 			b.add(ctx, w.completed(p, rec))
-		case reading.Err() != nil, ctx.Err() != nil && len(pointers)-i < all: // time is over, and the partition can be read
+		case reading.Err() != nil, ctx.Err() != nil && len(pointers)-i < all: // the time is over, but the partition answers
 			b.giveBack(ctx, pointers[i:])
 			return
 		case isOfPartition(err):
@@ -279,7 +288,8 @@ func (w *Worker) readPartition(reading context.Context, b *batch, at broker.Topi
 	}
 }
 
-// awayFor returns for how long a partition that did not answer is not read.
+// awayFor returns the remaining time for which the partition is not read because it did not answer; 0 or less when it
+// may be read.
 func (w *Worker) awayFor(at broker.TopicPartition) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -301,19 +311,20 @@ func offsetOf(p repository.Pointer) int64 {
 	return offset
 }
 
-// areNeighbours reports whether one request for all records costs less than one for each.
+// areNeighbours reports whether reading all records with one request costs less than one request for each record.
 func areNeighbours(sorted []repository.Pointer) bool {
 	n := len(sorted)
 	return n > 1 && offsetOf(sorted[n-1])-offsetOf(sorted[0]) < sparse*int64(n)
 }
 
-// isOfPartition reports whether an error concerns all records of a partition.
+// isOfPartition reports whether the error concerns all records of a partition, not only the one that was read.
 func isOfPartition(err error) bool {
 	return !errors.Is(err, broker.ErrGone) && !errors.Is(err, broker.ErrOutOfRange) &&
 		!errors.Is(err, broker.ErrTooLarge) && !errors.Is(err, broker.ErrCorrupt)
 }
 
-// readTogether reads neighbours with one request, and returns those that are still to be read.
+// readTogether reads records that lie close together with one request, and returns the messages whose records it did
+// not read.
 func (w *Worker) readTogether(ctx context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) []repository.Pointer {
 	pointers = w.readLast(ctx, b, at, pointers)
 	if len(pointers) < 2 {
@@ -323,7 +334,7 @@ func (w *Worker) readTogether(ctx context.Context, b *batch, at broker.TopicPart
 	for _, p := range pointers {
 		wanted[offsetOf(p)] = append(wanted[offsetOf(p)], p)
 	}
-	// An error leaves the rest of the records to single reads.
+	// After an error, the caller reads the remaining records one by one.
 	_ = w.cluster.Scan(ctx, at, offsetOf(pointers[0]), offsetOf(pointers[len(pointers)-1])+1, "", func(rec broker.Record) bool {
 		if rec.Control || rec.Defect != nil {
 			return false
@@ -340,8 +351,8 @@ func (w *Worker) readTogether(ctx context.Context, b *batch, at broker.TopicPart
 	return slices.DeleteFunc(pointers, func(p repository.Pointer) bool { return wanted[offsetOf(p)] == nil })
 }
 
-// readLast reads the last record that the log has, and returns the records before it. Scan waits for offsets after the
-// end of the log; a dead letter that names such an offset must not hold up the others.
+// readLast reads the last of the records that the log contains, and returns the messages before it. A Scan would wait
+// for offsets after the end of the log, so a dead letter that names such an offset would delay all others.
 func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartition, sorted []repository.Pointer) []repository.Pointer {
 	for n := len(sorted) - 1; n >= 0; n-- {
 		p := sorted[n]
@@ -358,8 +369,9 @@ func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartitio
 	return nil
 }
 
-// completed returns the completion of a message with a record. A record that is newer than its dead letter may be a
-// different record; a copy of its key and value proves that it is the right one.
+// completed returns the completion of a message with the record that was read for it. When the record is newer than its
+// dead letter, it may be a different record: then only a copy of key and value in the dead letter proves that it is the
+// right one.
 func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.Completion {
 	m := p.Message
 	switch copied := !bytes.Equal(m.Share.Digest, noRecord); {
@@ -379,10 +391,10 @@ func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.C
 	}
 }
 
-// noRecord is the digest of a dead letter that has no copy of its record.
+// noRecord is the digest of a dead letter without a copy of its record.
 var noRecord = entity.DeadLetterDigest(nil, nil)
 
-// failed returns the result of a read that failed.
+// failed returns the completion of a message whose record could not be read.
 func failed(p repository.Pointer, at broker.TopicPartition, err error) repository.Completion {
 	_, offset := sourceOf(&p.Message)
 	switch {
@@ -409,7 +421,8 @@ func gone(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.SourceGone, Reason: reason}
 }
 
-// goneInTime returns the result for a record that is gone when the reason has held for the time certain.
+// goneInTime returns the completion for a record that seems to be gone. The record counts as gone only after the same
+// reason has held for the time certain; until then it is read again.
 func goneInTime(p repository.Pointer, reason string) repository.Completion {
 	if p.Message.Share.Reason == reason && p.ReasonAge >= certain {
 		return gone(p, reason)
@@ -421,7 +434,7 @@ func refused(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: reason}
 }
 
-// again returns a refusal that is checked again.
+// again returns the completion of a message that must not be completed now and is tried again later.
 func again(p repository.Pointer, err error) repository.Completion {
 	c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: err.Error(), Again: pause(p.Tries)}
 	if p.Tries < patience {
@@ -437,13 +450,13 @@ func pause(tries int) time.Duration {
 	return min(firstAgain<<min(tries, 20), lastAgain)
 }
 
-// batch collects completions, and saves them before they take much memory.
+// batch collects completions and saves them before they use much memory.
 type batch struct {
 	w     *Worker
 	mu    sync.Mutex
 	done  []repository.Completion
 	bytes int64
-	err   error // error of the first save that failed
+	err   error // error of the first call of SaveCompletions that failed
 }
 
 func (b *batch) add(ctx context.Context, c repository.Completion) {
@@ -455,12 +468,12 @@ func (b *batch) add(ctx context.Context, c repository.Completion) {
 	}
 }
 
-// giveBack makes messages due at once, because their records were not read.
+// giveBack makes the messages due at once, without counting a try, because their records were not read.
 func (b *batch) giveBack(ctx context.Context, pointers []repository.Pointer) {
 	b.giveBackFor(ctx, pointers, time.Millisecond)
 }
 
-// giveBackFor makes messages due after a pause, because their records were not read.
+// giveBackFor makes the messages due after a pause, without counting a try, because their records were not read.
 func (b *batch) giveBackFor(ctx context.Context, pointers []repository.Pointer, pause time.Duration) {
 	for _, p := range pointers {
 		share := p.Message.Share
@@ -468,7 +481,7 @@ func (b *batch) giveBackFor(ctx context.Context, pointers []repository.Pointer, 
 	}
 }
 
-// saveRegularly saves every saveInterval, until the returned function is called.
+// saveRegularly saves the batch every saveInterval until the returned function is called.
 func (b *batch) saveRegularly(ctx context.Context) (stop func()) {
 	ended := make(chan struct{})
 	var saving sync.WaitGroup
@@ -493,7 +506,8 @@ func (b *batch) flush(ctx context.Context) {
 	b.save(ctx)
 }
 
-// save is called with the lock. Messages that are not saved are due again when their lease ends.
+// save saves the batch; the caller holds the lock. Messages that could not be saved are due again when their lease
+// ends.
 func (b *batch) save(ctx context.Context) {
 	if len(b.done) == 0 {
 		return

@@ -25,13 +25,13 @@ import (
 
 var dead = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// fakes is a cluster with one record at each even offset of partition 0 of topic orders, and a store.
+// fakes is a store, and a cluster with one record at each even offset of partition 0 of topic orders.
 type fakes struct {
 	errs     map[string]error // errors, by topic
 	internal string
-	away     error                                                            // error of Topics
-	end      int64                                                            // end of each log; 0: none
-	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // nil: no partition hangs
+	away     error                                                            // error that Topics returns
+	end      int64                                                            // end offset of each log; 0 for logs without an end
+	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // called for each read; an error stops the read. nil when no partition hangs
 
 	mu    sync.Mutex
 	scans int
@@ -39,7 +39,7 @@ type fakes struct {
 
 	pointers []repository.Pointer
 	saved    []repository.Completion
-	save     func() // called before completions are saved, if it is set
+	save     func() // called before completions are saved, if it is not nil
 }
 
 func (f *fakes) Topics(_ context.Context, names ...string) ([]broker.Topic, error) {
@@ -93,7 +93,7 @@ func (f *fakes) Scan(ctx context.Context, tp broker.TopicPartition, from, to int
 			return err
 		}
 	}
-	if f.end > 0 && to > f.end { // it waits for the log to grow
+	if f.end > 0 && to > f.end { // the read waits for the log to grow
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -129,7 +129,7 @@ func (f *fakes) CountPointers(context.Context, map[string]time.Time) ([]reposito
 }
 func (f *fakes) ForgetPointers(context.Context, int) (int, error) { return 0, nil }
 
-// pointer returns the dead letter of a record.
+// pointer returns the dead letter of the record at the offset.
 func pointer(topic string, offset int64) repository.Pointer {
 	m := entity.NewMessage(topic, "rejected", dead)
 	m.Source = entity.Source{Topic: "dlq.orders", Timestamp: dead}
@@ -142,7 +142,7 @@ func pointer(topic string, offset int64) repository.Pointer {
 
 var errUnconfirmed = errors.New("no state")
 
-// newWorker returns a worker; the cluster confirms every pointer but those into the topics unconfirmed and deleted.
+// newWorker returns a Worker. The cluster confirms all pointers except those into the topics unconfirmed and deleted.
 func newWorker(f *fakes) *Worker {
 	confirms := func(_, _ string, at broker.TopicPartition) error {
 		switch at.Topic {
@@ -236,7 +236,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreReadTogether: records that lie close together cost one request; what it does not return is read alone.
+// TestNeighboursAreReadTogether: records that lie close together are read with one request; records that this request
+// does not return are read one by one.
 func TestNeighboursAreReadTogether(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
@@ -256,7 +257,8 @@ func TestNeighboursAreReadTogether(t *testing.T) {
 	check.Equal(t, testutil.ToFloat64(w.results.WithLabelValues("completed")), 4.0, "completed")
 }
 
-// TestOnePartitionStopsNoOther: a partition that cannot be read is tried once, and its other records wait.
+// TestOnePartitionStopsNoOther: after one read of a partition has failed for the whole partition, its other records are
+// not tried, and the records of other partitions are still read.
 func TestOnePartitionStopsNoOther(t *testing.T) {
 	t.Parallel()
 	f := &fakes{errs: map[string]error{"away": broker.ErrUnavailable}}
@@ -266,7 +268,7 @@ func TestOnePartitionStopsNoOther(t *testing.T) {
 	check.Equal(t, got[200_003].State, entity.CompletionWaiting, "state of the topic that is away")
 }
 
-// TestRecordsAfterTheEnd: dead letters that name offsets after the end of the log do not hold up the others.
+// TestRecordsAfterTheEnd: dead letters that name offsets after the end of the log do not delay other dead letters.
 func TestRecordsAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	f := &fakes{end: 6}
@@ -279,8 +281,8 @@ func TestRecordsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestPartitionsThatHang: new records are read first and saved while other partitions hang, a step ends before its lease does, and
-// messages that it did not come to are due at once, untried.
+// TestPartitionsThatHang: while partitions hang, new records of other partitions are read first and saved; the step
+// ends before its lease; and messages whose partition was not reached are due again at once, without a counted try.
 func TestPartitionsThatHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -318,7 +320,7 @@ func TestPartitionsThatHang(t *testing.T) {
 	})
 }
 
-// TestKafkaIsAway: messages are due at once, untried, when Kafka cannot even be asked for their topics.
+// TestKafkaIsAway: when not even the topics can be read, all messages are due again at once, without a counted try.
 func TestKafkaIsAway(t *testing.T) {
 	t.Parallel()
 	f := &fakes{pointers: []repository.Pointer{pointer("orders", 2)}, away: broker.ErrUnavailable}
@@ -327,7 +329,7 @@ func TestKafkaIsAway(t *testing.T) {
 	check.True(t, len(f.saved) == 1 && f.saved[0].Untried && f.saved[0].State == entity.CompletionWaiting, "saved %+v", f.saved)
 }
 
-// TestReturn: the headers of a completed record name the attempt that sent it.
+// TestReturn: when the headers of a completed record name an attempt, the message gets that attempt as its Return.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	id := "018f2d1c-1c5b-7c3a-9d0e-3f6a7b8c9d0e"
@@ -342,7 +344,8 @@ func TestReturn(t *testing.T) {
 	check.True(t, got.Message.Return != nil && got.Message.Return.Parent.String() == id, "Return = %+v", got.Message.Return)
 }
 
-// queue is a store that takes what is due as PostgreSQL does: first what was never tried, then what waits longest.
+// queue is a store that takes due messages in the order of PostgreSQL: first those that were never tried, then those
+// that are due for the longest time.
 type queue struct {
 	fakes
 	mu   sync.Mutex
@@ -351,7 +354,7 @@ type queue struct {
 
 type row struct {
 	p   repository.Pointer
-	due time.Time // zero: never
+	due time.Time // zero when the message is never due again
 }
 
 func (q *queue) TakePointers(_ context.Context, limit int, _ int64, lease time.Duration) ([]repository.Pointer, error) {
@@ -396,7 +399,7 @@ func (q *queue) SaveCompletions(_ context.Context, done []repository.Completion,
 }
 
 // TestBacklogOfAPartitionThatHangs: a partition whose leader does not answer has a backlog of thousands. New records of
-// another topic are stored soon all the same.
+// another topic are still stored within seconds.
 func TestBacklogOfAPartitionThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,14 +437,14 @@ func TestBacklogOfAPartitionThatHangs(t *testing.T) {
 	})
 }
 
-// TestSlowPartition: a partition that answers, but too slowly for all records within readTimeout. The records that were
-// not reached are due at once, untried.
+// TestSlowPartition: a partition answers, but too slowly for all of its records to be read within readTimeout. Messages
+// whose records were not reached are due again at once, without a counted try.
 func TestSlowPartition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{hang: func(ctx context.Context, _ broker.TopicPartition) error {
 			select {
-			case <-time.After(100 * time.Millisecond): // a record of a few MB
+			case <-time.After(100 * time.Millisecond): // the time that a record of a few MB takes
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()

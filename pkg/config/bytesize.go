@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// ByteSize is a number of bytes that is written with a unit: B, KiB, MiB, GiB (powers of 1024), kB, KB, MB, GB
-// (powers of 1000), or none for bytes. A fraction is not allowed. Structs that must not know this package use an
-// integer with a key that ends in "bytes"; Load reads the same texts into it.
+// ByteSize is a number of bytes that is written with a unit: B, KiB, MiB, GiB (powers of 1024), kB, KB, MB, GB (powers
+// of 1000), or none for bytes. A fraction is not allowed. Packages that must not import this one use an integer field;
+// Load reads the same texts into every integer field.
 type ByteSize int64
 
 var errSize = errors.New("must be a size such as 64MiB, 64KiB or a number of bytes")
 
-// byteUnits has "B" last, since every other unit ends in "B" too. The powers of 1024 come first and from large to
-// small, which is how String tries them.
+// byteUnits are the units and their numbers of bytes. "B" comes last, because every other unit ends in "B" too and must
+// be tried first. The powers of 1024 come first, the largest before the smaller ones, because String uses the first one
+// that divides the size.
 var byteUnits = []struct {
 	name string
 	size int64
@@ -47,8 +48,8 @@ func (b *ByteSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String prints the size with the largest unit of powers of 1024 that loses
-// nothing, so UnmarshalText reads the same size back.
+// String prints the size with the largest power of 1024 that divides it, so that UnmarshalText reads exactly the same
+// size.
 func (b ByteSize) String() string {
 	for _, u := range byteUnits[:3] {
 		if b != 0 && int64(b)%u.size == 0 {
@@ -58,5 +59,5 @@ func (b ByteSize) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// MarshalText is String.
+// MarshalText returns the text of String.
 func (b ByteSize) MarshalText() ([]byte, error) { return []byte(b.String()), nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// connection and mappings are parts that different packages own, and that share one section of the file.
+// connection and mappings are structs as two packages would define them. They share one section of the file.
 type connection struct {
 	Brokers []string `mapstructure:"brokers"`
 	SASL    struct {
@@ -64,7 +64,7 @@ func TestSquashedParts(t *testing.T) {
 	})
 }
 
-// plain has a section that cannot validate itself.
+// plain is a configuration with a section that has no method Validate.
 type plain struct {
 	Kafka struct {
 		Connection connection `mapstructure:",squash"`

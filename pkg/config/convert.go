@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The texts of these errors never contain the value of a setting, because the value may be a secret.
+// The texts of the errors below never contain the value of a setting, because the value may be a secret.
 var (
 	errWhole    = errors.New("must be a whole number; sizes may have a unit, such as 64MiB")
 	errRange    = errors.New("is a number out of range")
@@ -22,8 +22,8 @@ var (
 	errMappings = errors.New("must be a YAML list of mappings, such as [{a: x, b: y}]")
 )
 
-// convert is the decode hook: it reads text as the type of its field, and refuses what
-// mapstructure would convert with a loss.
+// convert is a decode hook of mapstructure. It converts a value from the file or the environment to the type of its
+// field, and refuses values that mapstructure would convert with a loss.
 func convert(from, to reflect.Value) (any, error) {
 	typ, raw := to.Type(), from.Interface()
 	text, isString := raw.(string)
@@ -47,7 +47,7 @@ func convert(from, to reflect.Value) (any, error) {
 	case typ.Kind() == reflect.Bool && from.Kind() != reflect.Bool:
 		return nil, fmt.Errorf("%w, not %s", errBool, kindOf(raw))
 	case typ.Kind() == reflect.Slice && from.Kind() != reflect.Slice:
-		return []any{raw}, nil // a single value is read as a list of one value
+		return []any{raw}, nil // a single value is read as a list with one item
 	case to.CanFloat() && isString:
 		f, err := strconv.ParseFloat(text, 64)
 		return f, either(err, errNumber)
@@ -71,7 +71,7 @@ func duration(raw any) (any, error) {
 	return d, either(err, errDuration)
 }
 
-// whole reads a whole number, or a size, that fits into the field.
+// whole reads a whole number, or a size such as 64MiB, and checks that it fits into a field of the type to.
 func whole(from, to reflect.Value) (any, error) {
 	if from.Kind() == reflect.String {
 		n, err := strconv.ParseInt(from.String(), 10, 64)
@@ -87,7 +87,7 @@ func whole(from, to reflect.Value) (any, error) {
 	}
 	fits := false
 	switch {
-	case from.CanUint(): // the YAML package returns an unsigned number when int64 is too small for it
+	case from.CanUint(): // the YAML package returns an unsigned number when int64 is too small
 		fits = to.CanUint() && !to.OverflowUint(from.Uint())
 	case !from.CanInt():
 		return nil, fmt.Errorf("%w, not %s", errWhole, kindOf(from.Interface()))
@@ -102,8 +102,9 @@ func whole(from, to reflect.Value) (any, error) {
 	return from.Interface(), nil
 }
 
-// listOf reads the text of a variable as a list. A text in brackets such as [a, b] is read as YAML. Every other text is
-// split at commas, also one that begins with a bracket but is no YAML list, such as the IPv6 broker [::1]:9092.
+// listOf reads the value of an environment variable as a list of the given type. A text in brackets such as [a, b] is
+// read as YAML. Every other text is split at commas, even if it begins with a bracket, such as [::1]:9092, the address
+// of a broker.
 func listOf(text string, item reflect.Type) ([]any, error) {
 	var list []any
 	if strings.HasPrefix(text, "[") && yaml.Unmarshal([]byte(text), &list) == nil {
@@ -121,7 +122,8 @@ func listOf(text string, item reflect.Type) ([]any, error) {
 	return list, nil
 }
 
-// either returns instead in place of an error, whose text would hold the value.
+// either returns nil when err is nil, and otherwise the error instead. It hides the text of err, which would contain
+// the value.
 func either(err, instead error) error {
 	if err != nil {
 		return instead

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// setting is a key with a value.
+// setting is a key of the configuration that has a value, as opposed to a section.
 type setting struct {
 	key       string
 	byDefault reflect.Value
-	optional  string // key of the optional section that has this setting; "" for none
+	optional  string // key of the optional section that contains this setting; "" for none
 }
 
 // schema lists all keys of a configuration struct.
 type schema struct {
 	settings []setting
-	sections map[string]bool // whether a section is optional, by its key
+	sections map[string]bool // whether a section is optional, by the section's key
 }
 
-// Keys lists every key that Load accepts for T, sorted, for a reference file.
+// Keys returns every key that Load accepts for T, sorted. A reference file can be compared with them.
 func Keys[T any](defaults T) []string {
 	var keys []string
 	for _, s := range schemaOf(reflect.ValueOf(&defaults).Elem()).settings {
@@ -33,7 +33,7 @@ func Keys[T any](defaults T) []string {
 	return keys
 }
 
-// schemaOf lists the keys of a struct, and sets its optional sections to nil.
+// schemaOf returns the schema of a struct, and sets the struct's optional sections to nil.
 func schemaOf(defaults reflect.Value) schema {
 	s := schema{sections: map[string]bool{}}
 	s.add(defaults, "", "")
@@ -62,8 +62,8 @@ func (s *schema) add(v reflect.Value, parent, optional string) {
 	}
 }
 
-// fields returns the fields of a struct with their keys. A squashed struct has the same key as the struct that contains
-// it.
+// fields returns the fields of a struct with their keys. For a field that is squashed, it returns the fields of its
+// struct, as if they belonged to the struct that contains it.
 func fields(v reflect.Value, parent string) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		for i := range v.NumField() {
@@ -89,7 +89,8 @@ func join(parent, name string) string {
 	return strings.TrimPrefix(parent+"."+strings.ToLower(name), ".")
 }
 
-// isSection reports whether a struct has keys of its own; other structs are single values.
+// isSection reports whether a struct is a section with keys of its own. A struct that can be read from a text, such as
+// a time, is a single value.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !isText(t)
 }

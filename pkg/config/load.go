@@ -1,5 +1,5 @@
 // Package config fills a program's configuration struct from its defaults, one YAML file and the environment. The
-// meaning of settings, their defaults, and which settings are required, belong to the packages that own them.
+// packages that use the settings define what they mean, their defaults, and which settings are required.
 package config
 
 import (
@@ -21,7 +21,8 @@ import (
 // Option configures Load.
 type Option func(*loader)
 
-// WithEnviron replaces the process's environment by the given "NAME=value" entries, the form of os.Environ.
+// WithEnviron makes Load read the given entries in place of the process's environment; they have the form "NAME=value",
+// as in os.Environ.
 func WithEnviron(entries []string) Option {
 	return func(l *loader) { l.environ = entries }
 }
@@ -32,14 +33,14 @@ type loader struct {
 	environ []string
 
 	schema    schema
-	present   map[string]bool   // the sections that the file has
-	variables map[string]string // the key of a setting -> the variable that has set it
+	present   map[string]bool   // keys of the sections that the file contains
+	variables map[string]string // name of the variable that sets a key, by the key
 	problems  []error           // problems in the file and in the environment
 }
 
-// Load returns defaults, overridden by the YAML file at path, overridden by the environment. T is a struct whose fields
-// carry `mapstructure:"name"` tags; nested structs are sections, and the key of a setting is its path, such as
-// "database.port".
+// Load returns the parameter defaults, with the values that the YAML file at path sets, and over both the values that
+// the environment sets. T is a struct whose fields carry `mapstructure:"name"` tags; nested structs are sections, and
+// the key of a setting is its path, such as "database.port".
 //
 // The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT. An
 // empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item with a comma, is
@@ -48,15 +49,16 @@ type loader struct {
 //
 // A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a mapping,
 // possibly an empty one, or a variable sets one of its keys; then it holds the values of the pointer in defaults, plus
-// the overrides. The section's name without a value is an error, because it is ambiguous. Defaults are never modified.
+// the overrides. A section's name without a value in the file is an error, because its meaning would not be clear. The
+// parameter defaults is never modified.
 //
 // Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as a
-// number or as true or false where the field needs a number or a bool; a number is not read as text: an unquoted 0123
-// in a password would silently become 83.
+// number, or as true or false, where the field needs it. But a number is not read as text: an unquoted password 0123
+// would silently become 83.
 //
-// Finally Validate() error is called on every section that has it (such a section validates its own parts), and on T
-// for rules across sections. The error lists all problems on one line, each with the file or the variable and the key,
-// and never with a value. The file must exist and may only hold keys that T has.
+// Finally Load calls Validate() error of every section that has this method, and of T, for rules across sections. A
+// section with this method has to validate its own parts. The error lists all problems on one line. Each names the key
+// and the file or the variable, but never a value. The file must exist and may contain only keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
 		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),
@@ -113,7 +115,7 @@ func (l *loader) readFile(v *viper.Viper) error {
 // Decoder implements viper.DecoderRegistry. The only format is YAML.
 func (l *loader) Decoder(string) (viper.Decoder, error) { return l, nil }
 
-// Decode implements viper.Decoder. Faults of the keys are added to problems.
+// Decode implements viper.Decoder. Problems with keys are added to l.problems, not returned.
 func (l *loader) Decode(text []byte, into map[string]any) error {
 	if err := yaml.Unmarshal(text, &into); err != nil {
 		return yamlProblem(err)
@@ -122,8 +124,8 @@ func (l *loader) Decode(text []byte, into map[string]any) error {
 	return nil
 }
 
-// section checks the keys of a section of the file. Keys without a value are removed, because viper would not give
-// these keys their defaults.
+// section checks the keys of a section of the file. Keys without a value are removed, because viper would not use the
+// defaults for them.
 func (l *loader) section(parent string, keys map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		key, value := join(parent, name), keys[name]
@@ -137,7 +139,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 		case !l.schema.has(key):
 			l.complain("unknown key %s", key)
 		case value == nil && optional:
-			// A broken template must not look like a section that was left out on purpose.
+			// The section could be empty because a template is broken. Load must not treat it like a section that was
+			// left out on purpose.
 			l.complain("%s: the section is empty; remove it or fill it in", key)
 		case value != nil && isSection:
 			l.complain("%s: must be a section with keys of its own, not %s", key, kindOf(value))
@@ -148,8 +151,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 	}
 }
 
-// setVariables looks variables up by key and not keys by variable: "_" is used for "." and for itself, so the way
-// back is ambiguous.
+// setVariables finds the variable of each key. It does not find the key of each variable, because that is ambiguous:
+// "_" in a variable may stand for "." or for "_" in the key.
 func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
 	given := map[string]string{}
 	for _, entry := range l.environ {
@@ -193,7 +196,7 @@ func (l *loader) complain(format string, args ...any) {
 	l.problems = append(l.problems, prefixed(l.path, []error{fmt.Errorf(format, args...)})...)
 }
 
-// complainOf adds the keys, or their variables, to errors of mapstructure.
+// complainOf adds the errors of mapstructure to problems, each with its key or its variable.
 func (l *loader) complainOf(err error) {
 	var several interface{ Unwrap() []error }
 	var at *mapstructure.DecodeError
@@ -212,7 +215,7 @@ func (l *loader) complainOf(err error) {
 
 func (l *loader) complainOfKey(key string, err error) {
 	setting, _, _ := strings.Cut(key, "[")
-	if names, unknown := strings.CutPrefix(err.Error(), "has invalid keys: "); unknown { // keys in an item of a list
+	if names, unknown := strings.CutPrefix(err.Error(), "has invalid keys: "); unknown { // the item of a list contains keys that do not exist
 		for name := range strings.SplitSeq(names, ", ") {
 			l.complain("unknown key %s", join(key, name))
 		}
@@ -225,8 +228,9 @@ func (l *loader) complainOfKey(key string, err error) {
 
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 
-// yamlProblem keeps only the parts of a YAML error that cannot contain text of the file: an unquoted password that
-// starts with "*" is an alias in YAML, and the error about an unknown alias would print it.
+// yamlProblem returns an error with only those parts of a YAML error that cannot contain text of the file. The full
+// error could contain a password: an unquoted password that starts with "*" is an alias in YAML, and the error about an
+// unknown alias contains its name.
 func yamlProblem(err error) error {
 	text := err.Error()
 	line := yamlLine.FindStringSubmatch(text)

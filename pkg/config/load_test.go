@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// program has one field of every kind that a real program's struct has.
+// program is a configuration with a field of every kind that the real configurations have.
 type program struct {
 	App      appSection    `mapstructure:"app"`
 	Server   serverSection `mapstructure:"server"`
@@ -380,7 +380,7 @@ func TestLoadRefuses(t *testing.T) {
 	})
 }
 
-// wantError also checks the rules for every error: one line, no secret.
+// wantError checks that the error contains the parts, and that it keeps the rules for every error: one line, no secret.
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {

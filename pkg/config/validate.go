@@ -9,8 +9,8 @@ import (
 
 type validator interface{ Validate() error }
 
-// validate calls Validate of every section, then of the whole struct. A struct that embeds a section inherits its
-// Validate, so duplicate problems are dropped.
+// validate calls Validate of every section, then of the whole struct. A struct that embeds a section inherits the
+// section's Validate, so the same problem may be found twice; it is returned once.
 func validate(v reflect.Value) []error {
 	problems := inner("", v)
 	for _, err := range flatten(ask(v)) {
@@ -22,8 +22,8 @@ func validate(v reflect.Value) []error {
 	return problems
 }
 
-// section validates one section. If the section has no Validate, its parts are validated; if it has one, it validates
-// its parts itself.
+// section validates one section. When the section has no method Validate, section validates the section's parts;
+// otherwise that method must validate them.
 func section(key string, v reflect.Value) []error {
 	if _, ok := asValidator(v); !ok {
 		return inner(key, v)
@@ -59,7 +59,7 @@ func ask(v reflect.Value) error {
 	return nil
 }
 
-// asValidator finds Validate on the value or on its address. A nil pointer has nothing to check.
+// asValidator finds Validate on the value or on its address. It finds none on a nil pointer.
 func asValidator(v reflect.Value) (validator, bool) {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, false
@@ -74,7 +74,7 @@ func asValidator(v reflect.Value) (validator, bool) {
 	return nil, false
 }
 
-// flatten splits joined errors, so that each can be named separately.
+// flatten returns the single errors that errors.Join combined, so that each can be named separately.
 func flatten(err error) []error {
 	if err == nil {
 		return nil
@@ -98,7 +98,7 @@ func prefixed(file string, errs []error) []error {
 	return out
 }
 
-// problemList prints on one line, because a start-up error is one line.
+// problemList is an error that prints all problems on one line, because an error at start-up must be one line.
 type problemList []error
 
 func (p problemList) Error() string {
@@ -109,7 +109,7 @@ func (p problemList) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap gives every problem to errors.Is and errors.As.
+// Unwrap makes every problem visible to errors.Is and errors.As.
 func (p problemList) Unwrap() []error { return p }
 
 func oneLine(lists ...[]error) error {

@@ -29,7 +29,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 	}
 }
 
-// springLetter returns the headers of a Spring application's dead letter.
+// springLetter returns the headers that a Spring application adds to a dead letter.
 func springLetter() []entity.Header {
 	return []entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders.events.v1")},

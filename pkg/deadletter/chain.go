@@ -9,12 +9,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A record that failed more than once has several sets of headers. This file finds the latest and the first.
+// A hop is one failure of a record. A record that failed more than once contains the headers of several hops. This file
+// finds the latest and the first hop.
 
-// latestFirst orders the dialects of one record by time, latest first. When the name of this dead-letter topic derives
-// from the original topic that one of two dialects names, that dialect wrote last. If that does not decide, a failure
-// in a dead-letter or retry topic is later than one in another topic. If that does not decide either, the dialect with
-// the later headers wrote last, because producers append.
+// latestFirst orders the dialects of one record by the time at which they were written, the latest first. Three rules
+// compare two dialects, in this order: A dialect is later if it names an original topic from whose name the name of
+// this dead-letter topic is derived. A dialect is later if it reports a failure in a dead-letter or retry topic. A
+// dialect is later if its headers come later in the list, because producers append headers.
 func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return
@@ -50,8 +51,8 @@ func (d *dialect) latestTopic(h headers) string {
 	return ""
 }
 
-// position returns the index of the last header that the dialect wrote. For a dialect that writes in front of other
-// headers, the index has no meaning.
+// position returns the index of the last header that the dialect wrote. For a dialect whose producer writes its headers
+// before those of the record, the index has no meaning.
 func (d *dialect) position(h headers) int {
 	last := -1
 	if d.newestFirst {
@@ -63,7 +64,8 @@ func (d *dialect) position(h headers) int {
 	return last
 }
 
-// latestIndex returns the index of the dialect's last header under key; -1 when there is none.
+// latestIndex returns the index of the header with the key that the dialect wrote for its latest hop; -1 when there is
+// none.
 func (d *dialect) latestIndex(h headers, key string) int {
 	if d.newestFirst {
 		return h.nthIndex(key, 0)
@@ -72,8 +74,8 @@ func (d *dialect) latestIndex(h headers, key string) int {
 }
 
 // latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
-// that are not always written, such as a cause, are read only inside this part: outside, they belong to another
-// failure.
+// that are not always written, such as a cause, are read only inside this part, because outside of it they belong to
+// another failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
@@ -99,7 +101,8 @@ func firstOf(keys []string) string {
 	return keys[0]
 }
 
-// occurrence translates an age, 0 for the oldest, into an index among count headers.
+// occurrence returns the index, among count headers of the same name, of the header that belongs to the hop of the
+// given age. The oldest hop has the age 0.
 func (d *dialect) occurrence(age, count int) int {
 	if d.newestFirst {
 		return count - 1 - age
@@ -107,9 +110,9 @@ func (d *dialect) occurrence(age, count int) int {
 	return age
 }
 
-// groupOfOrigin returns the consumer group of the origin's hop: a replay goes to that hop's topic, which this
-// consumer group reads. It returns latest, the consumer group of the latest hop, if there is only one hop or if no
-// hop names a topic.
+// groupOfOrigin returns the consumer group of the hop from which the original topic was read, because that consumer
+// group reads the topic to which a replay goes. If there is only one hop, or if no hop names a topic, it returns the
+// parameter latest, which is the consumer group of the latest hop.
 func (c *decoding) groupOfOrigin(latest string) string {
 	m := c.root
 	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {
@@ -123,7 +126,8 @@ func (c *decoding) groupOfOrigin(latest string) string {
 	return group
 }
 
-// groupOf returns the consumer group of one hop and the index of its header, counted from 1; 0 for none.
+// groupOf returns the consumer group of the hop that names the topic m, and the index of its header, counted from 1.
+// The index is 0 when the hop has no consumer group.
 func (c *decoding) groupOf(m mention) (at int32, group string) {
 	d := m.dialect
 	count := c.h.count(d.topic)
@@ -149,8 +153,8 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 	return 0, ""
 }
 
-// behindTopic returns the index of the first header with the given key between the index from and the next hop's topic;
-// -1 for none.
+// behindTopic returns the index of the first header with the given key after the index from, but before the header with
+// the topic of the next hop; -1 when there is none.
 func (c *decoding) behindTopic(key string, from int) int {
 	for i := from + 1; i < len(c.h); i++ {
 		if c.h[i].Key == key {

@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
-// A filter by the class that an error group shows must find its messages.
+// A search for the class that an error group shows must find the messages of the error group, so both must have the
+// same class.
 func TestMessageHasTheClassOfItsErrorGroup(t *testing.T) {
 	t.Parallel()
 	const (

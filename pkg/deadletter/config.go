@@ -2,71 +2,76 @@ package deadletter
 
 import "errors"
 
-// Config adds information that records do not have: original topics, and the headers of unknown producers.
+// Config adds what records do not say: the original topics of dead-letter topics, and the headers of producers that
+// dlq-manager does not know.
 type Config struct {
-	// TopicMap is tried in order; the first rule that gives a usable topic takes precedence over headers and names.
+	// TopicMap is tried in order; the first rule that gives a usable original topic has precedence over the record's
+	// headers and the name of the dead-letter topic.
 	TopicMap []MapRule `mapstructure:"topic_map"`
-	// Dialects are the user's own; they are tried before the built-in dialects.
+	// Dialects are the user's own dialects; they are tried before the built-in ones.
 	Dialects []DialectConfig `mapstructure:"dialects"`
-	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the position as uber-go/kafka-client writes it.
-	// The patterns must be configured, because nearly any bytes could be such a key.
+	// UberDLQTopics are patterns of the dead-letter topics in whose keys uber-go/kafka-client writes the position of
+	// the record that failed. The patterns must be configured, because nearly any bytes could be such a key.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
 	// Origins declare the original topics of dead-letter topics. Automatic retry sends only messages whose original
 	// topic is declared or mapped.
 	Origins []OriginRule `mapstructure:"origins"`
-	// OriginTrust is TrustHeader or TrustDeclared: whether an origin without a declaration is trusted.
+	// OriginTrust says whether an original topic without a declaration is trusted: TrustHeader or TrustDeclared.
 	OriginTrust string `mapstructure:"origin_trust"`
-	// PointerTopics are patterns of the dead-letter topics whose pointers to records, as share groups write them, are
-	// followed.
+	// PointerTopics are patterns of dead-letter topics. Only in these topics, dlq-manager reads the record to which a
+	// dead letter points, as dead letters of share groups do.
 	PointerTopics []string `mapstructure:"pointer_topics"`
 	// ShareGroupTopics are patterns of the share groups' dead-letter topics that are read; with an empty list, none of
 	// these topics is read. When installations share a cluster, each names the topics of its own share groups.
 	ShareGroupTopics []string `mapstructure:"share_group_topics"`
 }
 
-// MapRule maps dead-letter topics to their original.
+// MapRule gives the records of some dead-letter topics their original topic.
 type MapRule struct {
 	// Pattern is a glob or an anchored regular expression, as in ParsePatterns.
 	Pattern string `mapstructure:"pattern"`
-	// Original is the topic's name. $1 or ${1} is the pattern's first group; in a glob every * is a group.
+	// Original is the name of the original topic. In it, $1 or ${1} stands for the text that the first group of the
+	// pattern matched; in a glob every * is a group.
 	Original string `mapstructure:"original"`
 }
 
-// DialectConfig is a user's dialect: the headers that identify it, and the header of each field. "" means that the
-// dialect has no such header. Numbers are text or big-endian, times epoch or ISO 8601.
+// DialectConfig defines a user's dialect: the headers by which it is recognised, and the name of the header for each
+// field, "" for a field without a header. Numbers may be written as text or big-endian, times as numbers since 1970 or
+// in ISO 8601.
 type DialectConfig struct {
-	// Name is shown with messages; it must differ from those of the built-in dialects.
+	// Name is shown with messages. It must differ from the names of the built-in dialects.
 	Name string `mapstructure:"name"`
-	// Topics are patterns of the dead-letter topics of this dialect; none means all.
+	// Topics are patterns of the dead-letter topics in which this dialect is used; an empty list means all of them.
 	Topics []string `mapstructure:"topics"`
-	// Anchors are the headers that a record must have, all of them.
+	// Anchors are the headers by which the dialect is recognised: a record must have all of them.
 	Anchors []string `mapstructure:"anchors"`
 
-	// The headers that say where the record failed.
+	// Headers that say where the record failed.
 	Topic     string `mapstructure:"topic"`
 	Partition string `mapstructure:"partition"`
 	Offset    string `mapstructure:"offset"`
 	Timestamp string `mapstructure:"timestamp"`
 
-	// The headers that say why the record failed.
+	// Headers that say why the record failed.
 	Class    string `mapstructure:"class"`
 	Message  string `mapstructure:"message"`
 	Stack    string `mapstructure:"stack"`
 	Group    string `mapstructure:"group"`
 	Attempts string `mapstructure:"attempts"`
 
-	// NewestFirst means that of several headers with the same name, the first is the latest. By default the last is the
-	// latest, because most producers append.
+	// NewestFirst means that the first of several headers with the same name belongs to the latest failure. By default
+	// the last one does, because most producers append headers.
 	NewestFirst bool `mapstructure:"newest_first"`
-	// Strip lists further headers that a replay removes, in addition to those that are read: names, or prefixes with
-	// *.
+	// Strip lists further headers that a replay removes, in addition to those that are read. Each entry is a name, or a
+	// prefix followed by *.
 	Strip []string `mapstructure:"strip"`
 }
 
-// DefaultConfig maps nothing, declares nothing, trusts headers, and reads the topics of all share groups.
+// DefaultConfig maps and declares no topics, trusts headers, and reads the dead-letter topics of all share groups.
 func DefaultConfig() Config { return Config{OriginTrust: TrustHeader, ShareGroupTopics: []string{"*"}} }
 
-// Validate reports every error except originals that are dead-letter topics, which New refuses.
+// Validate reports every error, except rules whose original topic is a dead-letter topic: only New knows the
+// dead-letter topics.
 func (c Config) Validate() error {
 	_, errDecoder := New(c, Patterns{})
 	_, errOrigins := NewOrigins(c)
@@ -75,12 +80,12 @@ func (c Config) Validate() error {
 	return errors.Join(errDecoder, errOrigins, errPointers, errShares)
 }
 
-// Pointers returns the patterns of dead-letter topics whose pointers are followed.
+// Pointers returns the patterns in PointerTopics.
 func (c Config) Pointers() (Patterns, error) {
 	return optionalPatterns("kafka.pointer_topics", c.PointerTopics)
 }
 
-// ShareTopics returns the patterns of the share groups' dead-letter topics that are read.
+// ShareTopics returns the patterns in ShareGroupTopics.
 func (c Config) ShareTopics() (Patterns, error) {
 	return optionalPatterns("kafka.share_group_topics", c.ShareGroupTopics)
 }

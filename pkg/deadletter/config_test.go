@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// Documentation and users rely on the keys of the configuration file.
+// TestConfigIsReadFromAFile: the keys of the configuration file, on which users and documentation rely, set the fields
+// of Config.
 func TestConfigIsReadFromAFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")

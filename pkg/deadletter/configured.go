@@ -10,12 +10,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// maxDialects is how many dialects a user may add; dialectSet has no bits for more.
+// maxDialects is the maximum number of dialects that a user may add; a dialectSet has no bits for more.
 const maxDialects = 32
 
 var dialectName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// compileDialects compiles the user's dialects. Errors name the setting of each problem.
+// compileDialects compiles the user's dialects. Its error names the setting of each problem.
 func compileDialects(list []DialectConfig) ([]*dialect, error) {
 	var errs []error
 	wrong := func(field, reason string) { errs = append(errs, &entity.FieldError{Field: field, Reason: reason}) }
@@ -44,7 +44,7 @@ func compileDialects(list []DialectConfig) ([]*dialect, error) {
 	return out, errors.Join(errs...)
 }
 
-// check reports errors in the headers of a dialect.
+// check reports problems with the names of a dialect's headers.
 func (c DialectConfig) check(where string, wrong func(field, reason string)) {
 	header := func(field, name string) {
 		switch {
@@ -102,7 +102,7 @@ func (c DialectConfig) patterns(field string) (Patterns, error) {
 	return parsePatterns(field, c.Topics)
 }
 
-// parsePatterns is entity.ParseTopicPatterns with the index of each pattern in the errors.
+// parsePatterns does the same as entity.ParseTopicPatterns, but its errors name the index of each wrong pattern.
 func parsePatterns(field string, list []string) (Patterns, error) {
 	var errs []error
 	for i, text := range list {
@@ -126,7 +126,8 @@ func (c DialectConfig) dialect(topics Patterns) *dialect {
 	}
 }
 
-// strippedForConfigured returns the headers that the user's dialects read or list in Strip.
+// strippedForConfigured returns, by the name of each of the user's dialects, the headers that the dialect reads or
+// lists in Strip.
 func strippedForConfigured(list []DialectConfig) map[string]ownNames {
 	out := make(map[string]ownNames, len(list))
 	for _, c := range list {

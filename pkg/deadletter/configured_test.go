@@ -63,7 +63,7 @@ func TestTooManyDialectsAreRefused(t *testing.T) {
 	check.True(t, err == nil, "Validate of %d dialects = %v, want nil", maxDialects, err)
 }
 
-// The last of the user's dialects and the last built-in dialect must still have a bit in dialectSet.
+// A dialectSet must have a bit for each dialect, even with as many of the user's dialects as are allowed.
 func TestTheLastOfManyDialectsIsRead(t *testing.T) {
 	t.Parallel()
 	var list []DialectConfig

@@ -1,7 +1,7 @@
 package deadletter
 
-// confluentRule is the DLQ action of Confluent's data contracts. In mode WRITE the rule fails before a record is
-// written, so there is no position.
+// confluentRule is the dialect of the DLQ action in Confluent's data contracts. In mode WRITE, the rule fails before a
+// record is written, so the dead letter names no position.
 var confluentRule = dialect{
 	name:     "confluent-rule",
 	anchors:  [][]string{{"__rule.name"}},

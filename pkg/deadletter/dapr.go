@@ -1,7 +1,7 @@
 package deadletter
 
-// dapr writes a record's position, not the reason of its failure. Records keep its headers when another producer
-// dead-letters them later, so all other dialects are tried first.
+// dapr is the dialect of Dapr, which writes a record's position but not the reason of its failure. When another
+// producer dead-letters the record later, Dapr's headers are still in it, so all other dialects are tried first.
 var dapr = dialect{
 	name:      "dapr",
 	anchors:   [][]string{{"__topic", "__partition", "__offset"}},

@@ -1,6 +1,6 @@
-// Package deadletter reads the headers of dead-letter producers: from a record's topic, key and headers it derives
-// where and why the record failed, and which headers a replay must remove. It is pure: no Kafka client, no clock, no
-// I/O.
+// Package deadletter reads the headers that consumers and frameworks write into dead letters: from a dead letter's
+// topic, key and headers it derives where and why the record failed, and which headers a replay must remove. It is
+// pure: no Kafka client, no clock, no I/O.
 package deadletter
 
 import (
@@ -13,38 +13,40 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
-// Reading is the decoded dead letter. Every text is bounded valid UTF-8 without NUL; headers keep their bytes.
+// Reading is the decoded dead letter. All texts in it are valid UTF-8 of limited length without NUL.
 type Reading struct {
-	OriginalTopic string // "" when unknown; never a dead-letter topic
+	OriginalTopic string // never empty: entity.UnknownError when the record contains no error message
 	ErrorMessage  string // never empty: entity.UnknownError when the record has none
 	Origin        entity.Origin
-	Failure       entity.Failure // Dialect is "" when none was recognised
+	Failure       entity.Failure // its field Dialect is "" when no dialect was recognised
 
-	// Returned is set for well-formed headers of dlq-manager's own replays. Any producer can write them, so the
-	// caller must check the attempt.
+	// Returned is the content of the dlq- headers, if they are well formed, with which dlq-manager marks its replays.
+	// Any producer can write them, so the caller must check that the attempt exists.
 	Returned *Lineage
 
-	// Pointer means that the record names the position of the failed record but has no copy of it; see IsPointer.
+	// Pointer means that the dead letter names the position of the record that failed but contains no copy of it; see
+	// IsPointer.
 	Pointer bool
 }
 
-// Lineage is the content of the dlq- headers of a replay.
+// Lineage is the content of the dlq- headers that a replay carries.
 type Lineage struct {
 	MessageID, RootID, RedriveID uuid.UUID
 	RetryCount                   int
 }
 
-// Decode reads one record of a dead-letter topic. ts is the record's timestamp and counts as the original's for
-// producers that are known to preserve it. exists reports whether a topic is in the cluster; it is called only when
-// no header gives the original topic, and nil means that no topic exists. Decode accepts any bytes, never panics, and
-// keeps no reference to rec.
+// Decode reads one record of a dead-letter topic. ts is the timestamp of this record; for producers that are known to
+// preserve it, it is also that of the original record. exists reports whether a topic is in the cluster. It is called
+// only when no header names the original topic; nil means that no topic exists. Decode accepts any bytes, never panics,
+// and keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
 	var room [4]*dialect
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
 	return c.read(rec, ts, room[:0])
 }
 
-// decoding is one call of Decode. hops are the dialects that the record matches, the latest failure first.
+// decoding is the state of one call of Decode. hops are the dialects that match the record, that of the latest failure
+// first.
 type decoding struct {
 	d      *Decoder
 	topic  string
@@ -52,7 +54,7 @@ type decoding struct {
 	key    []byte
 	exists func(string) bool
 	hops   []*dialect
-	root   mention // the hop from which the origin was read; its dialect is nil when the origin was read from no hop
+	root   mention // the topic that was chosen as the original topic, with its hop; its dialect is nil when no hop names the original topic
 	trail  trail
 }
 

@@ -6,20 +6,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Decoder reads dead letters. It never changes and is safe for concurrent use.
+// Decoder decodes dead letters. It never changes and is safe for concurrent use.
 type Decoder struct {
 	patterns   Patterns
 	operators  []mapping // the operators' rules, tried before the rules of the configuration
 	configured []mapping
 	dialects   []*dialect // the user's dialects, then the built-in ones
 	words      map[string]dialectSet
-	stacks     map[string]struct{} // names of headers with stack traces
-	uber       Patterns            // topics whose keys are read
+	stacks     map[string]struct{} // names of the headers from which a dialect reads a stack trace
+	uber       Patterns            // topics of whose records the keys are read; see uberDLQ
 	strips     map[string]ownNames
 }
 
-// New returns a decoder. Patterns say which topics are dead-letter topics: such a topic is never an origin.
-// Rules are tried in order. Errors name every fault and are of kind entity.ErrInvalid.
+// New returns a Decoder. The patterns say which topics are dead-letter topics, because such a topic is never accepted
+// as an original topic. Rules are tried in order. The error names every problem and has the kind entity.ErrInvalid.
 func New(cfg Config, patterns Patterns) (*Decoder, error) {
 	rules, errRules := compileRules("kafka.topic_map", patterns, cfg.TopicMap)
 	own, errDialects := compileDialects(cfg.Dialects)
@@ -34,8 +34,8 @@ func New(cfg Config, patterns Patterns) (*Decoder, error) {
 	}, nil
 }
 
-// Dialects returns the dialects that Decode can report: first the configured dialects, then the built-in dialects by
-// certainty.
+// Dialects returns the names of the dialects that Decode can report: first those of the configured dialects, then those
+// of the built-in dialects, the most certain first.
 func (d *Decoder) Dialects() []string {
 	var names []string
 	for _, own := range d.dialects {
@@ -46,8 +46,8 @@ func (d *Decoder) Dialects() []string {
 	return append(names, Dialects()...)
 }
 
-// WithRules returns a decoder that tries these rules first, in order, and then those of the configuration. They replace
-// the rules of an earlier WithRules. It returns the error of CheckRules for these rules.
+// WithRules returns a decoder that tries these rules first, in order, and then those of the configuration. The given
+// rules replace those of an earlier call. WithRules returns the same errors as CheckRules.
 func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 	mappings, err := compileRules("rules", d.patterns, mapRules(rules))
 	if err != nil {
@@ -58,10 +58,11 @@ func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 	return &changed, nil
 }
 
-// MaxRules is how many rules operators may keep.
+// MaxRules is the maximum number of operators' rules.
 const MaxRules = 1000
 
-// CheckRules reports every error of operators' rules: joined *entity.FieldError of rules[i].pattern or .original.
+// CheckRules returns every problem with operators' rules. Each is a *entity.FieldError for rules[i].pattern or
+// rules[i].original; errors.Join combines them.
 func (d *Decoder) CheckRules(rules []entity.TopicRule) error {
 	if len(rules) > MaxRules {
 		return &entity.FieldError{Field: "rules", Reason: "must be 1000 or fewer"}
@@ -79,7 +80,7 @@ func (d *Decoder) ConfiguredRules() []entity.TopicRule {
 	return rules
 }
 
-// Mapped returns the original topic that the rules alone give for a dead-letter topic; "" when no rule matches.
+// Mapped returns the original topic of a dead-letter topic according to the rules alone; "" when no rule matches.
 func (d *Decoder) Mapped(dlqTopic string) string {
 	for _, rules := range [...][]mapping{d.operators, d.configured} {
 		for i := range rules {
@@ -91,8 +92,8 @@ func (d *Decoder) Mapped(dlqTopic string) string {
 	return ""
 }
 
-// possible reports whether a topic can be the origin of a dead-letter topic's records: Kafka allows the name and it
-// is no dead-letter topic. That prevents replays in a loop.
+// possible reports whether the name can be the original topic of records in the dead-letter topic: Kafka allows the
+// name, and it is not a dead-letter topic. Without the second condition, a replay could return again and again.
 func (d *Decoder) possible(dlqTopic, name string) bool {
 	return entity.ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
 }

@@ -2,48 +2,48 @@ package deadletter
 
 import "slices"
 
-// dialect is the header vocabulary of one dead-letter producer: a table, and a few hooks.
+// dialect describes how one producer writes dead letters: a table of header names, and a few hooks.
 type dialect struct {
 	name string
 
-	anchors [][]string // the dialect claims a record with all headers of any one set, if accept, when set, agrees
+	anchors [][]string // sets of headers; the dialect matches a record that contains all headers of any one set, unless accept returns false
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are the user's own. They apply to the dead-letter topics that match where, and are tried
+	// configured dialects are the user's own. They are used in the dead-letter topics that where matches, and are tried
 	// before all others.
 	configured bool
 	where      Patterns
 
-	shared      bool // other producers use the name of its anchor too, and only accept distinguishes them
-	weak        bool // used only when no other dialect claims the record
-	newestFirst bool // the producer's headers come before the copied headers, the latest failure first
-	keepsTime   bool // the dead letter has the original record's timestamp
-	topicIDs    bool // the producer may write the id of a topic in place of a name that it does not know
-	// queues means that the producer was made for another kind of broker. The queue names in its headers are topics
-	// only if the cluster has topics of these names.
+	shared      bool // other producers use the names of its anchors too, so that accept must recognise the dialect
+	weak        bool // used only when no other dialect matches the record
+	newestFirst bool // the producer writes its headers before those of the record, so the latest failure comes first
+	keepsTime   bool // the dead letter keeps the timestamp of the original record
+	topicIDs    bool // when the producer does not know a topic's name, it may write the topic's id in its place
+	// queues means that the producer was made for another kind of broker, whose queues its headers name. A queue's name
+	// is used as a topic only if the cluster has a topic with this name.
 	queues bool
 
-	// The position is a tuple: the i-th topic belongs to the i-th partition, offset and timestamp.
+	// Headers of the position. When they repeat, the n-th topic, partition, offset and timestamp belong together.
 	topic, partition, offset, timestamp string
 
-	// Of each list, the first header that has a value is used. The headers of causes are written only when the
-	// exception has a cause; they are tried before those of classes.
+	// Headers of the failure. Of each list, the first header that has a value is used. Producers write the headers in
+	// causes only when the exception has a cause; for the class they are tried before those in classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
-	rootInStack  bool // the class and message of the root cause are only in the stack trace
-	groupFollows bool // a known consumer group is written after its hop's topic, so its position identifies the hop
-	// unwrap, when set, extracts a field from a header's value.
+	rootInStack  bool // the class and the message of the root cause are only in the stack trace
+	groupFollows bool // the consumer group is written, if it is known, after the topic of its hop, so that the order shows to which hop it belongs
+	// unwrap extracts the value of a field from a header's value; nil when the header contains only the field.
 	unwrap func(field, []byte) []byte
 
-	// Hooks for what the table cannot express. They take and return values, because a pointer that is passed to an
-	// unknown function would escape to the heap.
+	// Hooks for what the table cannot express. They take and return structs by value: a pointer that is passed to an
+	// unknown function would have to be allocated.
 	refinePlace   func(headers, place) place
 	refineFailure func(headers, failure) failure
 }
 
-// dialects in the order of their certainty: first names that are reserved for a product, then a framework's own
-// names, then shared names that only companion headers distinguish. The order decides when nothing else identifies
-// the dialect.
+// dialects are the built-in dialects, the most certain first: dialects with header names that are reserved for a
+// product, then those with a framework's own names, then those with names that others use too, which only further
+// headers identify. The order decides when nothing else does.
 var dialects = []dialect{
 	shareGroup, connect, streams, confluentRule,
 	springDLT, springRetryTopic, smallryeDLQ, smallryeRetry, smallryeDeserialization, micronaut, watermill,
@@ -55,7 +55,7 @@ var dialects = []dialect{
 	dapr,
 }
 
-// Dialects returns the name of every built-in dialect, the most certain first.
+// Dialects returns the names of all built-in dialects, the most certain first.
 func Dialects() []string {
 	names := make([]string, 0, len(dialects)+1)
 	for i := range dialects {
@@ -64,11 +64,11 @@ func Dialects() []string {
 	return append(names, genericName)
 }
 
-// dialectSet is a set of dialects, with one bit for each dialect of a decoder.
+// dialectSet is a set of a decoder's dialects, with one bit for each.
 type dialectSet uint64
 
-// vocabulary maps header names to the dialects that use them, so that one pass over a record leaves few dialects to
-// check.
+// vocabulary returns, for each name of a header, the dialects that use it. With it, one pass over a record's headers
+// leaves few dialects to check.
 func vocabulary(dialects []*dialect) map[string]dialectSet {
 	words := make(map[string]dialectSet)
 	for i, d := range dialects {
@@ -84,7 +84,7 @@ func (d *dialect) words() []string {
 	return append(words, d.readWords()...)
 }
 
-// readWords returns the headers whose values the dialect reads.
+// readWords returns the names of the headers whose values the dialect reads.
 func (d *dialect) readWords() []string {
 	words := []string{d.topic, d.partition, d.offset, d.timestamp}
 	words = append(words, slices.Concat(d.causes, d.classes, d.messages, d.stacks, d.groups, d.attempts)...)
@@ -98,7 +98,7 @@ func (d *dialect) claims(h headers, key []byte) bool {
 	return slices.ContainsFunc(d.anchors, h.hasAll)
 }
 
-// byCompanions reports whether no header alone is enough to recognise the dialect.
+// byCompanions reports whether no single header is enough to recognise the dialect, so that further headers are needed.
 func (d *dialect) byCompanions() bool {
 	return d.shared || !slices.ContainsFunc(d.anchors, func(anchor []string) bool { return len(anchor) == 1 })
 }
@@ -111,8 +111,8 @@ func (d *dialect) value(f field, raw []byte) []byte {
 	return d.unwrap(f, raw)
 }
 
-// recognise appends the dialects that the record matches: first the user's dialects, then the built-in dialects, the
-// latest failure first. It appends a weak or generic dialect only if the record matches no other.
+// recognise appends the dialects that match the record: first the user's dialects, then the built-in ones, that of the
+// latest failure first. It appends a weak or generic dialect only if no other matches.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
@@ -134,7 +134,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects of the set for which the function asked returns true and which match the record.
+// claiming appends the dialects of the set that match the record and for which the function asked returns true.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {
@@ -144,7 +144,7 @@ func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect
 	return hops
 }
 
-// builtIn returns the dialects in others, then pointers to the built-in dialects.
+// builtIn returns a list of the given dialects, followed by the built-in dialects.
 func builtIn(others []*dialect) []*dialect {
 	all := slices.Clone(others)
 	for i := range dialects {

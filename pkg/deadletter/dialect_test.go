@@ -25,7 +25,7 @@ func TestEveryAnchorClaims(t *testing.T) {
 	for i := range dialects {
 		switch dialects[i].name {
 		case scst.name, karafkaHyphenated.name, uberDLQ.name:
-			continue // companion headers or the key must identify these dialects; the golden cases cover them
+			continue // the anchors alone do not identify these dialects, but further headers or the key do; the golden cases cover them
 		}
 		for _, anchor := range dialects[i].anchors {
 			var h []entity.Header
@@ -39,7 +39,7 @@ func TestEveryAnchorClaims(t *testing.T) {
 	}
 }
 
-// Keys are case-sensitive in Kafka; only the generic aliases ignore case.
+// Names of Kafka's headers are case-sensitive; only the generic aliases ignore case.
 func TestAnchorsAreCaseSensitive(t *testing.T) {
 	t.Parallel()
 	h := []entity.Header{{Key: "KAFKA_DLT-ORIGINAL-TOPIC", Value: []byte("orders")}}
@@ -47,7 +47,8 @@ func TestAnchorsAreCaseSensitive(t *testing.T) {
 	check.True(t, r.Failure.Dialect != "spring-dlt", "a key in other case was read as spring-dlt")
 }
 
-// Both dialects of Spring write the header of the consumer group, so it identifies neither of them.
+// TestSharedGroupHeaderIsNoAnchor: Spring's two dialects write the same header of the consumer group, so it must not
+// identify either of them.
 func TestSharedGroupHeaderIsNoAnchor(t *testing.T) {
 	t.Parallel()
 	h := []entity.Header{{Key: springGroup, Value: []byte("billing")}}
@@ -56,7 +57,7 @@ func TestSharedGroupHeaderIsNoAnchor(t *testing.T) {
 		"the group alone was read as %s", r.Failure.Dialect)
 }
 
-// springRecord has the headers that a real Spring application sends.
+// springRecord returns a record with the headers that a real Spring application writes.
 func springRecord() entity.Record {
 	stack := make([]byte, 4<<10)
 	for i := range stack {
@@ -78,7 +79,8 @@ func springRecord() entity.Record {
 	return entity.Record{Key: []byte("k"), Value: []byte("{}"), Headers: h}
 }
 
-// Only five texts, partition, offset and the list of hops may be allocated, because every ingested record is decoded.
+// Every ingested record is decoded, so Decode must allocate only five texts, the partition, the offset and the list of
+// hops.
 func TestDecodeAllocatesOnlyWhatItReturns(t *testing.T) {
 	d := decoder(t, []string{"*.dlq.v1"})
 	rec := springRecord()

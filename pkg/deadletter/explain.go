@@ -8,21 +8,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// MaxHops limits the hops of an explanation: the oldest are kept.
+// MaxHops is the maximum number of hops in an explanation; the oldest hops are kept.
 const MaxHops = 64
 
-// trace is the source of one value: a header, whose index, counted from 1, is in the field at, or another source, which
-// is in the field by. The zero value means no source.
+// trace is the source of one value. A header as the source is given by its index, counted from 1, in the field at; any
+// other source is in the field by. The zero value means that there is no source.
 type trace struct {
 	dialect *dialect // nil when the value comes from no dialect
 	at      int32
 	by      entity.DerivedFrom
 }
 
-// trail holds the trace of every field.
+// trail contains the trace of every field.
 type trail [fieldCount]trace
 
-// Explain returns the source of each value that Decode reads from the same record with the same arguments.
+// Explain returns, for each value that Decode reads from the same record with the same arguments, the source of the
+// value.
 func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) entity.Explanation {
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
 	r := c.read(rec, ts, nil)
@@ -42,8 +43,8 @@ func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists 
 	}
 }
 
-// derived converts a trace to its public form. The parameter own is the number of the record's own headers; higher
-// indexes are headers that were read from the record's key.
+// derived converts the trace of a field to its public form. The parameter own is the number of the record's own
+// headers; a higher index means a header that was made from the record's key.
 func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	t := c.trail[f]
 	if !known || t == (trace{}) {
@@ -74,7 +75,8 @@ func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	return out
 }
 
-// header returns the name of the header at an index, and its index among the headers of that name.
+// header returns the name of the header with the given index, which is counted from 1, and its index among the headers
+// of that name.
 func (c *decoding) header(at int32) (name string, occurrence int) {
 	i := int(at) - 1
 	name = c.h[i].Key

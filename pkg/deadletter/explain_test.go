@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestExplainAgreesWithDecode decodes each value of every golden case from only the header that the explanation
-// names, and must get the result of Decode.
+// TestExplainAgreesWithDecode decodes, for each value of every golden case, a record that contains only the header that
+// the explanation names. The result must be the value that Decode returns for the complete record.
 func TestExplainAgreesWithDecode(t *testing.T) {
 	t.Parallel()
 	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)
@@ -77,7 +77,8 @@ func disagrees(g golden, r Reading, rec entity.Record, name string, derived enti
 	return ""
 }
 
-// countedFrom holds, for some headers, what must be added to the number of deliveries to get the number in the header.
+// countedFrom contains, for the headers that do not contain the number of deliveries itself, the difference between the
+// header's number and that number.
 var countedFrom = map[string]int{"retry_topic-attempts": 1, "delayed-retry-count": -1, "asyncRetry": -1}
 
 func valuesOf(r Reading) map[string]string {
@@ -103,7 +104,7 @@ func valuesOf(r Reading) map[string]string {
 	return values
 }
 
-// decodedAs returns the values that one header's value can mean: each in a form that the header's dialect may use.
+// decodedAs returns the values that the value of one header can mean, in each form that the header's dialect may use.
 func decodedAs(name string, derived entity.Derived, value []byte) []string {
 	parts := [][]byte{value, jsonString(0, value)}
 	switch derived.Header {

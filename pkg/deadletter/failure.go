@@ -8,7 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Limits of the derived texts in bytes. A text is cut between characters; the header keeps the full text.
+// Maximum lengths of the derived texts in bytes. A longer text is cut between two characters; the header keeps the full
+// text.
 const (
 	MaxErrorMessage  = 64 << 10
 	MaxErrorClass    = 1 << 10
@@ -16,17 +17,18 @@ const (
 	MaxStackTrace    = 256 << 10
 )
 
-// sources are the indexes of the headers from which fields were read, counted from 1; 0 for none.
+// sources are the indexes of the headers from which the fields were read, counted from 1; 0 for a field that no header
+// gave.
 type sources [fieldCount]int32
 
-// failure is the failure that one hop reports. message is "" when there is none.
+// failure is what one hop reports about a failure. message is "" when it reports no error message.
 type failure struct {
 	entity.Failure
 	message string
 	at      sources
 }
 
-// failure reads the failure of the dialect's latest hop.
+// failure returns the failure that the dialect's latest hop reports.
 func (d *dialect) failure(h headers) failure {
 	from, to := d.latestBlock(h)
 	var f failure
@@ -48,8 +50,8 @@ func (d *dialect) failure(h headers) failure {
 	return f
 }
 
-// pick returns the value of the first key in keys whose latest header in the list part has a value that is not empty.
-// It stores the index of this header in the whole list, in which part begins at the index from.
+// pick returns the value of the first header in keys whose latest occurrence in the list part is not empty. It stores
+// the index of this occurrence in the whole list of headers; the list part begins there at the index from.
 func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
 		i := d.latestIndex(part, key)
@@ -64,9 +66,9 @@ func (f *failure) pick(d *dialect, part headers, from int, of field, keys []stri
 	return nil
 }
 
-// failure returns the failure of the latest hop. When that hop has a user's dialect without a header for some field,
-// the field comes from the previous hop. Other missing fields come from hand-written headers; the plain header "error"
-// is used last.
+// failure returns the failure of the latest hop. When the dialect of that hop is a user's dialect that has no header
+// for a field, the field comes from the previous hop. Other missing fields come from hand-written headers, and a
+// missing error message at last from the header "error".
 func (c *decoding) failure() failure {
 	var f failure
 	if len(c.hops) > 0 {
@@ -85,8 +87,8 @@ func (c *decoding) failure() failure {
 	return f
 }
 
-// supplement takes from other dialects the fields for which the dialect latest has no header. A dialect that has no
-// header for the message describes no failure, so the failure is read from hand-written headers.
+// supplement adds to f, from other dialects, the fields for which the dialect latest has no header. A dialect that has
+// no header for the error message describes no failure, so the failure is then read from hand-written headers.
 func (c *decoding) supplement(f failure, latest *dialect) failure {
 	if latest.configured && len(c.hops) > 1 {
 		f = c.borrow(f, latest, c.hops[1], fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)
@@ -99,8 +101,8 @@ func (c *decoding) supplement(f failure, latest *dialect) failure {
 	return f
 }
 
-// borrow takes from the dialect other the fields that latest did not find. If latest is a user's dialect, it takes only
-// the fields for which latest has no header.
+// borrow adds to f those of the given fields that the dialect latest did not find and the dialect other did. If latest
+// is a user's dialect, borrow adds only fields for which latest has no header.
 func (c *decoding) borrow(f failure, latest, other *dialect, fields ...field) failure {
 	from := other.failure(c.h)
 	takes := func(of field) bool {
@@ -136,7 +138,8 @@ func (c *decoding) noteFailure(f failure, d *dialect, fields ...field) {
 	}
 }
 
-// rootCause takes class and message from the last "Caused by" of a Java stack trace that is not indented.
+// rootCause returns f with the class and the message of the last cause in a Java stack trace. It ignores causes in
+// indented lines.
 func (f failure) rootCause() failure {
 	const causedBy = "\nCaused by: "
 	i := strings.LastIndex(f.StackTrace, causedBy)

@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// FuzzDecode gives every dialect's headers arbitrary bytes: Decode must not panic, the database must be able to store
-// its result, and a replay by its result must be safe.
+// FuzzDecode gives the headers of all dialects arbitrary values: Decode must not panic, the database must be able to
+// store the result, and a replay that is based on the result must be safe.
 func FuzzDecode(f *testing.F) {
 	words := fuzzWords()
 	f.Add("orders.dlq.v1", []byte("k"), []byte("\x00\x06orders\x01\x04\x00\x00\x00\x03"))
@@ -49,7 +49,7 @@ func fuzzDecoder(f *testing.F) *Decoder {
 	return d
 }
 
-// checkExplanation reports values without a source, and sources without a value.
+// checkExplanation reports values whose source the explanation does not name, and sources of values that are empty.
 func checkExplanation(t *testing.T, r Reading, e entity.Explanation) {
 	t.Helper()
 	values := valuesOf(r)
@@ -88,7 +88,7 @@ func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
 		"timestamp %v is out of range", r.Origin.Timestamp)
 }
 
-// fuzzWords returns every header name that a dialect reads, in a fixed order.
+// fuzzWords returns the name of every header that a dialect reads, in a fixed order.
 func fuzzWords() []string {
 	var words []string
 	for i := range dialects {
@@ -101,7 +101,8 @@ func fuzzWords() []string {
 	return slices.Compact(words)
 }
 
-// fuzzHeaders reads raw as a list of (word, length, value); length 255 is null.
+// fuzzHeaders makes headers from raw, a sequence of a header's number, a length, and a value of this length. The length
+// 255 means null.
 func fuzzHeaders(words []string, raw []byte) []entity.Header {
 	var out []entity.Header
 	for len(raw) >= 2 {

@@ -1,10 +1,10 @@
 package deadletter
 
-// genericName is the dialect reported for hand-written headers that match no dialect but whose names say what they
-// hold.
+// genericName is the name of the dialect for headers that match no other dialect, but whose names say what they contain.
+// Other comments call them hand-written headers.
 const genericName = "generic"
 
-// field is the meaning of a generic alias.
+// field is one of the values that are read from headers.
 type field uint8
 
 const (
@@ -20,14 +20,14 @@ const (
 	fieldCount
 )
 
-// alias is the meaning of a folded header name. Of several aliases for a field, the lowest rank wins, which is the
-// more precise name.
+// alias is the meaning of a header's folded name. When a record has several aliases of a field, the one with the lowest
+// rank is used, because its name is the most precise.
 type alias struct {
 	field field
 	rank  uint8
 }
 
-// aliases are header names in lower case without separators and without the prefixes of foldKey.
+// aliases are names of headers as foldKey returns them: in lower case, without separators, and without certain words.
 var aliases = map[string]alias{
 	"originaltopic": {fieldTopic, 0}, "origintopic": {fieldTopic, 1}, "sourcetopic": {fieldTopic, 2},
 	"originalpartition": {fieldPartition, 0}, "originpartition": {fieldPartition, 1}, "sourcepartition": {fieldPartition, 2},
@@ -51,8 +51,8 @@ var aliases = map[string]alias{
 	"attempts": {fieldAttempts, 3}, "retries": {fieldAttempts, 4}, "retryattemptcount": {fieldAttempts, 5},
 }
 
-// generic makes a dialect from the aliases among a record's headers. It returns nil when there is no alias, or only the
-// plain header "error".
+// generic makes a dialect from those of the record's headers whose names are aliases. It returns nil when no name is an
+// alias, or only the name "error".
 func generic(h headers) *dialect {
 	var keys [fieldCount]string
 	var ranks [fieldCount]uint8
@@ -86,7 +86,7 @@ func some(key string) []string {
 	return []string{key}
 }
 
-// longestAlias limits the folding; longer names are not aliases.
+// longestAlias is the maximum length of a name that is folded; longer names are no aliases.
 const longestAlias = 40
 
 func lookUp(key string) (alias, bool) {
@@ -98,10 +98,10 @@ func lookUp(key string) (alias, bool) {
 	return a, ok
 }
 
-// foldedPrefixes are the words that foldKey removes.
+// foldedPrefixes are the words that foldKey removes from names.
 var foldedPrefixes = []string{"x", "dlq", "dlt", "kafka", "krafka"}
 
-// foldKey appends key in lower case without separators and producers' words: x, dlq, dlt, kafka, krafka.
+// foldKey appends key in lower case, without separators and without the words in foldedPrefixes.
 func foldKey(to []byte, key string) []byte {
 	start := 0
 	for i := range len(key) {
@@ -114,7 +114,7 @@ func foldKey(to []byte, key string) []byte {
 			continue
 		}
 		switch string(to[start:]) {
-		case "x", "dlq", "dlt", "kafka", "krafka": // foldedPrefixes
+		case "x", "dlq", "dlt", "kafka", "krafka": // the words in foldedPrefixes
 			to = to[:start]
 		}
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// text is a value in a golden file: a JSON string for text, {"hex": "00 01"} for other bytes, null for Kafka's null.
+// text is the value of a header or record in a golden file: a JSON string for text, {"hex": "00 01"} for other bytes,
+// null for Kafka's null.
 type text []byte
 
 func (t *text) UnmarshalJSON(b []byte) error {
@@ -43,7 +44,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// pair is a header: [name, value].
+// pair is a header in a golden file: [name, value].
 type pair entity.Header
 
 func (p *pair) UnmarshalJSON(b []byte) error {
@@ -63,7 +64,7 @@ func asHeaders(pairs []pair) []entity.Header {
 	return out
 }
 
-// golden is one file below testdata: a record and its expected Reading.
+// golden is the content of one file in testdata: a record and its expected Reading.
 type golden struct {
 	About     string          `json:"about"`
 	Topic     string          `json:"topic"`
@@ -84,7 +85,7 @@ type golden struct {
 	} `json:"want"`
 }
 
-// expectation is a Reading in the form of a golden file.
+// expectation is a Reading in the form that golden files use.
 type expectation struct {
 	OriginalTopic string     `json:"original_topic"`
 	Confidence    string     `json:"confidence"`
@@ -180,7 +181,7 @@ func show(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Every dialect must have golden cases; TestGolden alone would pass without them.
+// Every dialect must have at least two golden cases. TestGolden alone does not fail when they are missing.
 func TestEveryDialectHasTwoGoldenCases(t *testing.T) {
 	t.Parallel()
 	for _, name := range Dialects() {

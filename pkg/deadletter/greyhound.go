@@ -1,6 +1,6 @@
 package deadletter
 
-// greyhound is Wix's library; a record in its retry topics says how far it has come in the chain of retries, and
+// greyhound is the dialect of Wix's library Greyhound. A record in its retry topics says at which retry it is, and
 // nothing about the failure.
 var greyhound = dialect{
 	name:     "greyhound",

@@ -2,8 +2,9 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// headers is a record's header list. A look-up reads through the list: records have about a dozen headers, and an index
-// would cost more than it saves. The value nil means that a header is absent or that its value is null.
+// headers are the headers of a record, in their order. A look-up goes through the whole list, because records have
+// about a dozen headers, and an index would cost more than it saves. Methods that return a value return nil when the
+// header is absent or null.
 type headers []entity.Header
 
 func (h headers) has(key string) bool { return h.lastIndex(key) >= 0 }
@@ -43,7 +44,7 @@ func (h headers) count(key string) int {
 	return n
 }
 
-// nthIndex returns the index of the n-th header of that key, counted from 0; -1 when there are fewer.
+// nthIndex returns the index of the n-th header with that key, counted from 0; -1 when there are fewer.
 func (h headers) nthIndex(key string, n int) int {
 	for i := range h {
 		if h[i].Key != key {

@@ -7,10 +7,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// hexkit is the GHGA library. Its header service holds the consumer group. It gives the dead letter a new event_id, and
-// keeps the event_id of the record in original_event_id. Earlier versions wrote "service,topic,partition,offset" into
-// event_id. The first versions wrote neither an event_id nor the topic, which is then part of the dead-letter topic's
-// name.
+// hexkit is the dialect of GHGA's library hexkit. Its header service contains the consumer group. The library gives the
+// dead letter a new event_id, and saves the event_id of the record in original_event_id. Earlier versions wrote
+// "service,topic,partition,offset" into event_id. The first versions wrote neither an event_id nor the topic, which is
+// then part of the dead-letter topic's name.
 var hexkit = dialect{
 	name:     "hexkit",
 	anchors:  [][]string{{hexkitTopic, "exc_class"}, {"exc_class", "exc_msg"}},
@@ -40,8 +40,8 @@ const (
 	hexkitFirstEvent = "original_event_id"
 )
 
-// eventID splits the value into its four parts; a fifth part shows that the value is malformed. The result at is the
-// header's index, counted from 1.
+// eventID splits the value of event_id, which has four parts; a fifth part shows that the value is malformed. at is the
+// index of the header, counted from 1.
 func eventID(h headers) (parts [][]byte, at int32) {
 	i := h.lastIndex(hexkitEvent)
 	if i < 0 {
@@ -50,7 +50,8 @@ func eventID(h headers) (parts [][]byte, at int32) {
 	return bytes.SplitN(h[i].Value, []byte(","), 5), int32(i + 1)
 }
 
-// hexkitRetry reports whether a topic is a service's retry topic, whose records must name their origin.
+// hexkitRetry reports whether a topic is the retry topic of a service. Records that are sent there must name their
+// original topic.
 func hexkitRetry(topic string) bool {
 	return strings.HasPrefix(topic, "retry-") || strings.HasSuffix(topic, "-retry")
 }

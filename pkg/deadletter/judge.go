@@ -9,29 +9,31 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Judge checks messages' original topics against the configuration and the mapping. It is safe for concurrent use.
+// Judge checks the original topics of messages against the declarations in the configuration and the mapping. It is
+// safe for concurrent use.
 type Judge struct {
 	origins Origins
 	mapping func(context.Context) (entity.Mapping, error)
 
 	mu      sync.Mutex // guards the fields below
-	decoder *Decoder   // has the rules of the mapping with this version
+	decoder *Decoder   // has the rules of the mapping with the version in the next field
 	version int64
-	readAt  time.Time // when the mapping was read; zero: never
+	readAt  time.Time // when the mapping was read; zero when it has not been read
 
 	now func() time.Time
 }
 
-// recently is the maximum age of the mapping for messages that are only shown.
+// recently is the maximum age of the mapping when messages are only shown and not sent.
 const recently = time.Second
 
-// NewJudge returns a judge. decoder has the rules of the configuration, mapping returns the operators' rules.
+// NewJudge returns a Judge. The decoder has the rules of the configuration; the function mapping returns the operators'
+// rules.
 func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (entity.Mapping, error)) *Judge {
 	return &Judge{origins: origins, mapping: mapping, decoder: decoder, now: time.Now}
 }
 
-// Standing reads the mapping and returns a function that judges the original topic of a message. One goroutine at a
-// time may call that function. Standing returns the error of reading the mapping.
+// Standing reads the mapping and returns a function that judges the original topic of a message. Only one goroutine at
+// a time may call that function. The error is that of reading the mapping.
 func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	at := j.now()
 	m, err := j.mapping(ctx)
@@ -41,8 +43,8 @@ func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.Orig
 	return j.judging(j.withRules(m, at)), nil
 }
 
-// Recent does the same as Standing, with a mapping that was read at most a second ago, so that most pages need no SQL
-// statement for the mapping.
+// Recent does the same as Standing, but may use a mapping that was read up to a second ago, so that most pages need no
+// SQL statement for the mapping.
 func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	if decoder := j.recent(); decoder != nil {
 		return j.judging(decoder), nil
@@ -64,8 +66,8 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	claims := map[claim]entity.OriginStanding{}
 	return func(m *entity.Message) entity.OriginStanding {
 		if m.Source.Topic == "" || m.OriginalTopic == "" || m.Origin.Confidence == entity.FromOperator {
-			// The original topic needs no declaration, because an operator or a database user has set it, or there is
-			// none.
+			// The original topic needs no declaration: an operator or a user of the database has set it, or it is not
+			// known.
 			return entity.OriginStanding{Declaration: entity.Declared}
 		}
 		c := claim{m.Source.Topic, m.OriginalTopic}
@@ -78,8 +80,8 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	}
 }
 
-// withRules returns the decoder with the rules of m, which was read at the time at. It compiles each version of the
-// rules once; rules that cannot be compiled are ignored.
+// withRules returns a decoder with the rules of the mapping m, which was read at the given time. It compiles each
+// version of the rules only once, and ignores rules that cannot be compiled.
 func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,11 +98,11 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	return decoder
 }
 
-// claim is a dead-letter topic and an original topic that its records name.
+// claim is a pair of topics: a dead-letter topic, and the original topic that its records name.
 type claim struct{ dlqTopic, original string }
 
-// judge compares an original topic with the declarations and with the mapping. A mapping of the dead-letter topic
-// counts as the declaration of one original topic.
+// judge compares an original topic with the declarations, and with the topic to which the mapping maps the dead-letter
+// topic; "" when it maps it to none. Such a mapping counts as a declaration of that topic.
 func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
 	found := o.Declaration(c.dlqTopic, c.original)
 	switch {

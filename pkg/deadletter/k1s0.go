@@ -1,8 +1,8 @@
 package deadletter
 
-// k1s0's library writes only the topic and the error. Other dialects use the same topic header, but together with
-// headers of their own. The remaining header names below are those that hand-written producers use together with this
-// topic header.
+// k1s0 is the dialect of k1s0's library, which writes only the topic and the error. Other dialects use the same header
+// for the topic, but together with headers of their own. The other headers below are those that hand-written producers
+// use together with this header.
 var k1s0 = dialect{
 	name:     "k1s0",
 	anchors:  [][]string{{"original_topic", "error"}},

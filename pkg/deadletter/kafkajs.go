@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// kafkajsAsyncRetry is Shutterstock's library. Its one header is a JSON object {"top": original topic, "ttl":
-// milliseconds, "att": attempts}. Its dead-letter topics are named after consumer groups.
+// kafkajsAsyncRetry is the dialect of Shutterstock's library kafkajs-async-retry. It writes a single header with a JSON
+// object: {"top": original topic, "ttl": milliseconds, "att": attempts}. Its dead-letter topics have the names of
+// consumer groups.
 var kafkajsAsyncRetry = dialect{
 	name:     "kafkajs-async-retry",
 	anchors:  [][]string{{"asyncRetry"}},
@@ -19,7 +20,7 @@ var kafkajsAsyncRetry = dialect{
 	},
 }
 
-// maxAsyncRetry limits the parsed value: a topic and two numbers.
+// maxAsyncRetry is the maximum size of a value that is parsed. The value contains only a topic and two numbers.
 const maxAsyncRetry = 4 << 10
 
 func asyncRetry(f field, raw []byte) []byte {
@@ -36,7 +37,7 @@ func asyncRetry(f field, raw []byte) []byte {
 	return []byte(v.Topic)
 }
 
-// kafkajsGroup returns the group that a dead-letter topic is named after.
+// kafkajsGroup returns the consumer group whose name is part of the dead-letter topic's name.
 func kafkajsGroup(deadLetter string) string {
 	group, ok := strings.CutSuffix(deadLetter, "-dlq")
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// karafka is Karafka Pro from 2.5 on. The open-source edition writes no headers.
+// karafka is the dialect of Karafka Pro from version 2.5 on. The open-source edition writes no headers.
 var karafka = dialect{
 	name:      "karafka",
 	anchors:   [][]string{{"source_topic", "source_attempts"}},
@@ -17,9 +17,9 @@ var karafka = dialect{
 	attempts:  []string{"source_attempts"},
 }
 
-// karafkaLegacy is Karafka Pro before 2.5. It replaced the record's key by the partition's number; see ReplayKey. Its
-// names are plain words, which hand-written producers use too. The dialect therefore also reads the headers that such
-// producers add; the message is read from a hand-written header.
+// karafkaLegacy is the dialect of Karafka Pro before version 2.5, which replaces the record's key by the number of the
+// partition; see ReplayKey. Its headers have plain names that hand-written producers use too. So the dialect also reads
+// the headers that such producers add; the error message is read from one of these.
 var karafkaLegacy = dialect{
 	name: "karafka-legacy",
 	anchors: [][]string{
@@ -37,8 +37,8 @@ var karafkaLegacy = dialect{
 	attempts:  []string{"original_attempts"},
 }
 
-// karafkaHyphenated is the first Karafka Pro. Its header names are common, so only a key equal to the partition
-// proves the dialect.
+// karafkaHyphenated is the dialect of the first versions of Karafka Pro. The names of its headers are common, so the
+// dialect is recognised only when the key is equal to the number of the partition.
 var karafkaHyphenated = dialect{
 	name:      "karafka-hyphenated",
 	anchors:   [][]string{{"original-topic", "original-partition", "original-offset"}},
@@ -54,7 +54,7 @@ func keyIsPartition(h headers, key []byte) bool {
 	return headervalue.Decimal(key) && bytes.Equal(key, h.last("original-partition"))
 }
 
-// karafkaKeys are the headers that hold the record's own key.
+// karafkaKeys contains, by the name of the dialect, the header in which the record's own key is saved.
 var karafkaKeys = map[string]string{
 	karafkaLegacy.name:     "original_key",
 	karafkaHyphenated.name: "original-key",

@@ -2,8 +2,9 @@ package deadletter
 
 import "encoding/base64"
 
-// knative is the delivery of CloudEvents in Kafka's binary mode: an event that a sink refused carries the sink's
-// answer, its body in base64. The class is the HTTP status. Its headers name no topic.
+// knative is the dialect of Knative's delivery of CloudEvents in Kafka's binary mode. An event that a sink refused
+// contains the answer of the sink, with its body in base64. The HTTP status becomes the error class. No header names a
+// topic.
 var knative = dialect{
 	name:     "knative",
 	anchors:  [][]string{{"ce_knativeerrordest"}, {"ce_knativeerrorcode"}, {knativeBody}},
@@ -19,7 +20,8 @@ var knative = dialect{
 
 const knativeBody = "ce_knativeerrordata"
 
-// decodeBase64 reads either alphabet, padded or not (it may be cut off); other text is returned unchanged.
+// decodeBase64 decodes base64 in either alphabet, with or without padding, because the value may have been cut. Any
+// other text is returned unchanged.
 func decodeBase64(raw []byte) []byte {
 	for _, encoding := range [...]*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
 		out := make([]byte, encoding.DecodedLen(len(raw)))

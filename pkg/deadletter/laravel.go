@@ -1,6 +1,6 @@
 package deadletter
 
-// laravel is laravel-kafka, which names the original topic only in the dead-letter topic's name.
+// laravel is the dialect of laravel-kafka. It names the original topic only in the name of the dead-letter topic.
 var laravel = dialect{
 	name:     "laravel-kafka",
 	anchors:  [][]string{{"kafka_throwable_class_name"}},

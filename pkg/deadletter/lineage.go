@@ -6,8 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// The headers of dlq-manager's own replays; a replay has each of them once. They belong to no dialect, and every replay
-// sets them.
+// Headers that every replay of dlq-manager contains, each once. They belong to no dialect.
 const (
 	HeaderMessageID  = "dlq-message-id"
 	HeaderRootID     = "dlq-root-id"
@@ -24,7 +23,7 @@ func ours(key string) bool {
 	return false
 }
 
-// lineage reads the dlq- headers, the last of each name. If one is missing or malformed, all are ignored.
+// lineage reads the dlq- headers, and of each name the last one. It returns nil when one is missing or malformed.
 func lineage(h headers) *Lineage {
 	redrive := h.last(HeaderRedriveID)
 	if redrive == nil {
@@ -40,8 +39,8 @@ func lineage(h headers) *Lineage {
 	return &Lineage{MessageID: message, RootID: root, RedriveID: attempt, RetryCount: count}
 }
 
-// id accepts only the form that dlq-manager writes: package uuid would also accept braces, URNs and digits without
-// hyphens.
+// id parses an id only in the form that dlq-manager writes. Package uuid would also accept braces, URNs and digits
+// without hyphens.
 func id(b []byte) (uuid.UUID, bool) {
 	if len(b) != 36 {
 		return uuid.Nil, false

@@ -10,19 +10,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// mapping is a compiled MapRule.
+// mapping is a MapRule after its compilation.
 type mapping struct {
 	pattern  string // the pattern as it was written
 	re       *regexp.Regexp
 	original string
 }
 
-// reference is $1 or ${1}. Package regexp cannot expand these references here: it would read $1_x as a group named
-// "1_x", and replace it by the empty string.
+// reference matches $1 and ${1} in the original topic of a rule. Package regexp cannot expand them here: it would read
+// $1_x as the group with the name "1_x", and replace it by the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
-// compileRules compiles rules. Errors name every wrong rule by the parameter where, which is the key of the list in the
-// configuration, and by its index in the list.
+// compileRules compiles rules. The error names every wrong rule by the parameter where, which is the key of the list in
+// the configuration, and by the rule's index in the list.
 func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, error) {
 	out := make([]mapping, 0, len(rules))
 	var errs []error
@@ -48,7 +48,8 @@ func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, 
 	return out, errors.Join(errs...)
 }
 
-// compileRule makes every star of a glob a group, so that $1 works in globs and expressions.
+// compileRule compiles the pattern of a rule. Every star of a glob becomes a group, so that $1 works with globs as with
+// expressions.
 func compileRule(text string) (*regexp.Regexp, error) {
 	p, err := entity.ParseTopicPattern(text)
 	if err != nil {
@@ -76,10 +77,10 @@ func checkReferences(original string, groups int) error {
 	return nil
 }
 
-// constant returns the topic of a rule without references.
+// constant returns the original topic of a rule, and reports whether it is the same for all dead-letter topics.
 func (m mapping) constant() (string, bool) { return m.original, !strings.Contains(m.original, "$") }
 
-// apply returns the original of topic, or "" when the rule does not match.
+// apply returns the original topic of a dead-letter topic, or "" when the rule does not match.
 func (m mapping) apply(topic string) string {
 	if name, constant := m.constant(); constant {
 		if m.re.MatchString(topic) {
@@ -94,7 +95,7 @@ func (m mapping) apply(topic string) string {
 	return expand(m.original, groups)
 }
 
-// expand replaces references by the text that the pattern's groups matched.
+// expand replaces the references in a text by what the groups of the pattern matched.
 func expand(text string, groups []string) string {
 	return reference.ReplaceAllStringFunc(text, func(ref string) string {
 		n, err := strconv.Atoi(strings.Trim(ref, "${}"))

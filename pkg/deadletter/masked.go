@@ -11,7 +11,8 @@ import (
 type HeaderMasks interface {
 	// Header reports whether the values of headers of that name are masked.
 	Header(name string) bool
-	// HeaderLike reports whether a masked header may have that name, in lower case and without - _ and dots.
+	// HeaderLike reports whether any header with the given name could be masked. The name is given in lower case and
+	// without hyphens, underscores and dots.
 	HeaderLike(folded string) bool
 }
 
@@ -22,16 +23,16 @@ type Masking struct {
 	fields  entity.MaskedFields
 }
 
-// Masking returns the masking for the fields that this decoder reads.
+// Masking returns a Masking of the fields that this decoder reads.
 func (d *Decoder) Masking(masks HeaderMasks) *Masking {
 	return &Masking{decoder: d, masks: masks, fields: d.maskedFields(masks)}
 }
 
-// Fields returns the fields that may be read from a masked header in any record.
+// Fields returns the fields that this decoder reads from masked headers in at least one kind of record.
 func (k *Masking) Fields() entity.MaskedFields { return k.fields }
 
-// Of returns the fields of a stored message that were read from a masked header: those whose values differ when the
-// record is decoded without its masked headers. Where the headers are not loaded, it returns Fields.
+// Of returns the fields of a stored message that were read from a masked header: those fields whose values change when
+// the record is decoded without its masked headers. For a message whose headers are not loaded, it returns Fields.
 func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	if k.fields == (entity.MaskedFields{}) {
 		return entity.MaskedFields{}
@@ -58,8 +59,8 @@ func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	}
 }
 
-// maskedFields returns the fields that may be read from a masked header. Message, class and stack trace are masked
-// together, because a dialect may read one of them from the header of another.
+// maskedFields returns the fields that may be read from a masked header. Error message, class and stack trace are
+// masked together, because a dialect may read one of them from the header that contains another.
 func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	failure := masks.Header("error") || d.masksAlias(masks, fieldMessage, fieldClass, fieldStack)
 	group := masks.Header(hexkitEvent) || d.masksAlias(masks, fieldGroup)
@@ -70,7 +71,7 @@ func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	return entity.MaskedFields{ErrorMessage: failure, ErrorClass: failure, StackTrace: failure, ConsumerGroup: group}
 }
 
-// masksAlias reports whether a hand-written header for one of the fields may be masked, in any spelling.
+// masksAlias reports whether a hand-written header for one of the fields could be masked, in any spelling of its name.
 func (*Decoder) masksAlias(masks HeaderMasks, fields ...field) bool {
 	prefixes := append([]string{""}, foldedPrefixes...)
 	for name, a := range aliases {

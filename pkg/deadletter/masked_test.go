@@ -23,7 +23,7 @@ func plainDecoder(t *testing.T) *Decoder {
 	return check.Must(New(Config{}, Patterns{}))(t)
 }
 
-// For every header that an explanation names, a mask of the header masks the field in that message, and in messages
+// When the header is masked that an explanation names for a field, the field is masked in that message, and in messages
 // whose headers are not loaded.
 func TestMasking_FollowsEveryDialect(t *testing.T) {
 	t.Parallel()
@@ -59,8 +59,8 @@ func TestMasking_FollowsEveryDialect(t *testing.T) {
 	}
 }
 
-// A mask applies to every header from which a field may be read, in any spelling; a mask of another header does not
-// mask the failure.
+// Masking a header masks every field that may be read from it, in any spelling of its name. Masking another header does
+// not mask the failure.
 func TestMasking_Fields(t *testing.T) {
 	t.Parallel()
 	failure := entity.MaskedFields{ErrorMessage: true, ErrorClass: true, StackTrace: true}
@@ -98,7 +98,7 @@ func TestMasking_OfAMessage(t *testing.T) {
 	for header, want := range map[string]entity.MaskedFields{
 		"authorization":                     {},
 		"kafka_dlt-exception-message":       {ErrorMessage: true},
-		"kafka_dlt-exception-fqcn":          {}, // the class can also be read from the stack trace, which is not masked
+		"kafka_dlt-exception-fqcn":          {}, // not masked, because the class can also be read from the stack trace
 		"kafka_dlt-exception-stacktrace":    {StackTrace: true},
 		"kafka_dlt-original-consumer-group": {ConsumerGroup: true},
 		"kafka_dlt-exception-*":             {ErrorMessage: true, ErrorClass: true, StackTrace: true},

@@ -1,7 +1,8 @@
 package deadletter
 
-// massTransit writes these headers on queues; bridges carry them into Kafka, some as JSON strings. The address of the
-// failed endpoint is a URI of that other kind of broker, not a topic.
+// massTransit is the dialect of MassTransit, which writes headers to queues of other kinds of brokers. Bridges copy
+// them to Kafka, some as JSON strings. The address of the endpoint that failed is a URI of the other broker, not a
+// topic.
 var massTransit = dialect{
 	name:     "masstransit",
 	anchors:  [][]string{{"MT-Fault-InputAddress"}, {"MT-Fault-ExceptionType"}},

@@ -1,7 +1,7 @@
 package deadletter
 
-// micronaut is Micronaut Kafka from 5.8 on. When Micronaut sends a record again, it keeps the headers for the position
-// and the timestamp, and replaces its other headers.
+// micronaut is the dialect of Micronaut Kafka from version 5.8 on. When Micronaut sends a record again, it keeps the
+// headers with the position and the timestamp, and replaces its other headers.
 var micronaut = dialect{
 	name:      "micronaut",
 	anchors:   [][]string{{"micronaut-kafka-original-topic"}},

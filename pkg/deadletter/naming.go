@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/naming"
 )
 
-// named returns the original topic from the dead-letter topic's name if exactly one candidate is in the cluster, else
-// "".
+// named returns the original topic that the name of the dead-letter topic stands for, if exactly one of the possible
+// topics is in the cluster; otherwise it returns "".
 func (c *decoding) named() string {
 	found := ""
 	for _, g := range naming.Guesses(c.topic) {
@@ -23,7 +23,8 @@ func (c *decoding) named() string {
 	return found
 }
 
-// groupFromName returns the consumer group in the dead-letter topic's name, once the original topic is known.
+// groupFromName returns the consumer group that the name of the dead-letter topic contains in addition to the original
+// topic.
 func groupFromName(deadLetter, original string) string {
 	if original == "" || !strings.Contains(deadLetter, original) || len(deadLetter) <= len(original) {
 		return ""

@@ -6,8 +6,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// nserviceBus writes these headers on queues; bridges carry them into Kafka, some as JSON strings. FailedQ is a queue,
-// and a topic only if the cluster has it. The header with the application's time of sending stays in the replay.
+// nserviceBus is the dialect of NServiceBus, which writes headers to queues of other kinds of brokers. Bridges copy
+// them to Kafka, some as JSON strings. FailedQ names a queue, which is used as a topic only if the cluster has a topic
+// with this name. The header with the time at which the application sent the record stays in the replay.
 var nserviceBus = dialect{
 	name:     "nservicebus",
 	anchors:  [][]string{{"NServiceBus.FailedQ"}, {"NServiceBus.ExceptionInfo.ExceptionType"}},

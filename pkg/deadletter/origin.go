@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// place is the position at which a record failed, according to one hop.
+// place is the position at which a record failed, as one hop reports it.
 type place struct {
 	topic     string
 	partition *int32
@@ -18,8 +18,9 @@ type place struct {
 	at        sources
 }
 
-// origin decides the original topic: by the operators' and the configured mapping, then a header, then the dead-letter
-// topic's name. Partition and offset are set only when the hop that gives them also names this topic.
+// origin decides the original topic. It tries the operators' rules and the rules of the configuration, then a header,
+// then the name of the dead-letter topic. Partition and offset are set only when the hop that names them also names
+// this topic.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
@@ -47,9 +48,9 @@ func (c *decoding) notePlace(p place, fields ...field) {
 	}
 }
 
-// headerPlace looks for the original topic. It goes through the hops, latest first, and takes the oldest topic of a hop
-// that does not look like a dead-letter or retry topic. If no hop names such a topic, it takes the first topic that
-// looks like a dead-letter or retry topic. If no dialect names a topic, the generic aliases are tried.
+// headerPlace looks for the original topic in the headers. It goes through the hops, the latest first, and takes the
+// oldest topic of a hop that does not look like a dead-letter or retry topic. If all topics look like one, it takes the
+// first of them. If no dialect names a topic, it tries the generic aliases.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {
@@ -70,7 +71,7 @@ func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	return p, true
 }
 
-// mention is one topic that a dialect's headers name. age 0 is the oldest of these topics.
+// mention is a topic that the headers of a dialect name. The oldest topic of the dialect has the age 0.
 type mention struct {
 	dialect *dialect
 	age     int
@@ -96,7 +97,8 @@ func (c *decoding) rootOf(hops []*dialect) (mention, bool) {
 	return second, second.topic != ""
 }
 
-// topics iterates over the dialect's topics by age, in one pass, because hostile records repeat a header very often.
+// topics iterates over the topics that the dialect's headers name, from the oldest to the latest. It needs only one
+// pass, because hostile records may repeat a header very often.
 func (d *dialect) topics(h headers) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		age := 0
@@ -113,7 +115,7 @@ func (d *dialect) topics(h headers) iter.Seq2[int, []byte] {
 	}
 }
 
-// asOrigin returns the topic of a header's value, or "" when it cannot be an origin.
+// asOrigin returns the topic that a header's value names, or "" when it cannot be an original topic.
 func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	if len(value) > entity.MaxTopic {
 		return ""
@@ -125,8 +127,8 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	return name
 }
 
-// placeAt reads the partition, the offset and the timestamp that belong to the mentioned topic. Of these headers, each
-// that occurs less often than the topic's header is left out, because it cannot be assigned to a hop.
+// placeAt reads the partition, the offset and the timestamp that belong to the topic m. A header that occurs less often
+// than that of the topic is not read, because it is not clear to which hop it belongs.
 func (d *dialect) placeAt(h headers, m mention) place {
 	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)

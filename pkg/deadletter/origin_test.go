@@ -22,7 +22,8 @@ func springHeaders(topics ...string) []entity.Header {
 	return out
 }
 
-// A replay into a dead-letter topic would be stored as a new dead letter, and could be replayed again and again.
+// A dead-letter topic is never the original topic: a replay to it would be stored as a new dead letter and could be
+// replayed again and again.
 func TestOriginIsNeverADeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -32,7 +33,7 @@ func TestOriginIsNeverADeadLetterTopic(t *testing.T) {
 		exists []string
 		want   string
 		conf   entity.Confidence
-		part   int32 // -1 for none
+		part   int32 // -1 when no partition is expected
 	}{
 		{"Plain", "x", []string{"orders"}, nil, "orders", entity.FromHeader, 0},
 		{"HeaderMatchesPattern", "x", []string{"orders.dlq.v1"}, nil, "", entity.FromNothing, -1},
@@ -94,8 +95,8 @@ func TestNames(t *testing.T) {
 		{"orders.dlq.v12", []string{"orders.v12", "orders.v1"}, "orders.v12", ""},
 		{"orders.dlq.v", []string{"orders", "orders.v"}, "", ""},
 		{"orders-dlt-dlt", []string{"orders-dlt"}, "", ""},
-		{"dead-letter-topic-orders", []string{"orders"}, "", ""}, // the name contains a channel, not a topic
-		{"orders_error", []string{"orders"}, "", ""},             // the name contains a queue, not a topic
+		{"dead-letter-topic-orders", []string{"orders"}, "", ""}, // the rest of the name is that of a channel, not of a topic
+		{"orders_error", []string{"orders"}, "", ""},             // the rest of the name is that of a queue, not of a topic
 		{"dlq.orders", []string{"orders"}, "", ""},
 	}
 	for _, tt := range tests {
@@ -114,7 +115,7 @@ func TestNames(t *testing.T) {
 func TestAnUnalignedPositionIsLeftOut(t *testing.T) {
 	t.Parallel()
 	h := springHeaders("orders", "orders-dlt")
-	h = slices.Delete(h, 5, 6) // the second hop's partition
+	h = slices.Delete(h, 5, 6) // removes the partition of the second hop
 	r := decoder(t, []string{"*-dlt"}).Decode("x-dlt", entity.Record{Headers: h}, time.Time{}, nil)
 	if r.OriginalTopic != "orders" || r.Origin.Partition != nil || r.Origin.Offset == nil {
 		t.Errorf("Decode = %q, partition %v, offset %v, want orders, no partition, an offset", r.OriginalTopic, r.Origin.Partition, r.Origin.Offset)
@@ -140,7 +141,7 @@ func TestValueOverLimitIsNoPointer(t *testing.T) {
 	}
 }
 
-// The test has so many hops that a separate look-up for each hop would take hours.
+// The record has so many hops that a separate pass for each hop would take hours.
 func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
 	t.Parallel()
 	const hops = 100_000

@@ -12,26 +12,27 @@ import (
 
 // Values of kafka.origin_trust.
 const (
-	// TrustHeader lets a header name any original topic that no declaration contradicts.
+	// TrustHeader accepts any original topic that a header names, unless a declaration contradicts it.
 	TrustHeader = "header"
-	// TrustDeclared lets a header name declared original topics only.
+	// TrustDeclared accepts an original topic that a header names only if it is declared.
 	TrustDeclared = "declared"
 )
 
 // OriginRule declares which original topics the records of dead-letter topics may name.
 type OriginRule struct {
-	// DLQ is a glob of dead-letter topics.
+	// DLQ is a glob that matches dead-letter topics.
 	DLQ string `mapstructure:"dlq"`
-	// Originals are globs of topics. $1 or ${1} is the text that the first star of DLQ matched, $2 the second's.
+	// Originals are globs that match original topics. $1 or ${1} is the text that the first star of DLQ matched, $2
+	// that of the second star.
 	Originals []string `mapstructure:"originals"`
 }
 
-// Origins are declarations of original topics; only declarations that Or adds may change. The zero value declares no
-// topic and trusts the topics that headers name.
+// Origins are the declarations of original topics. The zero value declares no topic and trusts the topics that headers
+// name. Origins never change; only the function that Or adds may change its results.
 type Origins struct {
 	rules        []originRule
 	declaredOnly bool
-	also         func(dlqTopic, original string) entity.Declaration // nil: the rules alone declare
+	also         func(dlqTopic, original string) entity.Declaration // function that declares further topics; nil when the rules alone declare
 }
 
 type originRule struct {
@@ -39,7 +40,8 @@ type originRule struct {
 	originals []string
 }
 
-// NewOrigins reads a configuration. Errors name every wrong field and are of kind entity.ErrInvalid.
+// NewOrigins compiles the declarations of a configuration. The error names every wrong field and has the kind
+// entity.ErrInvalid.
 func NewOrigins(cfg Config) (Origins, error) {
 	o := Origins{declaredOnly: cfg.OriginTrust == TrustDeclared}
 	var errs []error
@@ -69,7 +71,7 @@ func NewOrigins(cfg Config) (Origins, error) {
 	return o, errors.Join(errs...)
 }
 
-// compileGlob reads a glob as an expression in which every star is a group.
+// compileGlob compiles a glob to a regular expression in which every star is a group.
 func compileGlob(text string) (*regexp.Regexp, error) {
 	p, err := entity.ParseTopicPattern(text)
 	if err != nil {
@@ -92,14 +94,14 @@ func checkOriginals(original string, groups int) error {
 	return nil
 }
 
-// Or returns the declarations of o together with those of the function also. An original topic that at least one of
-// both declares is declared.
+// Or returns the declarations of o together with those of the given function. An original topic is declared if o or the
+// function declares it.
 func (o Origins) Or(also func(dlqTopic, original string) entity.Declaration) Origins {
 	o.also = also
 	return o
 }
 
-// Declaration says whether records of a dead-letter topic may name an original topic.
+// Declaration says whether the original topic is declared for the dead-letter topic, whose records name it.
 func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 	found := entity.NotDeclared
 	for _, rule := range o.rules {
@@ -120,15 +122,16 @@ func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 	return found
 }
 
-// matches compares a topic with a glob. The text that replaced a reference in the glob may contain stars, which match
-// like other stars.
+// matches reports whether a topic matches a glob. A star in the text that replaced a reference works like any other
+// star.
 func matches(glob, topic string) bool {
 	p, err := entity.ParseTopicPattern(glob)
 	return err == nil && !p.Regular() && p.Match(topic)
 }
 
-// MayDeclare reports whether a declaration or a configured mapping could name a topic that pattern matches. In doubt it
-// returns true, because its callers warn of settings that have no effect together: in doubt there is no warning.
+// MayDeclare reports whether a declaration or a rule of the configuration could name a topic that matches the pattern.
+// When this is not certain, it returns true, because callers warn when it returns false, and they must not warn without
+// reason.
 func MayDeclare(cfg Config, pattern string) bool {
 	wanted, err := entity.ParseTopicPattern(pattern)
 	if err != nil || wanted.Regular() {
@@ -142,5 +145,5 @@ func MayDeclare(cfg Config, pattern string) bool {
 		slices.ContainsFunc(cfg.TopicMap, func(r MapRule) bool { return overlaps(r.Original) })
 }
 
-// sample returns a topic that a glob matches.
+// sample returns an example of the topics that a glob matches.
 func sample(glob string) string { return strings.ReplaceAll(glob, "*", "x") }

@@ -67,8 +67,8 @@ func TestOrigins_WrongFieldsAreNamed(t *testing.T) {
 	}
 }
 
-// judged returns what a judge with these declarations says about a message of the topic gamma.dlq.v1, which an
-// operator has mapped to the topic mapped.
+// judged returns what a Judge with these declarations says about a message in the topic gamma.dlq.v1. An operator's
+// rule maps this topic to the topic in the parameter mapped.
 func judged(t *testing.T, cfg Config, mapped string, m entity.Message) entity.OriginStanding {
 	t.Helper()
 	origins := check.Must(NewOrigins(cfg))(t)
@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// Standing reads the current mapping each time, and does not use an earlier mapping.
+// Standing reads the mapping at each call, and so notices every change.
 func TestJudge_FollowsTheMapping(t *testing.T) {
 	t.Parallel()
 	decoder := check.Must(New(Config{}, Patterns{}))(t)
@@ -151,7 +151,7 @@ func TestJudge_FollowsTheMapping(t *testing.T) {
 	check.Is(t, check.Err(judge.Standing(t.Context())), entity.ErrUnavailable, "Standing without the mapping")
 }
 
-// Recent needs no statement for each page, and uses a changed mapping within a second.
+// Recent reads the mapping at most once a second, and so uses a changed mapping after a second at the latest.
 func TestJudgeRecent(t *testing.T) {
 	t.Parallel()
 	decoder := check.Must(New(Config{}, Patterns{}))(t)
@@ -178,7 +178,7 @@ func TestJudgeRecent(t *testing.T) {
 	clock = clock.Add(1)
 	judged(judge.Recent, entity.Declared, 2)
 	mapping = entity.Mapping{Version: 2}
-	// Standing also refreshes the mapping that Recent uses for the next pages.
+	// After a call of Standing, Recent uses the mapping that Standing has read.
 	judged(judge.Standing, entity.NotDeclared, 3)
 	judged(judge.Recent, entity.NotDeclared, 3)
 }

@@ -7,7 +7,7 @@ const patternField = "kafka.dlq_topic_pattern"
 // Patterns say which topics are dead-letter topics.
 type Patterns = entity.TopicPatterns
 
-// ParsePatterns reads patterns as entity.ParseTopicPatterns does. Errors name the setting.
+// ParsePatterns does the same as entity.ParseTopicPatterns. Its errors name the setting of the patterns.
 func ParsePatterns(list ...string) (Patterns, error) {
 	return entity.ParseTopicPatterns(patternField, list...)
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// quafka is Trendyol's Kotlin library. X-Exception is the stack trace; line one is "<class>: <message>".
+// quafka is the dialect of Trendyol's Kotlin library quafka. The header X-Exception contains the stack trace, whose
+// first line is "<class>: <message>".
 var quafka = dialect{
 	name:          "quafka",
 	anchors:       [][]string{{"X-OriginalTopic"}},

@@ -55,7 +55,7 @@ func TestCheckRulesNamesEveryRule(t *testing.T) {
 	check.True(t, slices.Equal(got, want), "CheckRules of too many: fields %v, want %v", got, want)
 }
 
-// fieldsOf collects the fields of joined errors.
+// fieldsOf returns the fields that the joined errors name.
 func fieldsOf(err error) []string {
 	var fields []string
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

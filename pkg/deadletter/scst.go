@@ -2,9 +2,10 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
-// scst is Spring Cloud Stream's Kafka binder. Hand-written producers use the same header names, but write numbers as
-// text and no exception class: the generic aliases read their headers. The binder appends all headers, including stack
-// traces. Applications that send records again, as the binder's manual recommends, count their tries in x-retries.
+// scst is the dialect of Spring Cloud Stream's binder for Kafka. Hand-written producers use headers with the same
+// names, but write numbers as text and no exception class; the generic aliases read their headers. The binder appends
+// all headers at each failure, including stack traces. Applications that send records again, as the manual of the
+// binder recommends, count their tries in x-retries.
 var scst = dialect{
 	name:      "scst",
 	anchors:   [][]string{{"x-original-topic"}},

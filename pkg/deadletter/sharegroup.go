@@ -8,7 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// shareGroup is written by the broker, without the source's headers, and with key and value only if configured.
+// shareGroup is the dialect of the broker, which writes the dead letters of share groups. It copies no headers of the
+// record, and key and value only if the configuration says so.
 var shareGroup = dialect{
 	name:      "sharegroup",
 	anchors:   [][]string{{"__dlq.errors.topic"}},
@@ -21,42 +22,46 @@ var shareGroup = dialect{
 	topicIDs:  true,
 }
 
-// IsPointer reports whether the record only names its original's position: a share group that does not copy records
-// writes a null key and a null value. Such a record is not a tombstone, and must not be replayed as a tombstone, which
-// would delete a value. A tombstone that was copied still has its key. A completed record is
-// the original record.
+// IsPointer reports whether the dead letter only names the position of the record that failed. When the broker does not
+// copy a record, it writes a null key and a null value. Such a dead letter must not be replayed as a tombstone, which
+// would delete a value. A copied tombstone has a key, so it is no pointer. A completed dead letter contains the record
+// that failed, so it is no pointer either.
 func IsPointer(rec entity.Record) bool {
 	return !rec.Completed && rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored &&
 		headers(rec.Headers).has(shareGroup.topic)
 }
 
-// IsShareGroup reports whether a message was read as a share group's dead letter.
+// IsShareGroup reports whether the message is the dead letter of a share group, as its dialect says.
 func IsShareGroup(m *entity.Message) bool { return m.Failure.Dialect == shareGroup.name }
 
-// topicID reports whether a name is a topic's id, which the broker writes if it cannot find the topic's name.
+// topicID reports whether a name has the form of a topic's id, which the broker writes when it cannot find the topic's
+// name.
 func topicID(name string) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(name)
 	return err == nil && len(b) == 16
 }
 
-// PointsToOrigin reports whether the message has the partition and the offset of its record, and they belong to the
-// message's original topic: the share group's dead letter names this topic, and no operator has set another one.
+// PointsToOrigin reports whether the message names the partition and the offset of the record that failed, and these
+// belong to the message's original topic: the dead letter of the share group names this topic, and no operator has set
+// another one.
 func PointsToOrigin(m *entity.Message) bool {
 	return m.Origin.Partition != nil && m.Origin.Offset != nil && slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
 		return h.Key == shareGroup.topic && string(h.Value) == m.OriginalTopic
 	})
 }
 
-// clockSkew is how much later than its dead letter a record's timestamp may be, because clocks differ.
+// clockSkew is the time by which the timestamp of a record may be later than that of its dead letter, because clocks
+// differ.
 const clockSkew = time.Minute
 
-// IsLaterRecord reports whether a record with the timestamp written is another record than the one to which a dead
-// letter of the time dead points: the topic was deleted and created again. A zero dead is not known.
+// IsLaterRecord reports whether a record with the timestamp written is so much later than the time dead of a dead
+// letter that the dead letter cannot point to it. This happens when the topic was deleted and created again. When dead
+// is the zero time, the time is not known, and the result is false.
 func IsLaterRecord(written, dead time.Time) bool {
 	return !dead.IsZero() && written.After(dead.Add(clockSkew))
 }
 
-// ReturnOf returns the attempt that the dlq- headers of a record name; nil when there is none.
+// ReturnOf returns the attempt that the dlq- headers of a record name; nil when they name none.
 func ReturnOf(list []entity.Header) *entity.Return {
 	found := lineage(list)
 	if found == nil {

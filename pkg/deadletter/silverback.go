@@ -6,7 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// silverback is the .NET library's move policy. Its reason "<type> in <source>" has the class of the exception, but not its text.
+// silverback is the dialect of the move policy of the .NET library Silverback. Its reason "<type> in <source>" contains
+// the class of the exception, but not its message.
 var silverback = dialect{
 	name:      "silverback",
 	anchors:   [][]string{{"x-source-topic", "x-failure-reason"}, {"x-source-topic", "x-source-offset"}},

@@ -2,7 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
-// smallryeDLQ is SmallRye's and Quarkus' dead-letter queue; its headers come before the copied headers.
+// smallryeDLQ is the dialect of the dead-letter queue of SmallRye and Quarkus. It writes its headers before those of
+// the record.
 var smallryeDLQ = dialect{
 	name:        "smallrye-dlq",
 	anchors:     [][]string{{"dead-letter-topic", "dead-letter-offset"}, {"dead-letter-topic", "dead-letter-reason"}},
@@ -17,7 +18,8 @@ var smallryeDLQ = dialect{
 	refineFailure: smallryeCause("dead-letter-cause-class-name", "dead-letter-cause"),
 }
 
-// smallryeCause uses the cause's message with the cause's class; the reason header belongs to the outer exception.
+// smallryeCause returns a hook that reads the message of the cause when the class is that of the cause, because the
+// header with the reason belongs to the outer exception.
 func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	return func(h headers, f failure) failure {
 		class := f.at[fieldClass]
@@ -33,7 +35,7 @@ func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	}
 }
 
-// withFirst adds the first delivery to a count of retries.
+// withFirst returns the number of deliveries: the number of retries and the first delivery.
 func withFirst(retries *int) *int {
 	if retries == nil {
 		return nil
@@ -42,9 +44,9 @@ func withFirst(retries *int) *int {
 	return &n
 }
 
-// smallryeRetry is SmallRye's delayed retry topic. A record that used up its retries has only the headers of this
-// dialect. Each hop names the topic that it read, so the oldest hop names the original topic. The timestamp of the
-// original record is written only once.
+// smallryeRetry is the dialect of SmallRye's delayed retry topics. A record whose retries are used up has only the
+// headers of this dialect. Each hop names the topic that it read, so the oldest hop names the original topic. The
+// timestamp of the original record is written only once.
 var smallryeRetry = dialect{
 	name:        "smallrye-retry",
 	anchors:     [][]string{{"delayed-retry-topic"}},
@@ -68,8 +70,8 @@ var smallryeRetry = dialect{
 	},
 }
 
-// smallryeDeserialization is SmallRye's handler for unreadable bytes. It is mostly found together with one of the two
-// dialects above.
+// smallryeDeserialization is the dialect of SmallRye's handler for bytes that cannot be deserialised. Its headers
+// usually occur together with those of one of the two dialects above.
 var smallryeDeserialization = dialect{
 	name: "smallrye-deserialization",
 	anchors: [][]string{

@@ -2,11 +2,12 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
-// springGroup has the same name in both dialects of Spring, so it does not identify either.
+// springGroup is a header that both dialects of Spring write, so it identifies neither of them.
 const springGroup = "kafka_dlt-original-consumer-group"
 
-// springDLT is Spring for Apache Kafka's DeadLetterPublishingRecoverer. Positions are appended, exceptions replaced.
-// The exception class is nearly always Spring's wrapper; the cause is the actual failure.
+// springDLT is the dialect of DeadLetterPublishingRecoverer in Spring for Apache Kafka. At each failure it appends the
+// headers of the position and replaces those of the exception. The class of the exception is nearly always Spring's
+// wrapper; the cause is the actual failure.
 var springDLT = dialect{
 	name:      "spring-dlt",
 	anchors:   [][]string{{"kafka_dlt-original-topic"}, {"kafka_dlt-exception-fqcn"}, {"kafka_dlt-key-exception-fqcn"}},
@@ -25,7 +26,8 @@ var springDLT = dialect{
 	groupFollows: true,
 }
 
-// springRetryTopic is Spring's @RetryableTopic. The position is that of the first failure, in the main topic.
+// springRetryTopic is the dialect of Spring's @RetryableTopic. Its headers contain the position of the first failure,
+// in the main topic.
 var springRetryTopic = dialect{
 	name:          "spring-retrytopic",
 	anchors:       [][]string{{"kafka_original-topic"}, {retryTopicAttempts}, {"kafka_exception-fqcn"}, {"kafka_key-exception-fqcn"}},
@@ -47,7 +49,7 @@ var springRetryTopic = dialect{
 const (
 	retryTopicAttempts    = "retry_topic-attempts"
 	retryTopicFirstTime   = "retry_topic-original-timestamp"
-	maxRetryTopicAttempts = 32767 // Spring's own limit
+	maxRetryTopicAttempts = 32767 // the limit of Spring itself
 )
 
 func retryTopicTimestamp(h headers, p place) place {
@@ -61,8 +63,9 @@ func retryTopicTimestamp(h headers, p place) place {
 	return p
 }
 
-// retryTopicAttemptCount reads the number of the next attempt from the header, and returns one less. It always reads a
-// single byte as binary: old versions wrote one raw byte, in which 0x31 means 49.
+// retryTopicAttemptCount reads the number of the next attempt from the header, and so reports one attempt less. It
+// always reads a single byte as a binary number, because old versions wrote the number as one byte, in which 0x31 means
+// 49.
 func retryTopicAttemptCount(h headers, f failure) failure {
 	i := h.lastIndex(retryTopicAttempts)
 	if i < 0 {

@@ -6,8 +6,8 @@ import (
 )
 
 // StackTrace returns the stack trace that Decode reads from the same record of the same topic. It does less work than
-// Decode, because lists show the stack trace of every message. It accepts the same records as Decode, and keeps no
-// reference to rec.
+// Decode, which matters because lists show the stack trace of every message. It accepts the same records as Decode, and
+// keeps no reference to rec.
 func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	if !d.mayHaveStack(rec.Headers) {
 		return ""
@@ -22,13 +22,13 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	}
 	latest := c.hops[0]
 	if latest.configured || latest.lacks(fieldMessage) || latest.refineFailure != nil {
-		return c.failure().StackTrace // when the stack trace is not in the latest dialect, other dialects must be read too
+		return c.failure().StackTrace // the latest dialect has no stack trace, so the other dialects must be read
 	}
 	var f failure
 	return headervalue.Text(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)
 }
 
-// mayHaveStack returns false when no dialect reads a stack trace from any of the headers.
+// mayHaveStack returns false when no dialect reads a stack trace from any of the record's headers.
 func (d *Decoder) mayHaveStack(h headers) bool {
 	for i := range h {
 		if _, ok := d.stacks[h[i].Key]; ok {

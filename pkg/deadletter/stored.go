@@ -2,16 +2,16 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// The methods below work on a message that is stored with its key and headers.
+// The methods below work on stored messages that are loaded with key and headers.
 
-// StackTraceOf does the same as StackTrace, for a stored message: the stack trace is read from the headers and not
-// stored separately.
+// StackTraceOf does the same as StackTrace, for a stored message: the stack trace is not stored separately and must be
+// read from the headers.
 func (d *Decoder) StackTraceOf(m entity.Message) string {
 	return d.StackTrace(m.Source.Topic, m.Record)
 }
 
-// ExplainMessage does the same as Explain, for a stored message; the stored source of the origin, such as an operator,
-// takes precedence.
+// ExplainMessage does the same as Explain, for a stored message. When the stored origin has another source, such as an
+// operator, the explanation names that source.
 func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
 	return d.Explain(m.Source.Topic, m.Record, m.Source.Timestamp,
 		func(topic string) bool { return topic == m.OriginalTopic }).Of(&m)
@@ -25,8 +25,8 @@ func (d *Decoder) StripsHeader(dialect, target, name string) bool {
 	return len(d.Strip(dialect, target, []entity.Header{{Key: name}})) == 0
 }
 
-// MapTopic returns the original topic by rules, then by the configuration; "" when there is none, or when the rules are
-// invalid.
+// MapTopic returns the original topic of a dead-letter topic according to the given rules and then those of the
+// configuration. It returns "" when no rule matches or the given rules are invalid.
 func (d *Decoder) MapTopic(rules []entity.TopicRule, dlqTopic string) string {
 	other, err := d.WithRules(rules)
 	if err != nil {

@@ -2,7 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// streams is Kafka Streams' dead-letter queue. Without a source the topic is null, partition and offset -1.
+// streams is the dialect of Kafka Streams' dead-letter queue. When a failure has no source record, the topic is null,
+// and partition and offset are -1.
 var streams = dialect{
 	name:      "streams",
 	anchors:   [][]string{{"__streams.errors.exception"}},
@@ -15,14 +16,15 @@ var streams = dialect{
 	keepsTime: true,
 }
 
-// HasNoSource reports whether the failure in Kafka Streams has no source record: a punctuator failed, and there is no
-// record to replay. The application's own handler may give such a dead letter a key or a value, which can be sent
-// once an operator has set the topic.
+// HasNoSource reports whether a failure in Kafka Streams has no source record, so that there is nothing to replay: a
+// punctuator failed, for example. The application's own handler may still give the dead letter a key or a value. Then
+// HasNoSource returns false, and these can be sent once an operator has set the original topic.
 func HasNoSource(rec entity.Record) bool {
 	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored && saysNoSource(rec.Headers)
 }
 
-// saysNoSource reports whether the latest failure has no source record: no topic, and position -1.
+// saysNoSource reports whether the headers of the latest failure name no source record: an empty topic, and the
+// position -1.
 func saysNoSource(h headers) bool {
 	topic, partition, offset := h.lastIndex(streams.topic), h.lastIndex(streams.partition), h.lastIndex(streams.offset)
 	return topic >= 0 && len(h[topic].Value) == 0 &&

@@ -8,19 +8,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Strip returns the headers that a replay keeps, in order, repeats kept. Headers of dead-letter producers are removed:
-// a consumer that finds them could treat the replay as a failure, continue an old counter, or use a wrong offset. The
-// dlq- headers are removed too, because the replay sets them again. Names that an application might use itself are
-// removed only when dialect writes them. Everything else stays: trace context, content type, correlation ids and all
-// unknown headers. The result is a new list that shares the values with headers; it is nil when nothing is kept. It
-// does not remove the headers of configured dialects; see Decoder.Strip.
+// Strip returns the headers that a replay keeps, in their order and with repeated ones. It removes the headers of
+// dead-letter producers: a consumer that finds them could treat the replay as a failure, continue an old counter, or
+// use a wrong offset. It also removes the dlq- headers, because the replay sets them again. A header that an
+// application might use itself is removed only when the given dialect writes it. Everything else stays: trace context,
+// content type, correlation ids and all unknown headers. The result is a new list that shares the values with the
+// parameter headers; it is nil when no header is kept. Strip does not remove the headers of configured dialects; see
+// Decoder.Strip.
 func Strip(dialect string, headers []entity.Header) []entity.Header {
 	return strip(strippedFor[dialect], headers)
 }
 
-// Strip does the same as the function Strip, for a replay into the topic target, and also removes the headers of
-// configured dialects. A dead letter that goes back into the retry topic of its service keeps the header by which the
-// service recognises its type.
+// Strip does the same as the function Strip for a replay to the topic target, and also removes the headers of
+// configured dialects. A dead letter that is replayed to the retry topic of its service keeps the header by which the
+// service recognises the type of the record.
 func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entity.Header {
 	own, ok := d.strips[dialect]
 	if !ok {
@@ -53,9 +54,9 @@ func strip(own ownNames, list headers) []entity.Header {
 	return kept
 }
 
-// ReplayKey returns the key that a replay sends: the record's own key. Some producers replace the key, and save the
-// record's own key in a header or inside the new key; then ReplayKey returns the saved key. The result must not be
-// modified.
+// ReplayKey returns the key that a replay sends, which is the key of the record that failed. Some producers give the
+// dead letter another key, and save the first one in a header or inside the new key; then ReplayKey returns the saved
+// key. The caller must not modify the result.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
 		if k, ok := headervalue.ParseUberKey(rec.Key); ok {
@@ -86,8 +87,8 @@ func hasPrefix(key string, prefixes []string) bool {
 	return false
 }
 
-// strippedPrefixes are prefixes that only producers use. kafka_ and NServiceBus. are not included, because
-// applications use them too.
+// strippedPrefixes are prefixes of headers that only dead-letter producers use. kafka_ and NServiceBus. are not in the
+// list, because applications use them too.
 var strippedPrefixes = [...]string{
 	"kafka_dlt-",
 	"retry_topic-",
@@ -103,7 +104,7 @@ var strippedPrefixes = [...]string{
 	"NServiceBus.ExceptionInfo.",
 }
 
-// strippedAlways are names that only producers use.
+// strippedAlways are headers that only dead-letter producers use.
 var strippedAlways = set(
 	family("kafka_original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
 	family("kafka_exception-", "fqcn", "cause-fqcn", "message", "stacktrace"),
@@ -124,7 +125,7 @@ var strippedAlways = set(
 	family("", "asyncRetry"),
 )
 
-// strippedFor are names that are removed only when their dialect was recognised.
+// strippedFor contains, by dialect, the headers that are removed only from dead letters of this dialect.
 var strippedFor = map[string]ownNames{
 	k1s0.name: {names: set(sharedNames, plainFailure)},
 	hexkit.name: {
@@ -147,20 +148,21 @@ var strippedFor = map[string]ownNames{
 	},
 }
 
-// ownNames holds the names that a dialect removes, including those under which it saved a header that is restored.
+// ownNames are the headers that are removed from dead letters of a dialect, including those in which it saved a header
+// that the replay restores.
 type ownNames struct {
 	names           map[string]bool
 	prefixes        []string
 	saved, restored string
 }
 
-// sharedNames are written by several libraries under the same plain words.
+// sharedNames are headers with plain names that several libraries write.
 var sharedNames = append(
 	family("source_", "topic", "partition", "offset", "consumer_group", "attempts", "trace_id"),
 	family("original_", "topic", "partition", "offset", "consumer_group", "key", "attempts")...,
 )
 
-// plainFailure are headers in which hand-written producers describe a failure, in addition to sharedNames.
+// plainFailure are further headers, in addition to sharedNames, in which hand-written producers describe a failure.
 var plainFailure = family("", "error", "error_class", "error_message", "stack_trace", "consumer_group")
 
 func family(prefix string, names ...string) []string {

@@ -32,7 +32,7 @@ func TestStripOfNothing(t *testing.T) {
 	check.Equal(t, Strip("", nil), nil, "Strip(nil)")
 }
 
-// Names that applications use must survive every dialect.
+// Headers with names that applications use must be kept, whatever the dialect.
 func TestStripKeepsWhatIsNotTheProducers(t *testing.T) {
 	t.Parallel()
 	keep := []string{
@@ -76,8 +76,7 @@ func TestStripTakesPlainWordsOnlyForTheirDialect(t *testing.T) {
 	}
 }
 
-// A replay must not have a header that a dialect reads, because otherwise the consumer of the replay would treat the
-// replay as a failure.
+// A replay must contain no header that a dialect reads, because the consumer of the replay would treat it as a failure.
 func TestStripTakesEveryWordThatTheDialectReads(t *testing.T) {
 	t.Parallel()
 	for i := range dialects {

@@ -8,9 +8,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// uberDLQ is uber-go/kafka-client: no header, but a protobuf message as the record's key, which holds the position and
-// the key that the record had. The key is read only in topics that the configuration names. The fields of the key are
-// treated as headers with the names below, which no real header has.
+// uberDLQ is the dialect of uber-go/kafka-client. It writes no headers. It gives the dead letter another key, a
+// protobuf message that contains the position of the record and its first key. Keys are read only in the topics that
+// the configuration names. The fields of the key are treated like headers with the names below, which no real header
+// has.
 var uberDLQ = dialect{
 	name:      "uber-dlq",
 	anchors:   [][]string{{uberPrefix + "topic"}},
@@ -30,7 +31,7 @@ func compileUber(list []string) (Patterns, error) {
 	return parsePatterns("kafka.uber_dlq_topics", list)
 }
 
-// withUberKey returns the record's headers, then the headers from its key.
+// withUberKey returns the headers of the record, followed by the fields of its key as headers.
 func withUberKey(rec entity.Record) headers {
 	k, ok := headervalue.ParseUberKey(rec.Key)
 	if !ok {

@@ -1,6 +1,6 @@
 package deadletter
 
-// watermill is the poison queue of the Go library Watermill. The first version wrote only the reason.
+// watermill is the dialect of the poison queue of the Go library Watermill. The first version wrote only the reason.
 var watermill = dialect{
 	name:     "watermill",
 	anchors:  [][]string{{"reason_poisoned"}},

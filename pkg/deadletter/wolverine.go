@@ -1,7 +1,7 @@
 package deadletter
 
-// wolverine is the .NET library's shared dead-letter topic; its records have the reason of the failure, but no
-// position.
+// wolverine is the dialect of the shared dead-letter topic of the .NET library Wolverine. Its headers contain the
+// reason of the failure, but no position.
 var wolverine = dialect{
 	name:     "wolverine",
 	anchors:  [][]string{{"exception-type", "failed-at"}},

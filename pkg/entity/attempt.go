@@ -26,13 +26,13 @@ const (
 	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
 	LoopRefused  ErrorClass = "LOOP_REFUSED"
 
-	// Undeclared and PointerRefused are about one message, which stays unchanged. Undeclared: only the headers of the
-	// record name its original topic, and no declaration confirms it. PointerRefused: the record names another record
-	// that has its value, and that record must not be read, or is not stored yet.
+	// Undeclared and PointerRefused concern a single message, which stays unchanged. Undeclared: the original topic is
+	// known only from the record's headers, and no declaration confirms it. PointerRefused: the dead letter only points
+	// to the record that failed, and that record must not be read or is not stored yet.
 	Undeclared     ErrorClass = "UNDECLARED"
 	PointerRefused ErrorClass = "POINTER_REFUSED"
 
-	// AlreadyPublished: the record of the attempt was found in the target log. The attempt counts as a success.
+	// AlreadyPublished: the record of the attempt was found in the target log. The attempt is counted as successful.
 	AlreadyPublished ErrorClass = "ALREADY_PUBLISHED"
 
 	// UnknownClass: the attempt could not be settled, or its error has no other class.
@@ -82,8 +82,9 @@ type Attempt struct {
 	MessageID uuid.UUID
 	Number    int       // number of the attempt on its message; a requeue does not reset it
 	ID        uuid.UUID // id of the claim; sent as the header dlq-redrive-id
-	// RetryCount is the message's count including this attempt, even if the attempt was given back later. If the
-	// attempt's record comes back as a new message, the retry count of that message starts from this count.
+	// RetryCount is the message's retry count after this attempt was counted, even if the attempt was given back later.
+	// If the record of the attempt comes back as a new message, the retry count of the new message starts from this
+	// number.
 	RetryCount int
 	RedriveID  uuid.UUID // redrive that made the attempt; uuid.Nil for none
 	Verdict    Verdict
@@ -94,7 +95,7 @@ type Attempt struct {
 	Class      ErrorClass // "" for success
 	Error      string
 	Topic      string
-	TopicID    string // Kafka's id of the topic's incarnation at that time; "" when unknown
+	TopicID    string // Kafka's id of the target topic's incarnation at the time of the attempt; "" when unknown
 	Partition  int32
 	Offset     int64 // -1 when not known
 	// ConsumerGroup is the consumer group that failed on the message. It is set only in attempts that AttemptsOf

@@ -23,7 +23,7 @@ type AuditInfo struct {
 	Call uuid.UUID
 }
 
-// By returns an AuditInfo that has only an actor.
+// By returns an AuditInfo in which only the actor is set.
 func By(actor string) AuditInfo { return AuditInfo{Actor: actor} }
 
 // Actors that are not people.

@@ -30,7 +30,7 @@ const (
 
 // Reasons why an encoded key or value has no JSON.
 const (
-	// SchemaUnavailable: the schema could not be read now, or the registry does not have it. The message is tried again
+	// SchemaUnavailable: the schema could not be read now, or the registry does not have it. The part is decoded again
 	// later.
 	SchemaUnavailable = "schema_unavailable"
 	// SchemaError: the schema is not valid, or the bytes cannot be decoded with it.

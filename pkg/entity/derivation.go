@@ -6,10 +6,10 @@ type DerivedFrom string
 const (
 	// ByMapping: a mapping rule gave the value.
 	ByMapping DerivedFrom = "mapping"
-	// ByHeader: a header has the value, and only one dialect uses a header of this name.
+	// ByHeader: a header contains the value, and only one dialect uses a header of this name.
 	ByHeader DerivedFrom = "header"
-	// ByCompanion: a header has the value. Several dialects use a header of this name; other headers of the record show
-	// which dialect it is.
+	// ByCompanion: a header contains the value. Several dialects use a header of this name; other headers of the record
+	// show which dialect it is.
 	ByCompanion DerivedFrom = "companion"
 	// ByName: the value comes from the name of the dead-letter topic.
 	ByName DerivedFrom = "name"
@@ -27,7 +27,8 @@ type Certainty string
 const (
 	// CertaintyHigh: an operator or a rule set the value, or it is in a header that only one dialect uses.
 	CertaintyHigh Certainty = "high"
-	// CertaintyMedium: the value is in a header whose name other producers use too.
+	// CertaintyMedium: the value is in a header that several dialects use, or in a header that belongs to no particular
+	// framework.
 	CertaintyMedium Certainty = "medium"
 	// CertaintyLow: the value was guessed from the name of a topic.
 	CertaintyLow Certainty = "low"
@@ -46,7 +47,7 @@ type Derived struct {
 	Confidence Certainty
 }
 
-// NotDerived returns the source of a value that is not known.
+// NotDerived returns the Derived of a value that is not known.
 func NotDerived() Derived { return Derived{Source: ByNothing, Confidence: CertaintyNone} }
 
 // MaskedFields says which fields of a failure are hidden, because they were read from headers that are masked.
@@ -81,7 +82,7 @@ type Hop struct {
 	Offset    *int64 // nil when not known
 }
 
-// Fields returns from where each field was read, by the field's name in the API.
+// Fields returns a map from the API's name of each field to the source from which the field was read.
 func (e Explanation) Fields() map[string]Derived {
 	return map[string]Derived{
 		"original_topic":     e.OriginalTopic,
@@ -115,7 +116,8 @@ func (e Explanation) Of(m *Message) Explanation {
 	return e
 }
 
-// rank returns the source in the coarser form in which a message's origin is stored.
+// rank returns the source that is stored in a message's origin when the original topic was read from d. Fewer sources
+// are stored than exist.
 func (d DerivedFrom) rank() DerivedFrom {
 	if d == ByCompanion || d == ByRecord {
 		return ByHeader

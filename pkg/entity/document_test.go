@@ -25,7 +25,7 @@ type drawing struct {
 	moves  func(from, to string) bool
 	starts map[string]string // label of the arrow from the start to each state
 	ends   map[string]string
-	words  map[string]string // "FROM --> TO"
+	words  map[string]string // labels of all other arrows, by arrows in the form "FROM --> TO"
 }
 
 func messageDrawing() drawing {

@@ -12,9 +12,9 @@ type Edit struct {
 	Topic string // target topic; "" for the original topic
 
 	SetValue bool
-	Value    []byte // nil for null
+	Value    []byte // nil for Kafka's null
 	SetKey   bool
-	Key      []byte // nil for null
+	Key      []byte // nil for Kafka's null
 	// SetHeaders: Headers replace all headers of the record that would be sent otherwise.
 	SetHeaders bool
 	Headers    []Header
@@ -46,8 +46,8 @@ func (e *Edit) Apply(r Record) Record {
 	return r
 }
 
-// ReplaceHeader makes the edit set the headers that are sent with the record r, in which the header by replaces the
-// header of the same name. When by is nil, ReplaceHeader changes nothing.
+// ReplaceHeader makes the edit replace all headers of the record r by the same headers with one change: the given
+// header takes the place of all headers of its name. When that header is nil, ReplaceHeader changes nothing.
 func (e *Edit) ReplaceHeader(r Record, by *Header) {
 	if by == nil {
 		return

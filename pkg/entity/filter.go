@@ -63,7 +63,8 @@ func (f Filter) NeedsSearchIndex() bool {
 	return f.Key != nil || len(f.Headers) > 0 || len(f.Fields) > 0 || len(f.Words) > 0
 }
 
-// Terms returns lists of terms. The document of a matching message has at least one term of each list.
+// Terms returns lists of terms of the search index. The document of a matching message has at least one term of each
+// list.
 func (f Filter) Terms() [][]int64 {
 	var all [][]int64
 	if f.Key != nil {
@@ -90,7 +91,7 @@ type Document struct {
 	MessageID uuid.UUID
 	CreatedAt time.Time // created_at of the message; documents are partitioned by this time
 	Text      string    // the error message and the record's text, in lower case and without masked values
-	Terms     []int64   // terms of the key, and two for each header and field: of its name alone and of name and value
+	Terms     []int64   // one term for the key, and two for each header and field: one for its name alone, one for its name and value
 	// Fingerprint is set only for messages that were stored without an error group.
 	Fingerprint *Fingerprint
 	// Incomplete: the record to which the dead letter points was not stored with the message yet.

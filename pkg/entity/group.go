@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Fingerprint has the texts that failures with the same cause have in common.
+// Fingerprint contains the texts that failures with the same cause have in common.
 type Fingerprint struct {
 	Class  string   // class of the innermost cause; "" when not known
 	Title  string   // the innermost cause, without parts that differ between failures
@@ -81,8 +81,8 @@ type GroupAnnotation struct {
 // Annotate sets Annotations and computes Common. The parameter others says whether the group also has topics without an
 // annotation of their own.
 func (g *ErrorGroup) Annotate(list []GroupAnnotation, others bool) {
-	// The annotation of AllTopics becomes the first, because its name sorts before every valid topic name. No
-	// annotation is for messages of unknown origin alone.
+	// The annotation of AllTopics becomes the first, because its name sorts before every valid topic name. Messages of
+	// unknown origin have no annotation of their own.
 	slices.SortFunc(list, func(a, b GroupAnnotation) int { return strings.Compare(a.Topic, b.Topic) })
 	g.Annotations = list
 	all := GroupAnnotation{Topic: AllTopics}

@@ -11,7 +11,7 @@ type ReplayQuestion struct {
 type ReplayHealth struct {
 	Topic   string
 	Exists  *bool  // whether the topic exists; nil when not known now
-	Allowed bool   // the configuration and the topic's name allow it
+	Allowed bool   // the configuration and the rules for names of topics allow sending to the topic
 	Class   string // error class that an attempt would get; "" for none
 	Reason  string // the reason for Class, as a sentence for operators
 	Groups  []GroupHealth
@@ -31,7 +31,7 @@ type GroupHealth struct {
 // GroupPartition is the progress of a consumer group in a partition.
 type GroupPartition struct {
 	Partition int32
-	Committed *int64 // the next offset that the group reads; nil when it has committed none or it is not known
+	Committed *int64 // the next offset that the group reads; nil when the group has committed no offset or the offset is not known
 	End       *int64 // end offset; nil when not known
 }
 

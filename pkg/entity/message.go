@@ -1,4 +1,4 @@
-// Package entity has the dead-letter message, its states and the rules for both. It does no I/O and depends on no
+// Package entity defines the dead-letter message, its states and the rules for both. It does no I/O and depends on no
 // technology; other packages store messages, read and write Kafka, and serve HTTP.
 package entity
 
@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// UnknownError is the error message of a message whose record has none.
+// UnknownError is the error message that a message gets when its record contains no error message.
 const UnknownError = "unknown error"
 
 // DefaultMaxRetries is the number of attempts that a message may have, unless another number is configured.
@@ -19,7 +19,7 @@ const DefaultMaxRetries = 3
 type Message struct {
 	ID            uuid.UUID
 	OriginalTopic string // the topic in which the record failed; "" when not known
-	ErrorMessage  string // the message as the consumer wrote it
+	ErrorMessage  string // the error message as the consumer wrote it
 	RetryCount    int    // attempts started, in the whole lineage
 	MaxRetries    int
 	Status        Status
@@ -79,19 +79,20 @@ type Record struct {
 
 	// State says what Value holds; see the constants.
 	State ValueState
-	// Size is the length of the whole value in bytes, even when Value does not have it; 0 for null.
+	// Size is the length of the whole value in bytes, even when Value contains only a part of it or nothing; 0 for
+	// null.
 	Size int64
 	// SHA256 is the hash of the value, set for ValueOverLimit only.
 	SHA256 []byte
-	// Limit names the limit of ingest that the record exceeds, as in the configuration. It is set only for ValueOverLimit;
-	// "" when it was not stored. When the record exceeds a limit of headers, Headers has the first headers, and Value is
-	// set if it does not exceed its own limit.
+	// Limit names the limit of ingest that the record exceeds, as in the configuration. It is set only for
+	// ValueOverLimit; "" when the limit's name was not stored. When the record exceeds a limit of headers, Headers has
+	// the first headers, and Value is set if it does not exceed its own limit.
 	Limit string
-	// Completed: key, value and headers are those of the record that failed, which was read from the original topic;
-	// the dead letter's own headers follow.
+	// Completed: key, value and headers are those of the record that failed, which was read from the original topic.
+	// The headers of the dead letter itself follow those of that record.
 	Completed bool
 	// Unreadable is the reason why the record cannot be read. One message may represent several offsets that cannot be
-	// read; LastOffset is the last of them. Both are set only for ValueUnreadable.
+	// read; LastOffset is the last of them. Unreadable and LastOffset are set only for ValueUnreadable.
 	Unreadable string
 	LastOffset int64
 	// KeyOmitted is the length in bytes of a key that the reader did not load because it is long; then Key is nil. When
@@ -102,7 +103,7 @@ type Record struct {
 	HeadersOmitted bool
 }
 
-// ValueState says what Record.Value has.
+// ValueState says what Record.Value contains.
 type ValueState int
 
 const (
@@ -147,7 +148,7 @@ type Source struct {
 	RawTime     int64     // the record's timestamp in milliseconds, if it lies outside these years; then Timestamp is zero
 }
 
-// lastMilli is the last millisecond of the year 9999, after which RFC 3339 has no times.
+// lastMilli is the last millisecond of the year 9999. RFC 3339 cannot express later times.
 const lastMilli = 253402300799999
 
 // RecordTime returns a record's timestamp as a time. When it lies outside the years 1970 to 9999, it returns the
@@ -170,7 +171,7 @@ type Origin struct {
 	Confidence Confidence
 }
 
-// Confidence says from where the original topic is known. It decides in which ways the message may be sent.
+// Confidence says from which source the original topic is known. It decides in which ways the message may be sent.
 type Confidence string
 
 const (
@@ -285,7 +286,8 @@ func (m *Message) FinishedAt() time.Time {
 	return m.UpdatedAt
 }
 
-// Claimed reports whether a claim holds the message: of an attempt in progress, or of one whose process died.
+// Claimed reports whether a claim holds the message: that of an attempt in progress, or of an attempt whose process
+// died.
 func (m *Message) Claimed() bool { return m.Status == Retrying }
 
 // CanClaim returns nil when the message can be claimed now, otherwise a NotRetryableError. A RETRYING message can never

@@ -80,7 +80,7 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// moves has the methods that change the status, by the status to which they lead.
+// moves maps each status to the method that changes a message to this status.
 var moves = map[entity.Status]func(*entity.Message, time.Time) error{
 	entity.Retrying: (*entity.Message).MarkRetrying,
 	entity.Resolved: (*entity.Message).MarkResolved,

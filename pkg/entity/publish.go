@@ -24,7 +24,7 @@ type Target struct {
 	Err      error
 }
 
-// Outgoing is a claimed message that is to be sent. Message has its bytes and its claim.
+// Outgoing is a claimed message that is to be sent. Message contains the record's bytes and the claim.
 type Outgoing struct {
 	Message Message
 	Target  Target
@@ -60,10 +60,10 @@ type RetryOrder struct {
 	AcceptDuplicate bool
 	// Edit changes parts of the record when it is sent; nil sends the record unchanged.
 	Edit *Edit
-	// Cause.Operation becomes the id of the attempt if it is set.
+	// Cause says who requested the retry. If Cause.Operation is set, it becomes the id of the attempt.
 	Cause AuditInfo
-	// Resumed: a process that died may have started an attempt for the same operation. If it has, Retry starts no other
-	// attempt and returns the result of that attempt.
+	// Resumed: a process that died may have started an attempt for the same operation. If such an attempt exists, Retry
+	// starts no other attempt and returns the result of the existing one.
 	Resumed bool
 }
 

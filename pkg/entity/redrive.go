@@ -26,8 +26,8 @@ type Redrive struct {
 	Counts   RedriveCounts
 	// CanaryPassed: the messages of the canary were sent and succeeded, or no canary was requested.
 	CanaryPassed bool
-	// Forgiven has the counts of the time when an operator last resumed the redrive. The shares of failures and returns
-	// are computed without these counts.
+	// Forgiven contains the counts that the redrive had when an operator last resumed it. The shares of failures and
+	// returns are computed from the changes since then.
 	Forgiven Tally
 	// WaitingSince is the time since which no process can continue the redrive: a dependency cannot be reached, other
 	// database sessions lock all remaining messages, or the canary's records are not consumed yet. It is zero while the
@@ -35,7 +35,7 @@ type Redrive struct {
 	WaitingSince time.Time
 }
 
-// Tally has the counts from which the shares of failures and returns are computed.
+// Tally contains the counts from which the shares of failures and returns are computed.
 type Tally struct{ Sent, Failed, Returned int }
 
 // RedriveAction is the action that a redrive performs on each message.
@@ -230,8 +230,9 @@ type PatchFailure struct {
 	Example  uuid.UUID
 }
 
-// Overlap is another redrive that has not ended, with the number of its waiting messages that the redrive in question
-// selects too. Each such message is processed by the redrive that takes it first; the other one skips it.
+// Overlap describes another redrive that has not ended and selects some of the messages that a given redrive selects.
+// Messages is the number of those messages that the other redrive has not processed yet. Each such message is processed
+// by the redrive that takes it first; the other redrive skips it.
 type Overlap struct {
 	ID        uuid.UUID
 	Action    RedriveAction
@@ -241,8 +242,8 @@ type Overlap struct {
 	Messages  int
 }
 
-// ReturnedError is an error with which messages of a redrive came back. Topic and DLQTopic are those of the messages.
-// Who may see these topics may see the error.
+// ReturnedError is an error with which messages of a redrive came back. Topic and DLQTopic are those of the messages. A
+// user who may see these topics may see the error.
 type ReturnedError struct {
 	Group    uuid.UUID // error group; uuid.Nil when it is unknown, or when the messages were deleted or archived
 	Class    string
@@ -252,7 +253,8 @@ type ReturnedError struct {
 	Messages int
 }
 
-// PreviewGroup counts the messages of a topic that would be sent, or those that would not be sent for one reason.
+// PreviewGroup counts the messages of a topic that would be sent, or those that would not be sent for one and the same
+// reason.
 type PreviewGroup struct {
 	Topic    string // original topic
 	Messages int

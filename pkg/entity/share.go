@@ -20,17 +20,21 @@ const (
 	CompletionRefused Completion = "refused"
 )
 
-// ErrNoShareState is the kind of the error of a dead letter whose share group has no state for the partition that it names.
+// ErrNoShareState is the kind of an error about a dead letter: its share group has no state for the partition that the
+// dead letter names.
 var ErrNoShareState = errors.New("the share group has no state for the partition")
 
-// ShareRecord is a dead letter that a broker wrote for a share group (KIP-1191), or that says so. Its consumer group and its origin name the record that failed. The broker may write several dead letters of one
-// record: these are one message.
+// ShareRecord describes the record to which a dead letter of a share group points (KIP-1191), and whether that record
+// is stored. Headers say that a broker wrote the dead letter, which any producer may write too. The message's consumer
+// group and origin identify the record. The broker may write several dead letters for one record; they are stored as
+// one message.
 type ShareRecord struct {
 	State  Completion
 	Reason string // why the record is not stored; "" for Completed
-	// Duplicates counts the further dead letters of the same record.
+	// Duplicates is the number of further dead letters of the same record.
 	Duplicates int
-	// Digest identifies key and value of the dead letter itself; only set when it is stored, and for its completion.
+	// Digest identifies the key and the value of the dead letter itself. It is set only while the dead letter is being
+	// stored and while its record is read; in all other messages it is nil.
 	Digest []byte
 }
 

@@ -48,7 +48,7 @@ func (s Status) CanMoveTo(next Status) bool {
 // of a DEAD message changes a final status.
 func (s Status) Final() bool { return s == Resolved || s == Dead }
 
-// String returns the status as it is stored and shown.
+// String returns the status in the form that is stored and shown.
 func (s Status) String() string { return string(s) }
 
 // ParseStatus reads a status exactly as String prints it. Anything else is a FieldError.

@@ -33,8 +33,8 @@ func topicByte(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '.' || b == '_' || b == '-'
 }
 
-// TopicPatterns match names of topics. The zero value matches no topic. They never change and are safe for concurrent
-// use; only topics that Or adds may change.
+// TopicPatterns match names of topics. The zero value matches no topic. The patterns never change and are safe for
+// concurrent use. Only the function that Or adds may change its results.
 type TopicPatterns struct {
 	list []TopicPattern
 	with *TopicPatterns          // patterns that must match the topic too; nil for no further condition
@@ -72,8 +72,8 @@ func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	return p
 }
 
-// Or returns patterns that also match the topics for which the function also returns true at the time of the call.
-// Texts does not include such topics.
+// Or returns patterns that match two kinds of topics: those that p matches, and those for which the given function
+// returns true when Match is called. Texts does not include topics of the second kind.
 func (p TopicPatterns) Or(also func(topic string) bool) TopicPatterns {
 	p.also = also
 	return p
@@ -137,7 +137,7 @@ func (p TopicPatterns) Sees(m *Message) bool {
 }
 
 // TopicPattern matches names of topics. It is a glob when re is nil. Globs are matched without a regular expression,
-// which is faster, because the origin of every record is compared with them.
+// which is faster, because the original topic of every record is compared with globs.
 type TopicPattern struct {
 	text string
 	re   *regexp.Regexp

@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// ip4 consumes an IPv4 address, and a port or the length of a network after it.
+// ip4 consumes an IPv4 address, together with a port or the prefix length of a network after it.
 func (t *titler) ip4() bool {
 	end := ip4End(t.s, t.i)
 	if end == 0 {
@@ -101,7 +101,7 @@ func zoned(s string, i int) int {
 	return i
 }
 
-// bracketed takes [::1]:9092.
+// bracketed consumes an IPv6 address in brackets, with or without a port, such as [::1]:9092.
 func (t *titler) bracketed() bool {
 	end := ip6End(t.s, t.i+1)
 	if end == 0 || at(t.s, end) != ']' {
@@ -111,7 +111,7 @@ func (t *titler) bracketed() bool {
 	return true
 }
 
-// email consumes an e-mail address whose mailbox ends at end.
+// email consumes an e-mail address. The part before the @ goes from i to end.
 func (t *titler) email(end int) bool {
 	domain := end + 1
 	stop := run(t.s, domain, isChunk)
@@ -126,7 +126,7 @@ func (t *titler) email(end int) bool {
 	return true
 }
 
-// host consumes the name of a host and a port after a colon. The name must have dots or be localhost.
+// host consumes the name of a host, together with a colon and a port. The name must contain a dot or be localhost.
 func (t *titler) host(end int) bool {
 	name := t.s[t.i:end]
 	port := digits(t.s, end+1, 6)
@@ -141,8 +141,8 @@ func (t *titler) host(end int) bool {
 	return true
 }
 
-// isSource reports whether a file with this extension is source code: a number after its name is then a line, not a
-// port.
+// isSource reports whether files with this extension are source code. Then a number after a file's name is a line
+// number and not a port.
 func isSource(extension string) bool {
 	switch strings.ToLower(extension) {
 	case "java", "kt", "kts", "scala", "groovy", "clj", "py", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "rb", "php", "cs", "fs", "vb",
@@ -152,8 +152,8 @@ func isSource(extension string) bool {
 	return false
 }
 
-// url consumes the scheme of a URL and everything before an @, because that may be a password. It leaves host and path
-// to the other methods, and drops the query.
+// url consumes the scheme of a URL, and drops everything before an @, because that part may contain a password. The
+// other methods process the host and the path. The query becomes <id>.
 func (t *titler) url(end int) bool {
 	t.out = append(t.out, t.s[t.i:end+3]...)
 	t.i, t.word = end+3, ""
@@ -166,7 +166,7 @@ func (t *titler) url(end int) bool {
 		return true
 	}
 	for n := placeholderAt(t.s, stop); n > 0; n = placeholderAt(t.s, stop) {
-		stop = run(t.s, stop+n, isURL) // a title that is processed again has <id> in place of the query
+		stop = run(t.s, stop+n, isURL) // in a title that is processed again, <id> has already replaced the query
 	}
 	part := titler{s: t.s[:t.i+query], i: t.i, out: t.out}
 	for part.i < len(part.s) && len(part.out) <= maxTitle {

@@ -9,7 +9,7 @@ const (
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// isLetter treats every byte beyond ASCII as a letter.
+// isLetter treats every byte that is not ASCII as a letter.
 func isLetter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80 }
 
 func isAlnum(b byte) bool { return isDigit(b) || isLetter(b) }
@@ -18,7 +18,7 @@ func isHex(b byte) bool { return isDigit(b) || b|0x20 >= 'a' && b|0x20 <= 'f' }
 
 func isSpace(b byte) bool { return b <= ' ' || b == 0x7f }
 
-// run returns the end of the longest sequence from i for whose bytes the function is returns true.
+// run returns the end of the longest sequence from i of bytes for which the function is returns true.
 func run(s string, i int, is func(byte) bool) int {
 	for i < len(s) && is(s[i]) {
 		i++
@@ -26,7 +26,7 @@ func run(s string, i int, is func(byte) bool) int {
 	return i
 }
 
-// digits returns the end of the digits from i, of which it counts at most as many as limit says.
+// digits returns the end of the digits that begin at i. It reads at most limit digits.
 func digits(s string, i, limit int) int {
 	end := min(len(s), i+limit)
 	for i < end && isDigit(s[i]) {
@@ -35,7 +35,7 @@ func digits(s string, i, limit int) int {
 	return i
 }
 
-// at returns the byte at i, or 0 after the end.
+// at returns the byte at i, or 0 when i is outside of s.
 func at(s string, i int) byte {
 	if i < len(s) && i >= 0 {
 		return s[i]
@@ -45,7 +45,7 @@ func at(s string, i int) byte {
 
 func ended(s string, i int) bool { return i >= len(s) || !isAlnum(s[i]) }
 
-// trim cuts ASCII space and control characters off both ends.
+// trim removes ASCII spaces and control characters at both ends.
 func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
@@ -60,7 +60,7 @@ func countDigits(text string) int {
 	return n
 }
 
-// clean returns text as one line of UTF-8 without control characters.
+// clean returns text as one line of valid UTF-8 without control characters, of at most limit bytes.
 func clean(text string, limit int) string {
 	if run(text, 0, func(b byte) bool { return b > ' ' && b < 0x7f }) == len(text) {
 		return cut(text, limit) // the usual case

@@ -7,11 +7,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Cause returns the text, on one line, that users shall see first of a failure: the message of the innermost cause. If
-// the class of that cause differs from the given class, the text has the class before the message. The cause is read
-// from the stack trace; if that has none, Cause cuts the texts of frameworks' wrappers off the error message. For a
-// cause without a message, Cause returns the class of the cause; if that is the given class, it returns the error
-// message.
+// Cause returns, on one line, the text that describes a failure to users best: the message of the innermost cause. If
+// the class of that cause differs from the given class, the text contains that class before the message. The cause is
+// read from the stack trace; if the trace contains no cause, Cause removes from the error message the texts with which
+// frameworks wrap the message of the cause. For a cause without a message, Cause returns the cause's class, or the
+// error message if that class is the given one.
 func Cause(class, message, stack string) string {
 	return oneLine(innermost(class, message, stack))
 }
@@ -46,15 +46,16 @@ func innermost(class, message, stack string) string {
 	return unwrap(class, said)
 }
 
-// Marks of a chain of Python's exceptions. After the second mark, the exception above is not the cause of the exception
-// below: that exception happened in the handler of the exception above.
+// Lines between two exceptions in Python's stack traces. The exception before the line pythonCause is the cause of the
+// exception after the line. The exception before the line pythonContext is not: the exception after the line occurred
+// while a handler dealt with it.
 const (
 	pythonCause   = "The above exception was the direct cause of the following exception:"
 	pythonContext = "During handling of the above exception, another exception occurred:"
 )
 
-// causeLine returns the line of the innermost cause in a stack trace; "" when it has no chain of causes. An indented
-// "Caused by" of Java is ignored, because it belongs to a suppressed exception.
+// causeLine returns the line of the innermost cause in a stack trace; "" when the trace contains no chain of causes. An
+// indented "Caused by" of Java is ignored, because it belongs to a suppressed exception.
 func causeLine(stack string) string {
 	java, net := strings.LastIndex(stack, "\nCaused by: "), strings.LastIndex(stack, "---> ")
 	switch {
@@ -83,8 +84,8 @@ func lastLine(text string) string {
 	return trim(text[strings.LastIndexAny(text, "\n\r")+1:])
 }
 
-// splitClass splits a line such as "java.net.ConnectException: Connection refused". text is "" for none and for Java's
-// "null"; class is "" when the line does not begin with a class.
+// splitClass splits a line such as "java.net.ConnectException: Connection refused". text is "" when the line has no
+// text after the class, or only Java's "null"; class is "" when the line does not begin with a class.
 func splitClass(line string) (class, text string) {
 	class = leadingClass(line)
 	if class == "" {
@@ -99,7 +100,8 @@ func splitClass(line string) (class, text string) {
 
 func simpleName(class string) string { return class[strings.LastIndexAny(class, `.$\`)+1:] }
 
-// wrappers are the texts that Spring puts in front of the message of a listener's exception.
+// wrappers are texts that Spring adds before the message of the exception that a listener threw. A wrapper reaches from
+// begin to end.
 var wrappers = [...]struct{ begin, end string }{
 	{"Listener method '", "threw exception; "},
 	{"Listener failed", "; "},
@@ -107,7 +109,8 @@ var wrappers = [...]struct{ begin, end string }{
 	{"", "nested exception is "},
 }
 
-// unwrap cuts wrappers off a message, and classes in front of the message of their cause.
+// unwrap removes wrappers from the beginning of a message, and the name of a class when the message of its cause
+// follows it.
 func unwrap(class, text string) string {
 	for before := ""; before != text; {
 		before = text

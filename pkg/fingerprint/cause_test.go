@@ -88,7 +88,8 @@ func TestCauseIsWhatFailedFirst(t *testing.T) {
 	}
 }
 
-// Stored error groups keep their ids: a title that says more than the message must not divide an error group.
+// A change of the title must not change the id of a stored error group: when the title is that of the cause, the id is
+// still computed from the whole message.
 func TestGroupIsOfTheMessageAlsoWhereTheTitleIsTheCause(t *testing.T) {
 	t.Parallel()
 	m := check.Must(New(DefaultConfig()))(t)

@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// RootClass returns the class of the root cause: the given class, unless that is empty, or it is only a wrapper and the
-// stack trace has a more precise class.
+// RootClass returns the class of the root cause. This is the given class, except in two cases: when the given class is
+// empty, or when it only wraps another error and the stack trace contains the class of that error.
 func RootClass(class, stack string) string {
 	known := clean(class, maxClass)
 	if known != "" && !isWrapper(known) {
@@ -35,10 +35,11 @@ func isWrapper(class string) bool {
 	return false
 }
 
-// maxCauses is how many causes without a class are skipped.
+// maxCauses is the maximum number of causes in which causedBy looks for a class.
 const maxCauses = 16
 
-// causedBy returns the class of the last cause of a stack trace: Caused by: in Java, ---> in .NET.
+// causedBy returns the class of the last cause in a stack trace that has one. A cause follows "Caused by:" in Java and
+// "--->" in .NET.
 func causedBy(stack string) string {
 	rest := stack
 	for range maxCauses {
@@ -57,13 +58,13 @@ func causedBy(stack string) string {
 	return ""
 }
 
-// headClass returns the class of a stack trace without causes. In most languages the trace begins with this class; in
-// Python it ends with it.
+// headClass returns the class of the outermost error in a stack trace. In most languages the trace begins with this
+// class; in Python it ends with it.
 func headClass(stack string) string {
 	return leadingClass(headLine(stack))
 }
 
-// headLine returns the line of a stack trace with the outermost error.
+// headLine returns the line of a stack trace that contains the outermost error.
 func headLine(stack string) string {
 	line, _ := nextLine(strings.TrimSpace(stack))
 	if strings.HasPrefix(line, "Traceback (most recent call last)") {

@@ -23,7 +23,7 @@ func (t *titler) clock() bool {
 	return true
 }
 
-// dateEnd returns where 2026-11-21, 2026/11/21, 21.11.2026, 11/21/2026 or 20261121T ends; 0 for no date.
+// dateEnd returns where 2026-11-21, 2026/11/21, 21.11.2026, 11/21/2026 or 20261121T ends; 0 when no date begins at i.
 func dateEnd(s string, i int) int {
 	first := digits(s, i, 5) - i
 	sep := at(s, i+first)
@@ -47,7 +47,8 @@ func dateEnd(s string, i int) int {
 	return 0
 }
 
-// timeEnd returns where 10:00, 10:00:00, 10:00:00.123, 10:00:00,123, T100000 or T100000.123 ends; 0 for no time of day.
+// timeEnd returns where 10:00, 10:00:00, 10:00:00.123, 10:00:00,123, T100000 or T100000.123 ends; 0 when no time of day
+// begins at i.
 func timeEnd(s string, i int) int {
 	end := digits(s, i, 7)
 	if end == i+6 && i > 0 && s[i-1] == 'T' {
@@ -80,7 +81,7 @@ func fractionEnd(s string, i int) int {
 	return i
 }
 
-// zoneEnd returns where the zone after a time ends: Z, +01:00, " +0100", " UTC", and a name in brackets.
+// zoneEnd returns where the time zone after a time ends: Z, +01:00, " +0100", " UTC", or a name in brackets.
 func zoneEnd(s string, i int) int {
 	if at(s, i) == 'Z' && ended(s, i+1) {
 		return i + 1
@@ -107,8 +108,8 @@ func zoneEnd(s string, i int) int {
 	return i
 }
 
-// writtenDate consumes dates with the name of a month: Sat Nov 21 10:00:00 UTC 2026, Sat, 21 Nov 2026 10:00:00 GMT,
-// 21-Nov-2026, Nov 21 10:00:00.
+// writtenDate consumes a date that contains the name of a month: Sat Nov 21 10:00:00 UTC 2026, Sat, 21 Nov 2026
+// 10:00:00 GMT, 21-Nov-2026, Nov 21 10:00:00.
 func (t *titler) writtenDate() bool {
 	s, i := t.s, t.i
 	if isName(s, i, weekdays) {
@@ -149,7 +150,7 @@ func isName(s string, i int, names string) bool {
 	return n >= 0 && n%3 == 0
 }
 
-// monthDay returns where "Nov 21", "21 Nov" or "21-Nov" ends; 0 for none.
+// monthDay returns where "Nov 21", "21 Nov" or "21-Nov" ends; 0 when neither begins at i.
 func monthDay(s string, i int) int {
 	if isName(s, i, months) && at(s, i+3) == ' ' {
 		from := i + 4
@@ -168,7 +169,7 @@ func monthDay(s string, i int) int {
 	return 0
 }
 
-// yearEnd returns where a year after i ends, or i.
+// yearEnd returns the end of a year that follows a separator at i; i when no year follows.
 func yearEnd(s string, i int) int {
 	from := i
 	if at(s, from) == ',' {

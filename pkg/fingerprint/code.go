@@ -2,7 +2,8 @@ package fingerprint
 
 import "strings"
 
-// isCode reports whether a whole number is a status or an error code, by the word before it or by the text after it.
+// isCode reports whether a whole number is an HTTP status or an error code, which the title keeps. The word before the
+// number or the text after it decides.
 func (t *titler) isCode(length int) bool {
 	if length == 3 && t.isStatus() {
 		return true
@@ -21,8 +22,8 @@ func (t *titler) isCode(length int) bool {
 	return false
 }
 
-// isStatus reports whether three digits are an HTTP status: they are followed by the name of a status, or follow a word
-// for an answer, and do not count something.
+// isStatus reports whether three digits are an HTTP status. They are when the name of a status follows them, or when
+// they follow a word such as "got" and are not the number of something.
 func (t *titler) isStatus() bool {
 	if t.s[t.i] < '1' || t.s[t.i] > '5' {
 		return false
@@ -52,7 +53,8 @@ func (t *titler) isStatus() bool {
 	return false
 }
 
-// isNamedCode reports whether letters and digits are an error code by the word before: errorCode=E1001, SQLSTATE 42P01.
+// isNamedCode reports whether the word before a text of letters and digits says that the text is an error code:
+// errorCode=E1001, SQLSTATE 42P01.
 func (t *titler) isNamedCode(text string) bool {
 	if len(t.word) > 12 || len(text) > 9 {
 		return false
@@ -70,10 +72,11 @@ func (t *titler) isNamedCode(text string) bool {
 
 func isUpper(b byte) bool { return isDigit(b) || b >= 'A' && b <= 'Z' }
 
-// maxKeyValue is the largest length of key values that are recognised.
+// maxKeyValue is the maximum length in bytes of key values that keyValue recognises.
 const maxKeyValue = 256
 
-// keyValue consumes the values of a key in a database's error: (id)=(5).
+// keyValue consumes the values of a key, which databases put into errors after the names of the key's columns: (5) in
+// (id)=(5).
 func (t *titler) keyValue() bool {
 	if t.i < 2 || t.s[t.i-1] != '=' || t.s[t.i-2] != ')' {
 		return false

@@ -9,18 +9,18 @@ import (
 
 // Config configures the grouping of failures.
 type Config struct {
-	// Rules are tried in order before all other steps; the first that matches decides.
+	// Rules are tried in order before all other steps; the first rule that matches gives the title.
 	Rules []Rule `mapstructure:"rules"`
 	// Frames are prefixes of the application's own stack frames, such as com.acme. or src/; other frames are then
-	// ignored. Empty: all frames except those of known frameworks and runtimes.
+	// ignored. An empty list means all frames except those of known frameworks and runtimes.
 	Frames []string `mapstructure:"frames"`
 }
 
 // Rule assigns every matching error message to the error group of the rule's title.
 type Rule struct {
-	Name    string `mapstructure:"name"`    // unique; a new name makes new groups
+	Name    string `mapstructure:"name"`    // unique; a new name makes new error groups
 	Pattern string `mapstructure:"pattern"` // RE2, searched for in the error message
-	Title   string `mapstructure:"title"`   // may use groups of the pattern: $1, ${name}; empty: the rule's name
+	Title   string `mapstructure:"title"`   // title of the error group; may use groups of the pattern: $1, ${name}; "" for the rule's name
 }
 
 // DefaultConfig returns settings without rules, which ignore the frames of known frameworks.

@@ -17,7 +17,7 @@ type rule struct {
 	pattern     *regexp.Regexp
 }
 
-// New returns the Fingerprinter of a valid configuration.
+// New returns a Fingerprinter with the configuration, or the error of its Validate.
 func New(cfg Config) (*Fingerprinter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -34,12 +34,12 @@ func New(cfg Config) (*Fingerprinter, error) {
 }
 
 // Fingerprint returns the fingerprint of a failure, of which any part may be empty. The same texts and configuration
-// always give the same fingerprint, in time linear in their length.
+// always give the same fingerprint, and the time is linear in the length of the texts.
 //
-// The class is the given class. If that is empty or only names a wrapper, it is the class of the root cause in the
-// stack trace. If a rule matches, it gives the title, and frames are ignored. Otherwise the title is the Title of the
-// cause, and the frames are the innermost five of the application. The id of the error group depends on the Title of
-// the message instead, because the id must not depend on how well the cause is found.
+// The fingerprint's class is the RootClass of the given class and stack trace. If a rule matches, the rule gives the
+// title, and frames are ignored. Otherwise the title is the Title of the cause, and the fingerprint contains the five
+// innermost frames of the application. The id of the error group depends on the Title of the message instead, because
+// better ways to find the cause must not change ids.
 func (m *Fingerprinter) Fingerprint(class, message, stack string) entity.Fingerprint {
 	stack = stack[:min(len(stack), maxStack)]
 	f := entity.Fingerprint{Class: clean(RootClass(class, stack), maxClass)}

@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// readFrame reads a frame from a line of a stack trace. A frame may continue on the line below: used is how many
-// bytes of rest, the text after line, belong to it.
+// readFrame reads a frame from a line of a stack trace. A frame may continue on the line below: used is the number of
+// bytes that belong to the frame in rest, the text after the line.
 func readFrame(line, rest string) (f frame, used int, ok bool) {
 	switch {
 	case strings.HasPrefix(line, "at "):
@@ -39,14 +39,15 @@ func atFrame(text string) (frame, bool) {
 	if proxy > 0 {
 		name = name[:proxy]
 	}
-	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // before the slash is the module or the class loader
+	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // the text before the slash names the module or the class loader
 		name = name[slash+1:]
 	}
 	name = stable(name)
 	return frame{name: name, lib: proxy > 0 || strings.HasPrefix(name, "<")}, name != ""
 }
 
-// proxyEnd returns where the name of a generated class ends and its number begins; 0 for others.
+// proxyEnd returns where, in the name of a generated class, the fixed part ends and the number begins; 0 when the class
+// is not generated.
 func proxyEnd(name string) int {
 	for _, proxy := range [...]string{"$$EnhancerBy", "$$FastClassBy", "$$SpringCGLIB", "$$Lambda"} {
 		if at := strings.Index(name, proxy); at >= 0 {
@@ -77,11 +78,11 @@ func stable(name string) string {
 	return strings.Join(parts, "")
 }
 
-// scriptFrame reads a function and file:line:column of JavaScript.
+// scriptFrame makes a frame of JavaScript from a function and its position, file:line:column.
 func scriptFrame(function, place string) (frame, bool) {
 	file := strings.TrimPrefix(withoutPosition(place), "file://")
 	if file == place || file == "" {
-		return frame{}, false // a line without a position is no frame, or a frame of native code
+		return frame{}, false // a line without a position is not a frame, or it is a frame of native code
 	}
 	if function == "Object.<anonymous>" || function == "<anonymous>" {
 		function = ""
@@ -93,7 +94,7 @@ func scriptFrame(function, place string) (frame, bool) {
 	return located(file, function, lib), true
 }
 
-// withoutPosition cuts :line or :line:column.
+// withoutPosition removes :line or :line:column from the end of a place.
 func withoutPosition(place string) string {
 	for range 2 {
 		at := strings.LastIndexByte(place, ':')
@@ -105,8 +106,8 @@ func withoutPosition(place string) string {
 	return place
 }
 
-// located names a frame by its function and by the end of its file's path, because only the end does not depend on the
-// installation.
+// located names a frame by its function and the end of its file's path. The beginning of the path depends on where the
+// application is installed.
 func located(file, function string, lib bool) frame {
 	file = strings.ReplaceAll(clean(file, maxClass), `\`, "/")
 	short := file
@@ -116,7 +117,7 @@ func located(file, function string, lib bool) frame {
 	return frame{name: strings.TrimSpace(short + " " + stable(function)), path: file, lib: lib}
 }
 
-// pythonFrame reads: File "/app/orders.py", line 12, in handle.
+// pythonFrame reads a line such as File "/app/orders.py", line 12, in handle.
 func pythonFrame(line string) (frame, bool) {
 	file, rest, ok := strings.Cut(line[len(`File "`):], `"`)
 	if !ok || !strings.HasPrefix(rest, ", line ") {
@@ -128,7 +129,7 @@ func pythonFrame(line string) (frame, bool) {
 	return located(file, function, lib), true
 }
 
-// phpFrame reads: #0 /app/src/Orders.php(12): App\Orders->handle(Object).
+// phpFrame reads a line such as #0 /app/src/Orders.php(12): App\Orders->handle(Object).
 func phpFrame(line string) (frame, bool) {
 	end := digits(line, 1, 6)
 	place, call, ok := strings.Cut(strings.TrimSpace(line[end:]), ": ")
@@ -145,17 +146,17 @@ func phpFrame(line string) (frame, bool) {
 	return frame{name: stable(call), path: place, lib: lib}, call != ""
 }
 
-// rubyFrame reads: /app/lib/orders.rb:12:in 'Orders#handle'.
+// rubyFrame reads a line such as /app/lib/orders.rb:12:in 'Orders#handle'.
 func rubyFrame(line string) (frame, bool) {
 	at := strings.Index(line, ".rb:") + len(".rb")
 	if at < len(".rb") {
 		return frame{}, false
 	}
 	_, function, _ := strings.Cut(line[at:], ":in ")
-	if end := strings.Index(function, ": "); end >= 0 { // Ruby's first line also contains the message
+	if end := strings.Index(function, ": "); end >= 0 { // the first line of a Ruby trace also contains the error message
 		function = function[:end]
 	}
-	if inner := strings.LastIndex(function, " in "); inner >= 0 { // block (2 levels) in handle
+	if inner := strings.LastIndex(function, " in "); inner >= 0 { // removes a prefix such as "block (2 levels) in"
 		function = function[inner+len(" in "):]
 	}
 	file := line[:at]

@@ -2,10 +2,11 @@ package fingerprint
 
 import "strings"
 
-const maxMessage = 4 << 10 // bytes of a message that are read
+const maxMessage = 4 << 10 // maximum length in bytes of the part of a message that is read
 
-// telling returns the most informative line of an error message: its first line with words, together with the next one
-// after a colon. A message that looks like JSON is returned whole; of a Python traceback it returns the last line.
+// telling returns the most informative line of an error message: its first line with words, together with the line
+// below it if the first line ends with a colon. It returns a message that looks like JSON completely, and the last line
+// of a Python traceback.
 func telling(message string) string {
 	message = trim(message[:min(len(message), maxMessage)])
 	end := strings.IndexAny(message, "\n\r")
@@ -28,7 +29,7 @@ func telling(message string) string {
 	return message
 }
 
-// nextLine returns the first line without surrounding space, and the remaining text.
+// nextLine returns the first line without surrounding space, and the text after it.
 func nextLine(text string) (line, rest string) {
 	end := strings.IndexAny(text, "\n\r")
 	if end < 0 {

@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// number consumes a number with its decimals, exponent and unit, a version, or a mixture of digits and letters that
-// begins with a digit.
+// number consumes one of three texts that begin with a digit: a number with its decimals, exponent and unit; a version;
+// a mixture of digits and letters.
 func (t *titler) number() {
 	end := run(t.s, t.i, isDigit)
 	whole := end - t.i
@@ -25,8 +25,8 @@ func (t *titler) number() {
 	}
 }
 
-// plain consumes a number without a unit. After the version in HTTP/1.1, the last word is still HTTP, so that the
-// number after it is recognised as a status.
+// plain consumes a number without a unit. After the version in HTTP/1.1, it keeps HTTP as the last word, so that the
+// number after the version is recognised as a status.
 func (t *titler) plain(end int) {
 	word := t.word
 	version := at(t.s, t.i-1) == '/' && strings.EqualFold(word, "http")
@@ -35,7 +35,7 @@ func (t *titler) plain(end int) {
 	}
 }
 
-// mixture consumes a number that letters follow.
+// mixture consumes a number that is followed by letters without a space.
 func (t *titler) mixture(end int) {
 	if e := end + 1; t.s[end]|0x20 == 'e' {
 		if b := at(t.s, e); b == '-' || b == '+' {
@@ -50,7 +50,7 @@ func (t *titler) mixture(end int) {
 	switch tail := t.s[end:after]; {
 	case isUnit(tail):
 		t.put("<n>", after)
-	case countDigits(tail) == 0 && after-t.i <= 3: // 2nd, 4xx
+	case countDigits(tail) == 0 && after-t.i <= 3: // such as 2nd and 4xx
 		t.out = append(t.out, t.s[t.i:after]...)
 		t.i, t.word = after, ""
 	default:
@@ -66,7 +66,7 @@ func isUnit(text string) bool {
 	return false
 }
 
-// durationEnd returns where a duration that begins at i ends: 500ms, 1h30m, 1.5s; 0 for none.
+// durationEnd returns where a duration that begins at i ends: 500ms, 1h30m, 1.5s; 0 when no duration begins at i.
 func durationEnd(s string, i int) int {
 	for {
 		end := run(s, i, isDigit)

@@ -9,13 +9,13 @@ const maxFrames = 5
 
 // frame is one line of a stack trace of any language.
 type frame struct {
-	name string // the text that is shown and compared
-	path string // path of the source file, when name has only its end; "" otherwise
-	lib  bool   // the file belongs to a runtime, a library or generated code, as its path shows
+	name string // the text that users see and by which frames are compared
+	path string // path of the source file, when name contains only the end of the path; "" otherwise
+	lib  bool   // the path shows that the file belongs to a runtime, a library or generated code
 }
 
-// framesOf returns the innermost frames of the application, innermost first. They are the frames of the root cause, or,
-// if the root cause has no such frames, of the nearest enclosing error that has some.
+// framesOf returns the innermost frames of the application, innermost first. They are those of the root cause. If the
+// application has no frames there, they are those of the nearest error around it in which the application has frames.
 func (m *Fingerprinter) framesOf(stack string) []string {
 	if stack == "" {
 		return nil
@@ -46,8 +46,8 @@ func (m *Fingerprinter) mine(f frame) bool {
 type parser struct {
 	mine    func(frame) bool
 	blocks  [][]string
-	current int  // the block to which frames belong
-	outward bool // the innermost frame of a block is last
+	current int  // index of the block to which the frames of the next lines belong
+	outward bool // the trace lists the innermost frame of each error last and the root cause first
 }
 
 func (p *parser) parse(stack string) {

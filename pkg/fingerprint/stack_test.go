@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// traces are stack traces of many languages and runtimes, with the expected frames.
+// traces are stack traces of many languages and runtimes, with the frames that are expected in a fingerprint.
 var traces = []struct {
 	name, stack string
 	frames      []string // the frames without configuration

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Title returns an error message with everything replaced that differs from case to case:
+// Title returns an error message in which placeholders replace everything that differs from case to case:
 //
 //	<n>      numbers, with their units of size, and versions
 //	<id>     UUIDs, mixtures of letters and digits, short codes in quotes, queries of URLs,
@@ -15,10 +15,10 @@ import (
 //	<addr>   IPv4 and IPv6 addresses, with or without ports, and hosts with ports
 //	<email>  e-mail addresses
 //
-// Words stay, as do codes, which distinguish causes: ORA-00942, a short code after "code", "error" or "SQLSTATE", and
-// statuses of HTTP after "status", "HTTP" or "got" and before their names. Several replacements in a row become one,
-// space collapses, and of several lines only the first one with words is used. Title returns its own results unchanged.
-// The title is UTF-8, on one line, and at most 512 bytes long.
+// Words stay. Codes stay too, because they distinguish causes: ORA-00942, a short code after "code", "error" or
+// "SQLSTATE", and statuses of HTTP after "status", "HTTP" or "got" and before their names. Equal placeholders in a list
+// become one, several spaces become one, and of several lines only the most informative one is used. Title returns its
+// own results unchanged. The title is UTF-8, on one line, and at most 512 bytes long.
 func Title(message string) string {
 	s := telling(message)
 	if !utf8.ValidString(s) {
@@ -34,8 +34,8 @@ func Title(message string) string {
 	return s
 }
 
-// maxPasses limits the passes over a title: a replacement may make its neighbour recognisable, so a title is
-// processed until it no longer changes; a second pass with changes is rare.
+// maxPasses limits the passes over a title. A title is processed until it no longer changes, because a placeholder may
+// make the text next to it recognisable. More than one pass that changes something is rare.
 const maxPasses = 6
 
 func pass(s string) string {

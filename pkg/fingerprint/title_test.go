@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// titles is a list of error messages and their titles.
+// titles are error messages with their expected titles.
 var titles = []struct{ message, want string }{
 	// Words stay.
 	{"no stock", "no stock"},
@@ -173,8 +173,8 @@ func TestTitle_LongIDsDoNotMoveTheEnd(t *testing.T) {
 	}
 }
 
-// TestTitle_IsLinear repeats the start of every pattern without its end: a quadratic scan would not finish in the
-// test's time.
+// TestTitle_IsLinear repeats the beginning of every pattern without its end. With a quadratic scan the test would
+// exceed its time limit.
 func TestTitle_IsLinear(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{

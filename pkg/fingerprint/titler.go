@@ -2,16 +2,16 @@ package fingerprint
 
 import "bytes"
 
-const maxTitle = 512 // bytes
+const maxTitle = 512 // maximum length of a title in bytes
 
-// titler processes a text once. Its methods consume text at i: they append it, or a placeholder, to out and move i
-// past it; the bool says whether they found their kind of text. Each look-ahead is bounded or consumes what it has
-// read, so that the time is linear.
+// titler processes a text once. Its methods consume the text at i: they append the text, or a placeholder for it, to
+// out, and move i past it. Methods that return a bool return false, and consume nothing, when they do not find their
+// kind of text at i. Each look-ahead is bounded, or the method consumes what it has read, so that the time is linear.
 type titler struct {
 	s    string
-	i    int    // how much of s is processed
+	i    int    // number of bytes of s that are processed
 	out  []byte // the title so far
-	word string // the last word of s, as long as only : = and the like came after it
+	word string // the last word of s, if only characters such as : and = follow it; otherwise ""
 }
 
 func (t *titler) copy(n int) {
@@ -24,7 +24,8 @@ func (t *titler) copy(n int) {
 	t.i += n
 }
 
-// put replaces the text up to end. In a list, separated by commas, of equal placeholders, only the first one stays.
+// put replaces the text from i to end by a placeholder. In a list of equal placeholders that are separated by commas,
+// only the first one stays.
 func (t *titler) put(placeholder string, end int) {
 	t.i, t.word = end, ""
 	t.append(placeholder)

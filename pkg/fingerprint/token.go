@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// token consumes the letters and digits at i, and more where they begin an address, a timestamp and the like.
+// token consumes the letters and digits at i. When an address, a timestamp or a similar text begins there, it consumes
+// that text completely.
 func (t *titler) token() {
 	if t.i == 0 || !isChunk(t.s[t.i-1]) {
 		if t.chunk() {
@@ -31,7 +32,8 @@ func (t *titler) token() {
 	}
 }
 
-// chunk consumes addresses, which are recognised by a character in their middle.
+// chunk consumes texts that are recognised by a character in their middle, such as e-mail addresses, URLs, and hosts
+// with ports.
 func (t *titler) chunk() bool {
 	end := run(t.s, t.i, isChunk)
 	switch at(t.s, end) {
@@ -44,7 +46,7 @@ func (t *titler) chunk() bool {
 		return t.host(end)
 	}
 	if strings.HasPrefix(t.s[t.i:], "eyJ") && end-t.i > 40 {
-		t.put("<id>", end) // a token that carries JSON, such as a JWT
+		t.put("<id>", end) // a token that contains JSON, such as a JWT
 		return true
 	}
 	return false
@@ -79,7 +81,7 @@ func (t *titler) keep(word string) {
 	t.i += len(word)
 }
 
-// technical reports whether a text is a known technical word with digits in it.
+// technical reports whether a text is a known technical word that contains digits.
 func technical(text string) bool {
 	switch strings.ToLower(text) {
 	case "utf8", "utf16", "utf32", "sha1", "sha256", "sha384", "sha512", "md5", "base32", "base64", "x509", "ipv4", "ipv6",
@@ -90,8 +92,8 @@ func technical(text string) bool {
 	return false
 }
 
-// isHash reports whether a text is a hash: hexadecimal letters and digits, at least eight together, or letters
-// alone in the length of a usual hash. A number is no hash: digits alone, 12345678B, 1234567e8.
+// isHash reports whether a text is a hash: hexadecimal letters and digits, at least eight together, or only letters in
+// the length of a usual hash. Texts that are numbers, such as 12345678, 12345678B and 1234567e8, are not hashes.
 func isHash(text string) bool {
 	n := countDigits(text)
 	if n == 0 {
@@ -123,7 +125,7 @@ func (t *titler) uuid() bool {
 	return true
 }
 
-// identity consumes what follows an @ outside of e-mail addresses: the identity of an object, or an offset.
+// identity consumes an @ and the text after it, outside of e-mail addresses: the identity of an object, or an offset.
 func (t *titler) identity() bool {
 	end := run(t.s, t.i+1, isHex)
 	text := t.s[t.i+1 : end]
@@ -135,8 +137,8 @@ func (t *titler) identity() bool {
 	return true
 }
 
-// quoted consumes a quotation mark, and a code after it such as 'C-4711'. Words in quotes are treated like words
-// without quotes.
+// quoted consumes a quotation mark and, if a short code such as 'C-4711' follows, also the code. Words in quotes are
+// treated like words without quotes.
 func (t *titler) quoted() {
 	end := t.i + 1
 	lower, letters, numbers := 0, 0, 0

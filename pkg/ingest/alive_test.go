@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 )
 
-// hungFetch is a Kafka whose fetches never return, even when their context ends, which a client's timeouts should
-// prevent.
+// hungFetch is a cluster whose fetches never return, even after the end of their context. The timeouts of a real client
+// should prevent this.
 type hungFetch struct {
 	*fakeCluster
 	release chan struct{}
@@ -42,8 +42,8 @@ func TestAlive(t *testing.T) {
 		check.Equal(w.t, w.i.Alive(), nil, "Alive after the end")
 	}))
 
-	// A full buffer, or a store that accepts nothing, is not a reason to restart: a restart would only read the same
-	// records again.
+	// A full buffer, or a store that accepts nothing, is not a reason to restart: after a restart the ingester would
+	// only read the same records again.
 	t.Run("WhileTheStoreIsAway", bubble(func(w *world) {
 		w.cluster.topic("orders.dlq.v1", "a", 1)
 		w.cluster.produce(part0, numbered(5000)...)

@@ -15,7 +15,7 @@ func (p *plant) produceBatch(topic string, batch []byte) {
 	check.NoError(p.t, brokertest.Produce(p.ctx(), stacktest.Kafka(p.t)[0], topic, 0, batch))
 }
 
-// TestBombsAreStoredAndHoldUpNothing: every record that a broker accepts is stored, with the parts that are within
+// TestBombsAreStoredAndHoldUpNothing: every record that a broker accepts is stored, with those parts that do not exceed
 // the limits.
 func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 	brokertest.Repeat(sum, []byte{'x'}, 300<<20)
 	for offset, want := range []struct {
 		limit, sha any
-		value      int64 // bytes, -1 for none
+		value      int64 // length in bytes of the stored value; -1 when no value is stored
 		omitted    any
 	}{
 		{"max_headers", fmt.Sprintf("%x", sha256.Sum256([]byte("vvv"))), 3, int64(3)},
@@ -65,8 +65,8 @@ func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 
 func text(v any) string { return fmt.Sprintf("%s", v) }
 
-// TestABatchIsStoredInPortions: the position moves within a batch, and after a restart in the middle of a batch, each
-// offset is stored once.
+// TestABatchIsStoredInPortions: the position advances within a batch. After a restart in the middle of a batch, each
+// offset is still stored only once.
 func TestABatchIsStoredInPortions(t *testing.T) {
 	t.Parallel()
 	const n = 60

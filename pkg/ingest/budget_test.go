@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// reading runs one writer and one reader on a budget that the test can inspect.
+// reading runs one writer and one reader. They share the given budget, which the test can inspect.
 func (w *world) reading(budget *semaphore.Weighted, parts ...broker.TopicPartition) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	commits := newCommitter(w.commit, w.i.metrics, w.i.log)
@@ -42,7 +42,7 @@ func TestBudget(t *testing.T) {
 	}
 	tests := map[string]struct {
 		change func(w *world)
-		most   int64 // bytes fetched while nothing can be stored
+		most   int64 // maximum number of bytes that are fetched while the store accepts nothing
 		least  int64
 	}{
 		"SmallRecords":          {func(w *world) { w.cluster.produce(a, big(20000, 1000)...) }, full, full / 2},
@@ -83,7 +83,7 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 	t.Parallel()
 	const size, each, full = 10 << 20, 25, 24 << 20 // DefaultConfig().BufferBytes
 	synctest.Test(t, func(t *testing.T) {
-		// With this limit, the memory store does not keep the records.
+		// With this limit the fake store does not keep the records' values, which would take much memory.
 		w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 1 })
 		w.cluster.topic("a.dlq.v1", "A", 8)
 		value := make([]byte, size)
@@ -116,8 +116,7 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 		_ = stop()
 		check.Equal(t, stored, 8*each, "records stored")
 		check.Equal(t, most, 1, "large records with the store at the same time")
-		// In addition to the buffer, each of the two leaders may send one answer before the size of its records is
-		// known.
+		// Each of the two leaders may send one more answer before the size of its records is known.
 		want := int64(full + 2*size)
 		check.True(t, held <= want, "bytes fetched and not stored = %d, want at most %d", held, want)
 		for _, tp := range parts {

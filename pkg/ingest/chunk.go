@@ -6,27 +6,27 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// chunk is a range of one partition's offsets and the records in it.
+// chunk is a range of offsets of one partition, with the records in the range.
 type chunk struct {
 	p        *partition
 	from, to int64
 	records  []broker.Record
 	bytes    int64
-	reserved int64  // reserved memory, released when the chunk is stored
-	done     func() // called when the chunk is stored; may be nil
+	reserved int64  // bytes of memory reserved for the records; released when the chunk is stored
+	done     func() // called when the chunk is stored; nil for no call
 }
 
-// The largest size of a batch and of a chunk. More than a thousand rows in a statement hardly store more rows in a
-// second, and a limit of a few megabytes keeps a statement short. Even larger statements are slower, because PostgreSQL
-// keeps a statement's rows for its triggers in memory only up to work_mem, whose default holds about a thousand rows of
-// 1 KB.
+// batchRows and batchBytes limit the size of a batch and of a chunk. A statement with more than a thousand rows stores
+// hardly more rows a second, and a limit of a few megabytes keeps statements short. Even larger statements are slower:
+// PostgreSQL keeps the rows of a statement for its triggers in memory only up to work_mem, whose default is enough for
+// about a thousand rows of 1 KB.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20
 )
 
-// cut splits the fetched records of p into chunks. The last chunk extends to the next offset to fetch, past control
-// records and gaps.
+// cut splits the fetched records of p into chunks. The range of the last chunk ends at the next offset to fetch, so it
+// includes control records and gaps.
 func cut(p *partition, got broker.FetchedPartition) []chunk {
 	var chunks []chunk
 	c, first := chunk{p: p, from: p.next}, 0
@@ -43,8 +43,8 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	return append(chunks, c)
 }
 
-// split returns a chunk with the first rows of c, and a chunk with the rest, or nil when there is no rest. Each part
-// holds its share of the reserved memory.
+// split returns a chunk with the first rows of c, and a chunk with the other rows; rest is nil when c has no more rows.
+// Each of the two gets its share of the reserved memory.
 func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	if len(c.records) <= rows {
 		return c, nil

@@ -84,7 +84,7 @@ func TestWriterGathersUpToAFullBatch(t *testing.T) {
 		first       chunk
 		more        []chunk
 		taken, rows int
-		held        int // rows of the chunk that is held back; -1: no chunk is held back
+		held        int // number of rows of the chunk that gather returns for the next batch; -1 when it returns none
 	}{
 		"ALoneChunkIsNotKeptWaiting": {give(1, 1), nil, 1, 1, -1},
 		"WhatWaitsIsAdded":           {give(300, 1), []chunk{give(300, 1), give(300, 1)}, 3, 900, -1},
@@ -118,7 +118,7 @@ func TestASplitChunkLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := &partition{}
 	p.waiting.Store(1)
-	got := broker.FetchedPartition{Records: records(0, 5, 1, 1, 7), Next: 9} // Next says that there is a gap at the end
+	got := broker.FetchedPartition{Records: records(0, 5, 1, 1, 7), Next: 9} // Next shows that there is a gap after the last record
 	whole := cut(p, got)[0]
 	for _, reserved := range []int64{whole.bytes, whole.bytes / 2, 0} {
 		whole.reserved = reserved
@@ -177,7 +177,7 @@ func TestMessageKeepsEveryByte(t *testing.T) {
 	}
 }
 
-// same reports whether two values are equal; null and empty are not.
+// same reports whether two values are equal. A null value is not equal to an empty one.
 func same(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 
 func TestMessageOfARecordOverALimit(t *testing.T) {

@@ -13,24 +13,25 @@ import (
 
 const commitInterval = time.Second
 
-// commitFunc commits the next offsets of the consumer group, by topic and partition.
+// commitFunc commits offsets of the consumer group: the next offset to read, by topic and partition.
 type commitFunc func(map[string]map[int]int64) error
 
-// committer commits the store's positions for lag tools. Ingest never reads these offsets.
+// committer commits the positions in the store as offsets of the consumer group, for tools that show the lag. Ingest
+// itself never reads these offsets.
 type committer struct {
 	commit  commitFunc
 	metrics *metrics
 	log     *zap.Logger
 
 	mu      sync.Mutex
-	offsets map[string]map[int]int64 // stored but not committed yet
+	offsets map[string]map[int]int64 // offsets to commit, by topic and partition
 }
 
 func newCommitter(commit commitFunc, m *metrics, log *zap.Logger) *committer {
 	return &committer{commit: commit, metrics: m, log: log}
 }
 
-// passed records that every offset of tp below next is stored.
+// passed reports to the committer that all offsets of tp below next are stored.
 func (c *committer) passed(tp broker.TopicPartition, next int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +57,8 @@ func (c *committer) run(ctx context.Context) error {
 	}
 }
 
-// flush commits the pending offsets, and keeps the offsets that Kafka did not accept for the next call. If the
-// partition has moved to another member meanwhile, that member commits the same offsets when it starts.
+// flush commits the offsets that are not committed yet. Offsets that Kafka did not accept are committed by a later
+// call. If another member reads the partition by then, that member commits the same offsets when it starts.
 func (c *committer) flush() {
 	c.mu.Lock()
 	offsets := c.offsets
@@ -73,7 +74,7 @@ func (c *committer) flush() {
 	}
 }
 
-// keep restores offsets for the next commit, except where newer offsets exist.
+// keep puts offsets that were not committed back, except for partitions that have newer offsets.
 func (c *committer) keep(offsets map[string]map[int]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,38 +11,40 @@ import (
 
 // Config configures the reading and storing of records.
 type Config struct {
-	// MaxRetries is the attempt limit of a new message.
+	// MaxRetries is the number of attempts that a new message may have.
 	MaxRetries int `mapstructure:"max_retries"`
-	// MaxRecordBytes limits key and value together; of a larger record, the offset, the headers and the SHA-256 of
-	// its value are stored.
+	// MaxRecordBytes limits the size of a record's key and value together. Of a larger record, the parts that exceed the
+	// limit are not stored; the SHA-256 of the value is.
 	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
-	// MaxHeaders limits the number of a record's headers. Of a record with more headers, the first headers are stored, and
-	// the SHA-256 of its value.
+	// MaxHeaders limits the number of a record's headers. Of a record with more headers, the first headers are stored,
+	// together with the SHA-256 of its value.
 	MaxHeaders int `mapstructure:"max_headers"`
-	// MaxHeaderBytes limits the names and values of a record's headers together. Of a record with more bytes, the first
-	// headers are stored, and the SHA-256 of its value.
+	// MaxHeaderBytes limits the size of all names and values of a record's headers together. Of a record with larger
+	// headers, the first headers are stored, together with the SHA-256 of its value.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
-	// MaxBatchBytes limits a batch's decompressed size; records beyond this limit cannot be read. It limits time, not
-	// memory.
+	// MaxBatchBytes limits the decompressed size of a batch; records after this limit cannot be read. It limits the
+	// time that a batch takes, not the memory.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
-	// Payload sets when the column payload, which has a value's JSON for SQL, is filled: "background" within seconds,
-	// "inline" with the message, or "never".
+	// Payload says when the column payload, which contains a value as JSON for SQL, is filled: "background" fills it
+	// within seconds, "inline" fills it when the message is stored, "never" leaves it empty.
 	Payload string `mapstructure:"payload"`
-	// PayloadMaxBytes is the size of the largest value for which the column payload is filled; 0 means that no value
-	// is.
+	// PayloadMaxBytes is the size of the largest value for which the column payload is filled; with 0 it is never
+	// filled.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
-	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three such intervals.
+	// DiscoveryInterval is the pause between two requests for the list of topics. The ingester begins to read a new
+	// topic within three such intervals.
 	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
-	// SessionTimeout is how long a crashed ingester keeps its partitions.
+	// SessionTimeout is the time after which the partitions of a crashed ingester are given to other ingesters.
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
 	// BufferBytes limits the memory for records that are fetched but not stored yet.
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
-	// Writers is how many batches are stored at the same time.
+	// Writers is the number of batches that are stored at the same time.
 	Writers int `mapstructure:"writers"`
 	// ReturnWindow is the time after a replay in which a dead letter with the same key and value counts as the return
 	// of that replay, although it has no dlq- headers; 0 means never.
 	ReturnWindow time.Duration `mapstructure:"return_window"`
-	// QuarantineMaxRows limits a topic's records in quarantine: above it, the topic is not read.
+	// QuarantineMaxRows is the maximum number of a topic's records in quarantine. A topic with more records is not
+	// read.
 	QuarantineMaxRows int64 `mapstructure:"quarantine_max_rows"`
 }
 
@@ -95,7 +97,7 @@ func (c Config) limits() broker.Limits {
 	return broker.Limits{RecordBytes: c.MaxRecordBytes, Headers: c.MaxHeaders, HeaderBytes: c.MaxHeaderBytes, BatchBytes: c.MaxBatchBytes}
 }
 
-// largest returns the memory that a single record within the limits may take.
+// largest returns the maximum number of bytes that a single record within the limits uses in memory.
 func (c Config) largest() int64 {
 	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*int64(broker.HeaderMemory*c.MaxHeaders) + 1<<20
 }

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	maxConsumerGroups = 10_000          // limits the cache; beyond it, some consumer groups are stored again
-	saveTimeout       = 5 * time.Second // limits how long ingest waits; messages do not depend on the consumer groups
+	maxConsumerGroups = 10_000          // maximum number of cached entries; when the cache is full, some consumer groups are stored again
+	saveTimeout       = 5 * time.Second // limits the time that ingest waits; messages are stored even if this fails
 )
 
-// ConsumerGroupStore is the part of a store that keeps which consumer groups read which topics.
+// ConsumerGroupStore is the part of a store that stores which consumer groups read which topics.
 type ConsumerGroupStore interface {
 	SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error
 }
@@ -28,12 +28,13 @@ type consumerGroups struct {
 	saved map[repository.TopicGroup]bool
 }
 
-// unknown returns the consumer groups of messages that were not stored yet, each once.
+// unknown returns the consumer groups of the messages, with their topics, that this process has not stored yet. It
+// returns each once.
 func (g *consumerGroups) unknown(messages []entity.Message) []repository.TopicGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []repository.TopicGroup
-	var last repository.TopicGroup // most messages of a batch have the same consumer group
+	var last repository.TopicGroup // avoids most look-ups, because most messages of a batch have the same consumer group
 	seen := map[repository.TopicGroup]bool{}
 	for n := range messages {
 		group := repository.TopicGroup{Topic: messages[n].OriginalTopic, Group: messages[n].Failure.ConsumerGroup}
@@ -59,8 +60,8 @@ func (g *consumerGroups) remember(saved []repository.TopicGroup) {
 	}
 }
 
-// saveConsumerGroups stores the consumer groups of a batch before the batch; after a failure, the next batch tries
-// again.
+// saveConsumerGroups stores the consumer groups of a batch before the batch itself. When this fails, it is tried again
+// with the next batch.
 func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Message) {
 	fresh := i.consumerGroups.unknown(messages)
 	if len(fresh) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// The operators' rules are used, and consumer groups are stored, with a real Kafka and a real PostgreSQL.
+// With a real Kafka and a real PostgreSQL, ingest uses the operators' rules and stores consumer groups.
 func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)

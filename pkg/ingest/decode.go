@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// batch converts chunks to the store's form, and returns the error groups of their messages. The chunks of a
-// partition form one range.
+// batch converts chunks to a repository.Batch, and returns the fingerprints of the error groups of its messages. The
+// chunks of one partition together form one range.
 func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[errorgroups.Key]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
@@ -51,7 +51,8 @@ func (i *Ingester) declaredBy(decoder *deadletter.Decoder, m *entity.Message) bo
 	return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
 }
 
-// message returns the dead letter of a record; parts that cannot be decoded are kept unchanged.
+// message returns the dead letter that a record contains. Parts of the record that cannot be decoded are stored
+// unchanged.
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
 	return i.decoded(decoder, entity.Source{
 		Topic: p.Topic, TopicID: p.ref.TopicID, Incarnation: p.ref.Incarnation,
@@ -77,8 +78,9 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 	return m
 }
 
-// share returns the ShareRecord of a share group's dead letter, nil for other messages and for a dead letter over a limit
-// of ingest. Completion checks later whether the group's configuration names the dead-letter topic: it may not be known yet.
+// share returns the ShareRecord of a share group's dead letter. It returns nil for other messages, and for a dead
+// letter that exceeds a limit of ingest. It does not check whether the group's configuration names the dead-letter
+// topic, because the group may not be known yet; the completion checks it later.
 func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
 	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored || !deadletter.PointsToOrigin(m) {
 		return nil
@@ -86,7 +88,7 @@ func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
 	return &entity.ShareRecord{State: entity.CompletionWaiting, Digest: entity.DeadLetterDigest(m.Record.Key, m.Record.Value)}
 }
 
-// unreadable returns the error message of a placeholder.
+// unreadable returns the error message of a message that represents offsets that cannot be read.
 func unreadable(offset int64, r *entity.Record) string {
 	if r.LastOffset == offset {
 		return fmt.Sprintf("offset %d cannot be read: %s", offset, r.Unreadable)

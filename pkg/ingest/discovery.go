@@ -13,7 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// topicSet is a membership's topics, each with id and number of partitions. Equal sets need no new membership.
+// topicSet contains the topics of a membership in the consumer group, each with its id and its number of partitions.
+// When two sets are equal, no new membership is needed.
 type topicSet map[string]topicShape
 
 type topicShape struct {
@@ -21,8 +22,8 @@ type topicShape struct {
 	partitions int
 }
 
-// deadLetterTopics returns the matching topics that are not internal, without the topics that the broker could not
-// describe this time.
+// deadLetterTopics returns the topics that match the patterns. It leaves out internal topics, and topics that the
+// broker could not describe in this answer.
 func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet {
 	set := topicSet{}
 	for _, t := range all {
@@ -34,7 +35,7 @@ func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet
 	return set
 }
 
-// names returns at most limit names in order, for the log.
+// names returns the first names in alphabetical order, at most as many as limit says, for the log.
 func (s topicSet) names(limit int) []string {
 	names := slices.Sorted(maps.Keys(s))
 	return names[:min(limit, len(names))]
@@ -62,7 +63,7 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 	return deadLetterTopics(all, i.topics), nil
 }
 
-// waitForTopics returns when there is a topic to read, or ctx ends.
+// waitForTopics waits until there is a topic to read, or until ctx ends.
 func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 	for logged := false; ctx.Err() == nil; {
 		set, err := i.discover(ctx)
@@ -83,9 +84,10 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 	return nil
 }
 
-// waitForChange returns the new set when two lists in a row show the same difference from current, so that a deployment
-// that creates twenty topics costs one rebalance, not twenty. For a topic that was deleted or created again, one list
-// is enough, because a membership that still names the topic could create the topic again when it rejoins.
+// waitForChange waits until the topics differ from current, and returns the new set. Two lists of topics in a row must
+// show the same difference, so that a deployment that creates twenty topics causes one rebalance and not twenty. When a
+// topic was deleted or created again, one list is enough: a member that still names the deleted topic could create it
+// when it joins again.
 func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet {
 	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
 	defer ticker.Stop()
@@ -108,7 +110,8 @@ func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet
 	}
 }
 
-// removed reports whether a topic of current was deleted or created again.
+// removed reports whether a topic in current does not exist now, or has another id because it was deleted and created
+// again.
 func removed(current, now topicSet) bool {
 	for name, shape := range current {
 		if is, ok := now[name]; !ok || is.id != shape.id {

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Fingerprinter computes fingerprints: failures with the same cause get equal fingerprints. It is safe for concurrent
+// Fingerprinter computes fingerprints: failures with the same cause have equal fingerprints. It is safe for concurrent
 // use.
 type Fingerprinter = errorgroups.Fingerprinter
 

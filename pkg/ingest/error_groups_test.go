@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// firstWords groups messages by their first word; asked counts the calls.
+// firstWords is a Fingerprinter that groups messages by their first word; asked counts its calls.
 type firstWords struct{ asked atomic.Int64 }
 
 func (f *firstWords) Fingerprint(class, message, stack string) entity.Fingerprint {
@@ -41,10 +41,11 @@ func saying(message, stack string) broker.Record {
 	}}
 }
 
-// notes records the calls of the store, and their order.
+// notes records for which fingerprints the store created error groups, and whether each error group was created before
+// its messages were stored.
 type notes struct {
 	noted   [][]entity.Fingerprint
-	unnoted int // messages that were stored before their error group
+	unnoted int // messages that were stored before their error group was created
 	ids     map[uuid.UUID]bool
 }
 

@@ -27,17 +27,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// fakeCluster is a Kafka of one process whose faults are set by the test.
+// fakeCluster is a Kafka in memory, in which tests can cause faults.
 type fakeCluster struct {
 	mu      sync.Mutex
 	topics  map[string]*fakeTopic
-	change  chan struct{} // closed and replaced at every change
+	change  chan struct{} // closed and replaced at every change, which wakes waiting fetches
 	down    error         // the error that every call returns
-	fetches int           // number of fetches and of requests for topics
-	maxSeen int32         // largest requested MaxBytes
+	fetches int           // number of requests for topics, plus the number of times that a fetch looked for records: when it begins and when its wait ends
+	maxSeen int32         // largest MaxBytes that a fetch requested
 
-	sent        int64  // bytes of values answered
-	duringFetch func() // runs after records are selected and before the answer
+	sent        int64  // number of bytes of keys and values in all answers
+	duringFetch func() // called when the records for an answer are selected, before the answer is returned
 	throttle    time.Duration
 }
 
@@ -55,18 +55,18 @@ type fakeLog struct {
 	leader  int32
 	err     error
 
-	damage *broker.Record // a placeholder for the unreadable offset
-	tries  int            // fetches that found the damage
+	damage *broker.Record // the placeholder that is returned for offsets that cannot be read; nil when all can be read
+	tries  int            // number of fetches that reached the damage
 
-	heavy   bool   // the answer has a cursor in place of records
-	reading func() // runs when the cursor is read
+	heavy   bool   // usual fetches say that the batch is too large for them, so that an unpacker reads it
+	reading func() // called when a portion is read
 }
 
 func newFakeCluster() *fakeCluster {
 	return &fakeCluster{topics: map[string]*fakeTopic{}, change: make(chan struct{})}
 }
 
-// set changes the cluster and wakes fetches that wait.
+// set calls a function that changes the cluster, and wakes waiting fetches.
 func (c *fakeCluster) set(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *fakeCluster) log(tp broker.TopicPartition) *fakeLog {
 	return t.logs[tp.Partition]
 }
 
-// produce appends records; their offsets and times are the log's.
+// produce appends records to a partition's log, which sets their offsets and times.
 func (c *fakeCluster) produce(tp broker.TopicPartition, records ...broker.Record) {
 	c.set(func() {
 		log := c.log(tp)
@@ -250,7 +250,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 	return res, some
 }
 
-// Mark treats each record as a batch of its own.
+// Mark behaves as if each record were a batch of its own.
 func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,7 +262,7 @@ func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset i
 	return 0, 0, false, c.down
 }
 
-// onePortion is an answer that is read in one portion.
+// onePortion is a stream that returns all of its records in one portion.
 type onePortion struct {
 	got    broker.FetchedPartition
 	before func()
@@ -275,7 +275,7 @@ func (p onePortion) Read(*broker.MemoryReservation, int64) (broker.FetchedPartit
 	return p.got, true, nil
 }
 
-// limited returns a record as a read with limits returns it.
+// limited returns the record in the form in which a read with these limits returns it.
 func limited(r broker.Record, l broker.Limits) broker.Record {
 	if int64(len(r.Key)+len(r.Value)) > l.RecordBytes {
 		r.Defect = &broker.Defect{
@@ -292,7 +292,7 @@ func (c *fakeCluster) fetched() int {
 	return c.fetches
 }
 
-// heldBytes returns the number of bytes answered so far.
+// heldBytes returns the number of bytes of keys and values that the cluster has returned so far.
 func heldBytes(c *fakeCluster) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,21 +303,21 @@ func (c *fakeCluster) Group(broker.GroupConfig) (*kafka.ConsumerGroup, error) {
 	return nil, errors.New("the fake has no groups")
 }
 
-// fakeStore is the memory repository with faults set by the test.
+// fakeStore is a store in memory, in which tests can cause faults.
 type fakeStore struct {
 	*fake.Store
 	mu     sync.Mutex
 	fail   func() error             // called before a batch is stored; its error becomes the error of the call
 	lose   func() error             // called after a batch was stored; its error becomes the error of the call
-	hang   chan struct{}            // until it is closed, no call returns, even after the end of its context
-	before func(b repository.Batch) // gets every batch
+	hang   chan struct{}            // while it is open, no call returns, not even after the end of its context
+	before func(b repository.Batch) // called with every batch before it is stored
 	calls  int
-	noting func([]repository.TopicGroup) error // called in place of storing consumer groups
+	noting func([]repository.TopicGroup) error // called in place of storing consumer groups; nil stores them
 
 	fingerprinting func([]entity.Fingerprint) error // called before fingerprints are stored
-	mapping        func() (entity.Mapping, error)   // returns the mapping in place of the stored one
+	mapping        func() (entity.Mapping, error)   // called in place of reading the stored mapping; nil reads it
 
-	tracing chan trace.SpanContext // gets the spans within which batches are stored; nil: not used
+	tracing chan trace.SpanContext // receives the span context of each stored batch; nil when it is not needed
 }
 
 func (s *fakeStore) AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error) {
@@ -392,7 +392,7 @@ func (s *fakeStore) OpenPosition(ctx context.Context, p []repository.Position) (
 	return s.Store.OpenPosition(ctx, p)
 }
 
-// faultyStore has the method Store. fakeStore cannot have it, because it embeds a type of that name.
+// faultyStore adds the method Store to fakeStore, which cannot have this method because it embeds a type named Store.
 type faultyStore struct{ *fakeStore }
 
 func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.Stored, error) {
@@ -421,7 +421,7 @@ func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.
 	return stored, err
 }
 
-// world is an ingester with a fake Kafka and a fake store.
+// world is an ingester with a fakeCluster and a fakeStore.
 type world struct {
 	t       *testing.T
 	cluster *fakeCluster
@@ -453,7 +453,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	return w
 }
 
-// bubble runs a test with fake time.
+// bubble returns a test that runs with fake time in a new world.
 func bubble(do func(w *world), change ...func(*Config)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
@@ -486,7 +486,8 @@ func (w *world) commitsSeen() map[broker.TopicPartition]int64 {
 	return out
 }
 
-// start runs a generation with parts; stop ends it and returns its error. The end of the test stops it too.
+// start runs a generation that reads the given partitions. stop ends it and returns its error. The end of the test ends
+// it too.
 func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -517,7 +518,8 @@ func (w *world) messages(topic string) []entity.Message {
 	return out
 }
 
-// wantOffsets checks that a partition of a topic's incarnation has exactly the offsets from..to-1.
+// wantOffsets checks that the stored messages of a partition have exactly the offsets from..to-1. The parameter life is
+// the number of the topic's incarnation.
 func (w *world) wantOffsets(topic string, life, partition int32, from, to int64) {
 	w.t.Helper()
 	var got []int64

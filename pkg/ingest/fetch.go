@@ -11,13 +11,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// The longest waits of a fetch, and the sizes of answers. A broker answers as soon as there is a record, so long waits
-// delay no record and make an idle ingester cheap.
+// The longest waits for an answer to a fetch request, and the sizes of answers. A broker answers as soon as it has a
+// record. So long waits delay no record, and an idle ingester causes little work.
 const (
-	fetchWait      = 500 * time.Millisecond // longest wait while records arrive
-	idleWait       = 5 * time.Second        // longest wait when no record has arrived for a while
+	fetchWait      = 500 * time.Millisecond // longest wait while records keep arriving
+	idleWait       = 5 * time.Second        // longest wait after answers without records
 	fetchBytes     = 4 << 20                // size of one answer
-	idleShare      = 64                     // the buffer's size is divided by this for an answer that may take long
+	idleShare      = 64                     // an answer that may take long may use the buffer's size divided by this number
 	partitionBytes = 1 << 20
 )
 
@@ -27,23 +27,23 @@ type fetcher struct {
 	i          *Ingester
 	leader     int32
 	loop       string          // name of the fetcher's loop for the watchdog
-	inbox      chan *partition // has capacity for all partitions of the generation
+	inbox      chan *partition // new partitions for this fetcher; has capacity for all partitions of the generation
 	partitions []*partition
 	turn       int
-	asked      []*partition        // partitions of the current request, in its order
+	asked      []*partition        // partitions of the current request, in the order of the request
 	gone       map[*partition]bool // partitions to be returned to the reader
 	away       map[*partition]bool // partitions given to an unpacker
-	starved    bool                // the last answer was incomplete for lack of memory
-	quiet      int                 // answers in a row without records and without a lost partition
+	starved    bool                // the last answer was incomplete because there was too little memory
+	quiet      int                 // number of answers in a row without records, in which no partition was lost
 
-	interrupt atomic.Pointer[context.CancelFunc] // ends a long wait; nil without one
+	interrupt atomic.Pointer[context.CancelFunc] // ends the wait for an answer; nil when there is no long wait
 }
 
 func newFetcher(r *reader, leader int32) *fetcher {
 	return &fetcher{r: r, i: r.i, leader: leader, loop: fetchLoop(leader), inbox: make(chan *partition, r.total), gone: map[*partition]bool{}, away: map[*partition]bool{}}
 }
 
-// run reads until ctx ends. A failure returns partitions to the reader; it never ends the fetcher.
+// run reads until ctx ends. When a request fails, the fetcher returns partitions to the reader and goes on.
 func (f *fetcher) run(ctx context.Context) error {
 	defer f.i.watchdog.Idle(f.loop)
 	for ctx.Err() == nil {
@@ -54,7 +54,8 @@ func (f *fetcher) run(ctx context.Context) error {
 	return nil
 }
 
-// add gives the fetcher partitions to read, which it requests at once. It may be called while the fetcher runs.
+// add gives the fetcher partitions to read. It ends a long wait, so that the partitions are requested at once. It may
+// be called while the fetcher runs.
 func (f *fetcher) add(partitions ...*partition) {
 	for _, p := range partitions {
 		f.inbox <- p
@@ -64,7 +65,7 @@ func (f *fetcher) add(partitions ...*partition) {
 	}
 }
 
-// drain adds the partitions that the reader sent, and waits for a partition when there is nothing to read.
+// drain takes the partitions that the reader has added. When there is nothing to read, it waits for a partition.
 func (f *fetcher) drain(ctx context.Context) {
 	f.i.watchdog.Idle(f.loop)
 	defer f.i.watchdog.Active(f.loop)
@@ -91,7 +92,8 @@ func (f *fetcher) take(p *partition) {
 	f.quiet = 0
 }
 
-// release returns the partitions that this fetcher must no longer read to the reader.
+// release gives the partitions that this fetcher must no longer read back to the reader. Partitions that an unpacker
+// reads are only removed.
 func (f *fetcher) release() {
 	if len(f.gone)+len(f.away) == 0 {
 		return
@@ -111,14 +113,15 @@ func (f *fetcher) release() {
 	clear(f.away)
 }
 
-// poll sends one request. Before it sends the request, it reserves memory for the answer, plus half as much for
-// decoding. While it decodes, it takes more memory only if some is free. So the fetcher fetches nothing while the
-// writers are late.
+// poll sends one request. Before that it reserves memory for the answer, and half as much again for decoding, so it
+// fetches nothing while the writers are late. While it decodes the answer, it uses more memory only if some is free at
+// that moment.
 func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// The last answer was empty, so this answer may take long, and its memory should be free for the records of
-		// other leaders meanwhile. After the first record, answers are requested in full size again.
+		// The last answer was empty, so the next answer may take long, and little memory should be reserved for it,
+		// because other leaders may send records meanwhile. After an answer with records, answers are requested in full
+		// size again.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
 	reserved := limit + limit/2
@@ -148,9 +151,9 @@ func (f *fetcher) poll(ctx context.Context) {
 	wait.Sleep(ctx, throttle)
 }
 
-// request asks for every partition that is not in a pause, starting with a different partition each time: the broker
-// fills its answer in order, and sends a record that is larger than the limit of the answer only for the first
-// partition.
+// request returns a request for every partition that is not in a pause. It starts with a different partition each time,
+// because the broker fills its answer in the order of the request, and sends a record that is larger than the limit of
+// the answer only for the first partition.
 func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	req := broker.FetchRequest{
 		Leader: f.leader, MaxWait: idleWait, MaxBytes: int32(limit), ReadCommitted: true,
@@ -168,7 +171,7 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 			p.backOff(quarantineInterval)
 		}
 		if left := p.backoffUntil.Sub(now); left > 0 {
-			// The long wait must not extend the partition's pause.
+			// A long wait for the other partitions must not make this pause longer.
 			req.MaxWait = min(req.MaxWait, max(left, fetchWait))
 			continue
 		}
@@ -180,8 +183,8 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	return req
 }
 
-// fetch sends one request and passes its records to the writers, with their reserved memory. It returns the broker's
-// throttle time.
+// fetch sends one request and passes the records of the answer to the writers, together with their part of the reserved
+// memory. It returns the time for which the broker asks the client to pause.
 func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *int64) (throttle time.Duration) {
 	res, err := f.ask(ctx, req)
 	if errors.Is(err, errInterrupted) {
@@ -190,8 +193,8 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 	hurried := f.quiet > 0
 	f.quiet++
 	if err == nil {
-		// Requests name topics, not ids: an answer that began before a topic was created again may have records of the
-		// deleted topic.
+		// Requests name topics, not ids: the answer to a request from before a topic was created again may contain
+		// records of the deleted topic.
 		var others []*partition
 		if others, err = f.r.verifyTopicIDs(ctx, f.asked, res); err == nil {
 			f.leave(others...)
@@ -204,7 +207,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 		}
 		return 0
 	}
-	f.i.watchdog.Idle(f.loop) // the next steps may wait for the writers
+	f.i.watchdog.Idle(f.loop) // the steps below may wait for the writers, which is no fault of this loop
 	if f.starved = res.Starved; f.starved {
 		f.quiet = 0
 	}
@@ -229,7 +232,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 			lost, reason = append(lost, p), got.Err
 		case got.Err != nil:
 			f.unreadable(p, got.Err)
-		// A batch that was too large for a small answer is first requested in full size.
+		// A batch that did not fit into a small answer is first requested in full size.
 		case got.Heavy > 0 && !hurried:
 			f.unpack(ctx, p, int64(got.Heavy))
 		case got.HighWatermark >= 0:
@@ -240,7 +243,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 	return res.Throttle
 }
 
-// unpack passes a partition to an unpacker, which returns it to the reader.
+// unpack passes a partition to a new unpacker. When the unpacker has ended, it returns the partition to the reader.
 func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 	f.away[p] = true
 	f.r.unpacking.Go(func() error {
@@ -249,11 +252,11 @@ func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 	})
 }
 
-// errInterrupted says that there are new partitions to request.
+// errInterrupted says that the wait for an answer was ended because there are new partitions to request.
 var errInterrupted = errors.New("the wait for records was cut short")
 
-// ask sends one request. Added partitions end a long wait; the records that the interrupted request asked for are
-// requested again.
+// ask sends one request. New partitions end a long wait; the next request then also asks for the records that this
+// request asked for.
 func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
 	if req.MaxWait <= fetchWait {
 		return f.i.cluster.Fetch(ctx, req)
@@ -262,7 +265,7 @@ func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.Fetc
 	defer stop()
 	f.interrupt.Store(&stop)
 	defer f.interrupt.Store(nil)
-	if len(f.inbox) > 0 { // partitions came before the request could be interrupted
+	if len(f.inbox) > 0 { // the reader added partitions before it could interrupt this request
 		return broker.FetchResponse{}, errInterrupted
 	}
 	res, err := f.i.cluster.Fetch(asking, req)
@@ -272,25 +275,25 @@ func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.Fetc
 	return res, err
 }
 
-// lose gives up partitions because the broker did not answer for them, or no longer leads them.
+// lose returns partitions to the reader because the broker did not answer for them or no longer leads them.
 func (f *fetcher) lose(ctx context.Context, reason error, partitions ...*partition) {
 	f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), reason, partitions...)
 	f.leave(partitions...)
 }
 
-// leave marks partitions to be returned.
+// leave marks partitions that release must return to the reader.
 func (f *fetcher) leave(partitions ...*partition) {
 	for _, p := range partitions {
 		f.gone[p] = true
 	}
 }
 
-// moved reports whether err may be solved by reading the partition's leader again.
+// moved reports whether the partition may have another leader, so that reading the leader again may help.
 func moved(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader) || errors.Is(err, broker.ErrUnavailable)
 }
 
-// unreadable handles an error of only p.
+// unreadable handles an error that concerns only the partition p.
 func (f *fetcher) unreadable(p *partition, err error) {
 	f.r.unreadable(p, err)
 	if !p.opened {

@@ -139,10 +139,10 @@ func TestGeneration(t *testing.T) {
 			w.cluster.topic("old.dlq.v1", "", 1)
 			w.cluster.produce(old, numbered(10)...)
 			w.runFor(time.Second, old)
-			w.runFor(time.Second, old) // the log is the same as before
+			w.runFor(time.Second, old) // the log is still the same
 			w.wantOffsets("old.dlq.v1", 1, 0, 0, 10)
 			w.cluster.topic("old.dlq.v1", "", 1)
-			w.cluster.produce(old, numbered(12)...) // the new log is longer than the part of the old one that was read
+			w.cluster.produce(old, numbered(12)...) // the new log is longer than the part of the old log that was read
 			w.runFor(time.Second, old)
 			check.Equal(w.t, len(w.messages("old.dlq.v1")), 22, "messages of both logs")
 		},
@@ -320,7 +320,7 @@ func TestGeneration(t *testing.T) {
 					}
 				}
 			})
-			w.cluster.produce(a, numbered(5)...) // these records are deleted with the old topic
+			w.cluster.produce(a, numbered(5)...) // these records are deleted together with the old topic
 			pass(3 * time.Second)
 			_ = stop()
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
@@ -353,7 +353,7 @@ func TestGeneration(t *testing.T) {
 			_ = stop()
 			took := time.Since(start)
 			check.True(w.t, took <= 3*time.Second, "generation ended after %s, want 3 s at most", took)
-			// The store finishes the abandoned call later, which must do no harm.
+			// The store ends the abandoned call later. Nothing must be stored twice.
 			w.store.set(func() { w.store.hang = nil })
 			_, stop = w.start(a)
 			pass(time.Second)
@@ -412,7 +412,7 @@ func (w *world) storeDown(down bool) {
 	})
 }
 
-// trim deletes the records before offset, as retention does.
+// trim deletes the records before the offset, as retention does.
 func (w *world) trim(tp broker.TopicPartition, offset int64) {
 	w.cluster.set(func() { log := w.cluster.log(tp); log.start, log.records = offset, log.records[offset:] })
 }
@@ -428,7 +428,7 @@ func (w *world) wantCommitted(tp broker.TopicPartition, want int64) {
 	check.Equal(w.t, w.commitsSeen()[tp], want, "committed offset of %s", tp)
 }
 
-// wantPosition checks the store's position in the first incarnation of a topic.
+// wantPosition checks the position that the store has for a partition of the topic's first incarnation.
 func (w *world) wantPosition(tp broker.TopicPartition, want int64) {
 	w.t.Helper()
 	key := repository.Partition{Incarnation: 1, Partition: tp.Partition}

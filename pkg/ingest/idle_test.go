@@ -18,7 +18,7 @@ func TestIdle(t *testing.T) {
 			pass(time.Minute)
 			before := w.cluster.fetched()
 			pass(10 * time.Minute)
-			if n := w.cluster.fetched() - before; n > 250 { // the fake counts the end of a wait too
+			if n := w.cluster.fetched() - before; n > 250 { // 12 requests a minute, each of which the fake counts twice: when its wait begins and when it ends
 				w.t.Errorf("requests in 10 idle minutes = %d, want 12 a minute", n)
 			}
 		},
@@ -61,7 +61,7 @@ func TestIdle(t *testing.T) {
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 1)
 		},
 		"LeadersThatWaitLeaveTheBufferToTheOthers": func(w *world) {
-			const leaders = 40 // with the usual answers, each leader would take a sixth of the buffer
+			const leaders = 40 // number of leaders; a reservation of the usual size for each would exceed the buffer many times
 			w.cluster.topic("wide.dlq.v1", "wide", leaders)
 			var parts []broker.TopicPartition
 			for n := range int32(leaders) {
@@ -86,7 +86,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestFetcherMissesNoPartition adds a partition at every phase of a long wait.
+// TestFetcherMissesNoPartition adds a partition at different moments of a long wait.
 func TestFetcherMissesNoPartition(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{0, time.Millisecond, fetchWait, idleWait, 4*idleWait - 1, 4 * idleWait, 4*idleWait + 1} {
@@ -98,7 +98,7 @@ func TestFetcherMissesNoPartition(t *testing.T) {
 			pass(10*time.Minute + after)
 			w.cluster.produce(b, numbered(3)...)
 			w.cluster.set(func() { w.cluster.log(b).leader = 1 })
-			pass(5*time.Second + time.Millisecond) // the longest backoff of a partition without a leader
+			pass(5*time.Second + time.Millisecond) // a partition without a leader pauses for at most this time
 			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
 		}))
 	}

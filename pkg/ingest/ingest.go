@@ -17,23 +17,25 @@ import (
 // Option configures an Ingester.
 type Option func(*Ingester)
 
-// WithFingerprints assigns every message the error group of f's fingerprint; without this option, messages have no
-// error group.
+// WithFingerprints assigns each message to the error group of the fingerprint that f computes. Without this option,
+// messages have no error group.
 func WithFingerprints(f Fingerprinter) Option { return func(i *Ingester) { i.fingerprinter = f } }
 
-// WithOrigins sets the declarations of kafka.origins: a return is also confirmed in the dead-letter topics that the
-// declarations name for the topic of the replay.
+// WithOrigins sets the declarations of kafka.origins. With them, a return is also confirmed in each dead-letter topic
+// that is declared for the topic to which the replay was sent.
 func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) { i.origins = origins } }
 
-// ShareGroups knows the share groups whose configuration names a dead-letter topic. It is safe for concurrent use.
+// ShareGroups says in which topics dead letters of share groups are. It is safe for concurrent use.
 type ShareGroups interface {
-	// IsRead reports whether the topic may have dead letters of share groups.
+	// IsRead reports whether the topic may contain dead letters of share groups.
 	IsRead(topic string) bool
-	// Answered is closed when the groups have been read once, or may not be read.
+	// Answered returns a channel that is closed when the share groups have been read once, or when the permission to
+	// read them is missing.
 	Answered() <-chan struct{}
 }
 
-// WithShareGroups also reads the dead-letter topics of share groups, and marks their dead letters to be completed.
+// WithShareGroups makes the ingester also read the dead-letter topics of share groups, and mark their dead letters as
+// to be completed.
 func WithShareGroups(groups ShareGroups) Option {
 	return func(i *Ingester) {
 		i.shareGroups = groups
@@ -41,20 +43,20 @@ func WithShareGroups(groups ShareGroups) Option {
 	}
 }
 
-// WithTracing creates a span for every stored batch, linked to its records' traces. While the ingester is idle, it
-// creates no spans.
+// WithTracing creates a span for every stored batch, with links to the traces of its records. While the ingester is
+// idle, it creates no spans.
 func WithTracing(provider trace.TracerProvider) Option {
 	return func(i *Ingester) { i.tracer = traces.Tracer(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest") }
 }
 
-// WithTopicLabels restricts the topic labels of metrics to the topics that the given labels allow; without this option, metrics name
-// every topic.
+// WithTopicLabels restricts the names of topics in metrics to those that the given labels allow. Without this option,
+// metrics name every topic.
 func WithTopicLabels(labels TopicLabels) Option {
 	return func(i *Ingester) { i.metrics.labels = labels }
 }
 
 // New returns an ingester that reads the topics that patterns match, as a member of consumerGroup. It decodes records
-// with decoder and the operators' rules in the store. The configuration must be valid.
+// with the given decoder and with the operators' rules, which it reads from the store. The configuration must be valid.
 func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
 	stores Stores, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Ingester {
@@ -69,7 +71,7 @@ func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster
 	return i
 }
 
-// Run stores and commits records until ctx ends, and returns nil. It waits for Kafka and the store.
+// Run reads and stores records until ctx ends, and then returns nil. While Kafka or the store is unavailable, it waits.
 func (i *Ingester) Run(ctx context.Context) error {
 	defer i.watchdog.Idle(discoveryLoop)
 	var trying sync.WaitGroup
@@ -91,7 +93,8 @@ func (i *Ingester) Run(ctx context.Context) error {
 // shareGroupsTimeout limits the wait for the first list of share groups.
 const shareGroupsTimeout = 10 * time.Second
 
-// waitForShareGroups waits until the groups are known, so that their topics are among the first that are read.
+// waitForShareGroups waits until the share groups are known, so that their topics are read from the beginning and not
+// added by a second membership.
 func (i *Ingester) waitForShareGroups(ctx context.Context) {
 	if i.shareGroups == nil {
 		return
@@ -119,14 +122,15 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 	return next
 }
 
-// CheckKafka returns the last error of reading records, nil when reading works. It sends no request.
+// CheckKafka returns the last error of reading records, or nil when reading works. It sends no request.
 func (i *Ingester) CheckKafka() error {
 	return i.health.Get(topicsHealth, consumerGroupHealth, fetchHealth)
 }
 
-// CheckDatabase returns the last error of storing records, nil when storing works. It sends no request.
+// CheckDatabase returns the last error of storing records, or nil when storing works. It sends no request.
 func (i *Ingester) CheckDatabase() error { return i.health.Get(databaseHealth) }
 
-// Alive returns an error when only a restart can help, for a liveness probe: a loop that reads records hangs although
-// its timeouts should have ended the wait. It returns no error because the database or Kafka is unreachable.
+// Alive returns an error when only a restart can help, for a liveness probe: when a loop that reads records hangs
+// longer than its timeouts allow. It returns nil while the database or Kafka is unavailable, because a restart does not
+// help then.
 func (i *Ingester) Alive() error { return i.watchdog.Check(time.Now()) }

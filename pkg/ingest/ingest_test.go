@@ -60,13 +60,14 @@ func TestHealthTellsUsesApart(t *testing.T) {
 	check.Equal(t, w.i.CheckDatabase(), nil, "CheckDatabase")
 }
 
-// noGroups are share groups that are not known yet.
+// noGroups behaves like share groups that are not known yet.
 type noGroups struct{}
 
 func (noGroups) IsRead(string) bool        { return false }
 func (noGroups) Answered() <-chan struct{} { return nil }
 
-// TestShareRecords: the dead letter of a share group is completed later, also when it arrives before the group is known.
+// TestShareRecords: the dead letter of a share group is marked to be completed, even if the share group is not known
+// when the dead letter arrives.
 func TestShareRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

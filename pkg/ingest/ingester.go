@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// errFenced ends a generation from within. The member then joins again and reads the store's positions.
+// errFenced says that another ingester reads the same partition. It ends a generation; the member then joins the
+// consumer group again and reads the store's positions.
 var errFenced = errors.New("another ingester moved a position")
 
 // Cluster is the part of Kafka that ingest uses.
@@ -32,7 +33,8 @@ type Cluster interface {
 	Mark(ctx context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error)
 }
 
-// Stores are the parts of a store that ingest uses. Their methods behave as in package repository.
+// Stores are the parts of a store that ingest uses. Their methods behave like those of the same names in package
+// repository.
 type Stores struct {
 	Records        repository.Ingest
 	Quarantine     QuarantineStore
@@ -51,17 +53,17 @@ type Ingester struct {
 	metrics       *metrics
 	log           *zap.Logger
 
-	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
+	decoder atomic.Pointer[deadletter.Decoder] // replaced when the operators' rules change
 	rules   rules
 	origins deadletter.Origins // declarations that decide which returns are confirmed; see repository.Batch.Declared
 
-	shareGroups ShareGroups // nil: none is known
+	shareGroups ShareGroups // nil when share groups are not used
 
-	tracer        trace.Tracer  // nil: no spans
-	fingerprinter Fingerprinter // nil: no error groups
+	tracer        trace.Tracer  // nil when no spans are made
+	fingerprinter Fingerprinter // nil when messages get no error groups
 	admitted      errorgroups.Cache
 
-	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
+	known  atomic.Pointer[map[string]bool] // the topics in the last list of the cluster's topics
 	health health.Uses
 
 	quarantine     quarantine
@@ -69,12 +71,12 @@ type Ingester struct {
 
 	watchdog health.Watchdog
 
-	heavy     *semaphore.Weighted // held while a batch above the usual size is stored, or a quarantined record is tried
-	abandoned atomic.Int64        // calls to the store that never returned
+	heavy     *semaphore.Weighted // held while a batch larger than batchBytes is stored, or a quarantined record is tried
+	abandoned atomic.Int64        // number of calls to the store that were abandoned and have not returned
 }
 
-// The uses of the dependencies. They are separate, so that a success of one use does not hide the failure of another
-// use of the same dependency.
+// The uses of dependencies for which health is recorded. They are recorded separately, so that a success of one use
+// does not hide the failure of another use of the same dependency.
 const (
 	topicsHealth        = "topics"
 	consumerGroupHealth = "group"
@@ -82,12 +84,12 @@ const (
 	databaseHealth      = "database"
 )
 
-// discoveryLoop finds topics; every fetcher has a loop of its own.
+// discoveryLoop is the name of the loop that finds topics. Each fetcher has a loop with another name.
 const discoveryLoop = "discovery"
 
 func fetchLoop(leader int32) string { return fmt.Sprintf("fetch from broker %d", leader) }
 
-// exists reports whether the last list of the cluster's topics has a topic.
+// exists reports whether the topic is in the last list of the cluster's topics.
 func (i *Ingester) exists(topic string) bool {
 	known := i.known.Load()
 	return known != nil && (*known)[topic]
@@ -101,7 +103,7 @@ func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error
 	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
 }
 
-// backoff doubles from 100 ms to 5 s.
+// backoff returns the pause after a failed attempt. It doubles from 100 ms to 5 s.
 func backoff(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
 }

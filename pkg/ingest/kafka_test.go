@@ -25,7 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// plant is a real Kafka and a real PostgreSQL, with names that only this test uses.
+// plant gives a test a real Kafka and a real PostgreSQL, with names of topics that no other test uses.
 type plant struct {
 	t       testing.TB
 	prefix  string
@@ -91,7 +91,7 @@ func (p *plant) ingester(options ...Option) *Ingester {
 // run starts a new ingester.
 func (p *plant) run() (stop func()) { return p.runThis(p.ingester()) }
 
-// runThis starts i; stop ends it and waits. The test's end stops it too.
+// runThis runs an ingester. stop ends it and waits for its end. The end of the test ends it too.
 func (p *plant) runThis(i *Ingester) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -119,8 +119,8 @@ func (p *plant) count(topic string) (rows int) {
 	return rows
 }
 
-// stored waits until a topic has that many messages, then checks that no position is stored twice and that the
-// group's offsets are committed.
+// stored waits until a topic has at least that many messages. Then it checks that it has no more, that no position is
+// stored twice, and that the consumer group's offsets are committed.
 func (p *plant) stored(topic string, partitions int, want int) {
 	p.t.Helper()
 	check.Eventually(p.t, fmt.Sprintf("%d messages of %s; now %d", want, topic, p.count(topic)), func() bool { return p.count(topic) >= want })
@@ -133,7 +133,7 @@ func (p *plant) stored(topic string, partitions int, want int) {
 	p.caughtUp(topic, partitions)
 }
 
-// caughtUp waits until positions and committed offsets equal the ends of the logs.
+// caughtUp waits until the positions and the committed offsets are equal to the end offsets of the logs.
 func (p *plant) caughtUp(topic string, partitions int) {
 	p.t.Helper()
 	var parts []broker.TopicPartition
@@ -195,7 +195,7 @@ func TestAGroupResetToTheEarliestOffsetAddsNothing(t *testing.T) {
 		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: 0, Offset: 0}, {Partition: 1, Offset: 0}}},
 	}))(t)
 	p.run()
-	p.caughtUp(topic, 2) // the store's positions take precedence over committed offsets
+	p.caughtUp(topic, 2) // the committed offsets are wrong, so this passes only if the store's positions are used
 	p.produce(topic, 0, 1)
 	p.stored(topic, 2, 151)
 }
@@ -257,8 +257,8 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	p.produce(topic, 0, 400)
 	check.Eventually(p.t, "the first are stored", func() bool { return p.count(topic) >= 400 })
 
-	// The positions are locked, so that a statement is running when its connection is cut, and again when the driver
-	// sends it a second time.
+	// The positions are locked, so that the ingester's statement is waiting when its connection is cut, and waits again
+	// when the driver repeats it on a new connection.
 	holder := p.db.MustBeginTx(p.ctx(), nil)
 	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
 	p.produce(topic, 0, 400)

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// member is a member of the consumer group for the topics of set until ctx ends. The consumer group only distributes
-// the work: if two members read one partition, the store's positions allow only one of them to store.
+// member is a member of the consumer group, for the given topics, until ctx ends. The consumer group only distributes
+// the work: if two members read the same partition, the store's positions allow only one of them to store its records.
 func (i *Ingester) member(ctx context.Context, set topicSet) {
 	group, err := i.join(ctx, set)
 	if err != nil {
@@ -25,15 +25,15 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 	go func() {
 		defer close(left)
 		<-ctx.Done()
-		_ = group.Close() // waits for the generation's work, then leaves the group
+		_ = group.Close() // waits until the generation has ended, then leaves the consumer group
 	}()
 	for ctx.Err() == nil {
 		gen, err := group.Next(ctx)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
 		case errors.Is(err, kafka.RebalanceInProgress):
-			// Another member joined or left while this member joined. There is nothing to log: kafka-go joins again at
-			// once.
+			// Another member joined or left while this member was joining. Kafka-go joins again at once, so nothing is
+			// logged.
 		case err != nil:
 			i.kafkaFailed(ctx, consumerGroupHealth, "join the group", err)
 			wait.Sleep(ctx, backoff(3))
@@ -60,8 +60,9 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 	}
 }
 
-// startGeneration starts a generation with the partitions of gen. Kafka-go ends gen when the function returns, and
-// joins the group again. So after a generation that lost its positions, a new generation reads the positions again.
+// startGeneration starts a generation with the partitions of gen. When the started function returns, kafka-go ends gen
+// and joins the consumer group again. So after a generation that ended with errFenced, a new generation reads the
+// positions again.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
 	i.health.Set(consumerGroupHealth, nil)
 	var parts []broker.TopicPartition
@@ -77,7 +78,7 @@ func (i *Ingester) startGeneration(gen *kafka.Generation) {
 		err := i.generation(ctx, parts, gen.CommitOffsets)
 		if err != nil && ctx.Err() == nil {
 			i.log.Warn("the assigned partitions are read again from the stored positions", zap.Int32("generation", gen.ID), zap.Error(err))
-			wait.Sleep(ctx, backoff(2)) // avoids a storm of joins
+			wait.Sleep(ctx, backoff(2)) // prevents members from joining again and again without a pause
 		}
 	})
 }

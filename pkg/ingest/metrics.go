@@ -11,14 +11,14 @@ import (
 
 // TopicLabels decides which topics metrics name. It is safe for concurrent use.
 type TopicLabels interface {
-	// SetTopics sets which topics exist in the cluster.
+	// SetTopics sets the topics that exist in the cluster.
 	SetTopics(names []string)
-	// Label returns the topic, or a common label for all topics that metrics do not name.
+	// Label returns the topic, or another label that stands for all topics that metrics do not name.
 	Label(topic string) string
 }
 
 type metrics struct {
-	labels                      TopicLabels            // nil: every topic is named
+	labels                      TopicLabels            // nil when metrics name every topic
 	received, stored, duplicate *prometheus.CounterVec // counted by topic
 	gaps, partitionErrors       *prometheus.CounterVec
 	returns                     *prometheus.CounterVec // counted by original topic and by how the return was recognised
@@ -77,7 +77,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 }
 
-// showQuarantine sets how many records of each topic are in quarantine, and whether the topic is read.
+// showQuarantine sets the metrics of each topic's records in quarantine: their number, and whether the topic is not
+// read because of it.
 func (m *metrics) showQuarantine(counts []repository.QuarantineCount, full map[string]bool) {
 	records, paused := map[string]float64{}, map[string]float64{}
 	for _, c := range counts {
@@ -95,7 +96,7 @@ func (m *metrics) showQuarantine(counts []repository.QuarantineCount, full map[s
 	}
 }
 
-// of returns the counter of a topic.
+// of returns the counter for a topic.
 func (m *metrics) of(c *prometheus.CounterVec, topic string, more ...string) prometheus.Counter {
 	return c.WithLabelValues(append([]string{m.label(topic)}, more...)...)
 }
@@ -107,9 +108,10 @@ func (m *metrics) label(topic string) string {
 	return m.labels.Label(topic)
 }
 
-// lag is the lag of one partition. Partitions of topics that metrics do not name add their lag to one shared gauge.
+// lag is what showLag remembers for one partition. Partitions of topics that metrics do not name share one gauge, to
+// which each adds its lag.
 type lag struct {
-	gauge prometheus.Gauge // nil until the lag is known
+	gauge prometheus.Gauge // nil until the partition's lag is known
 	label string
 	shown int64
 }

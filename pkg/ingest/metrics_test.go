@@ -18,7 +18,7 @@ func (w *world) wantMetric(what string, metric prometheus.Collector, want float6
 	telemetrytest.Want(w.t, what, metric, want)
 }
 
-// onlyTopic makes metrics name one topic only.
+// onlyTopic is a TopicLabels that names a single topic.
 type onlyTopic string
 
 func (onlyTopic) SetTopics([]string) {}
@@ -30,7 +30,7 @@ func (o onlyTopic) Label(topic string) string {
 	return "other"
 }
 
-// Alerts, objectives and the dashboard depend on these values.
+// TestMetrics checks the names and values on which alerts, objectives and the dashboard depend.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	a := part("a.dlq.v1", 0)

@@ -8,33 +8,34 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// partitionBackoff is the pause of a partition after an error of its own.
+// partitionBackoff is the pause of a partition after an error that concerns only this partition.
 const partitionBackoff = 5 * time.Second
 
-// reopenBackoff is the pause before a partition is opened again; it prevents a tight loop while brokers disagree.
+// reopenBackoff is the pause before a partition is opened again. Without it, the ingester would try without a pause
+// while brokers disagree about the partition's leader.
 const reopenBackoff = 250 * time.Millisecond
 
-// partition is one assigned partition. It belongs to one goroutine at a time, the reader's or a fetcher's, and passes
-// over channels. While chunks of the partition wait for the writers, the writers may read its fields, because nothing
-// changes them then.
+// partition is one partition of a generation. At any time it belongs to one goroutine, the reader's or a fetcher's; it
+// is passed on through channels. While chunks of the partition wait for the writers, its fields do not change, so the
+// writers may read them.
 type partition struct {
 	broker.TopicPartition
 	writer *writer
 
-	opened  bool   // the fields below are known
-	topicID string // Kafka's id of the topic; "" where the broker has none
+	opened  bool   // topicID, ref and next are known
+	topicID string // Kafka's id of the topic; "" when the broker gives topics no ids
 	ref     repository.TopicRef
 	next    int64
 
-	failures     int // answers in a row that its leader failed to give
+	failures     int // number of requests in a row that its leader did not answer
 	backoffUntil time.Time
 
-	damage struct { // the last batch that could not be read
+	damage struct { // the last batch that could not be read, by its offset
 		at    int64
-		times int // how often that batch was fetched
+		times int // number of times that this batch was fetched
 	}
 
-	waiting atomic.Int64 // chunks that were passed to the writers and are not stored yet
+	waiting atomic.Int64 // number of chunks that were passed to the writers and are not stored yet
 
 	lag lag
 }
@@ -43,8 +44,8 @@ func (p *partition) key() repository.Partition {
 	return repository.Partition{Incarnation: p.ref.Incarnation, Partition: p.Partition}
 }
 
-// due reports whether the partition may be read; a partition that must be opened again may be read only after its last
-// chunks were stored.
+// due reports whether the partition may be read; a partition that must be opened again may be read only when all its
+// chunks are stored.
 func (p *partition) due(now time.Time) bool {
 	return !now.Before(p.backoffUntil) && (p.opened || p.waiting.Load() == 0)
 }
@@ -52,14 +53,14 @@ func (p *partition) due(now time.Time) bool {
 // backOff pauses the partition for d from now.
 func (p *partition) backOff(d time.Duration) { p.backoffUntil = time.Now().Add(d) }
 
-// reopen makes the reader read the partition's topic id and position again.
+// reopen makes the reader read the partition's topic id and position again, before any more records.
 func (p *partition) reopen() { p.opened = false }
 
-// damageTries is how often a damaged batch is fetched before it is skipped, because the network may have caused the
-// damage.
+// damageTries is the number of times that a damaged batch is fetched before it is skipped. The first fetches may show
+// damage that only the network caused.
 const damageTries = 3
 
-// damaged counts and returns how often the batch at the position was found damaged.
+// damaged returns the number of fetches that have found the batch at the position damaged.
 func (p *partition) damaged() int {
 	if p.damage.at != p.next {
 		return 0
@@ -67,5 +68,5 @@ func (p *partition) damaged() int {
 	return p.damage.times
 }
 
-// skipUnreadable reports whether the damaged batch at the position is to be skipped.
+// skipUnreadable reports whether the next fetch is to skip the damaged batch at the position.
 func (p *partition) skipUnreadable() bool { return p.damaged() >= damageTries-1 }

@@ -14,10 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// quarantineInterval is how often the ingester checks for due quarantined records.
+// quarantineInterval is the pause between two checks for quarantined records that are due.
 const quarantineInterval = 2 * time.Second
 
-// QuarantineStore is the part of a store with the records that it refused.
+// QuarantineStore is the part of a store that keeps the records that the store refused to store as messages.
 type QuarantineStore interface {
 	QuarantineCounts(ctx context.Context) ([]repository.QuarantineCount, error)
 	WakeQuarantined(ctx context.Context) error
@@ -25,18 +25,19 @@ type QuarantineStore interface {
 	Release(ctx context.Context, batch repository.Batch) (repository.Stored, error)
 }
 
-// quarantine counts the records that the store refused.
+// quarantine remembers which topics have too many records in quarantine.
 type quarantine struct {
-	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read: too many records in quarantine
+	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read because they have too many records in quarantine
 }
 
-// paused reports whether a dead-letter topic is not read now.
+// paused reports whether a dead-letter topic is not read at the moment because of its records in quarantine.
 func (q *quarantine) paused(topic string) bool {
 	full := q.full.Load()
 	return full != nil && (*full)[topic]
 }
 
-// tryQuarantined tries quarantined records again, all at the start, then each when it is due, until ctx ends.
+// tryQuarantined tries to store quarantined records as messages, until ctx ends: at the start all of them, then each
+// record when it is due.
 func (i *Ingester) tryQuarantined(ctx context.Context) {
 	woken := false
 	for {
@@ -57,8 +58,8 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 	}
 }
 
-// tryNext tries a due record, if there is one. The record may be large, so it is stored while no other large record is
-// stored.
+// tryNext tries one quarantined record that is due; tried is false when none is due. The record may be large, so no
+// other large record is stored at the same time.
 func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	if err := i.heavy.Acquire(ctx, 1); err != nil {
 		return false, err
@@ -73,7 +74,7 @@ func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	})
 }
 
-// release stores a quarantined record like a new record.
+// release stores a quarantined record as a message, like a record that has just been read.
 func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	batch, errorGroups := i.released(q)
 	if err := i.admitErrorGroups(ctx, batch.Messages, errorGroups); err != nil {
@@ -96,7 +97,7 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	return i.countQuarantined(ctx)
 }
 
-// released returns a batch with the message of a quarantined record.
+// released returns a batch that contains only the message of a quarantined record.
 func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[errorgroups.Key]entity.Fingerprint) {
 	decoder, errorGroups := i.decoder.Load(), errorgroups.NewGrouping(i.fingerprinter)
 	m := i.decoded(decoder, q.Source, q.Record)
@@ -107,7 +108,7 @@ func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[errorg
 	return batch, errorGroups.Found
 }
 
-// countQuarantined counts the records in quarantine, and determines the topics that have too many.
+// countQuarantined reads the number of quarantined records of each topic, and pauses the topics that have too many.
 func (i *Ingester) countQuarantined(ctx context.Context) error {
 	counts, err := i.stores.Quarantine.QuarantineCounts(ctx)
 	if err != nil {
@@ -125,7 +126,7 @@ func (i *Ingester) countQuarantined(ctx context.Context) error {
 	return nil
 }
 
-// reportQuarantined logs and counts the records of a batch that the store refused.
+// reportQuarantined logs and counts those records of a batch that the store has put into quarantine.
 func (i *Ingester) reportQuarantined(refused []repository.Refused) {
 	for _, r := range refused {
 		i.log.Warn("the database refuses a record, which is in quarantine now", append(zapSource(r.Source), zap.String("sqlstate", r.SQLState))...)

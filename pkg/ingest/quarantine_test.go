@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// inQuarantine returns a record of a.dlq.v1 that is tried again in an hour.
+// inQuarantine returns a quarantined record of topic a.dlq.v1 whose next try is due in an hour.
 func inQuarantine(offset int64) entity.Quarantined {
 	return entity.Quarantined{
 		ID:     entity.NewID(),
@@ -29,7 +29,7 @@ func inQuarantine(offset int64) entity.Quarantined {
 	}
 }
 
-// trying runs the loop that tries quarantined records; stop ends it.
+// trying runs the loop that tries quarantined records; stop ends the loop.
 func (w *world) trying() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
@@ -37,8 +37,8 @@ func (w *world) trying() (stop func()) {
 	return func() { cancel(); ended.Wait() }
 }
 
-// TestQuarantinedRecordIsReadAsIfItHadJustCome: a record in quarantine is tried again when the ingester starts, and
-// later when it is due.
+// TestQuarantinedRecordIsReadAsIfItHadJustCome: a quarantined record is tried when the ingester starts, and later
+// whenever it is due.
 func TestQuarantinedRecordIsReadAsIfItHadJustCome(t *testing.T) {
 	bubble(func(w *world) {
 		first, second := inQuarantine(7), inQuarantine(8)
@@ -65,7 +65,8 @@ func TestQuarantinedRecordIsReadAsIfItHadJustCome(t *testing.T) {
 	})(t)
 }
 
-// TestTopicWithTooManyInQuarantineRests: a topic with too many records in quarantine is not read; other topics are.
+// TestTopicWithTooManyInQuarantineRests: a topic with too many records in quarantine is not read; other topics are
+// still read.
 func TestTopicWithTooManyInQuarantineRests(t *testing.T) {
 	bubble(func(w *world) {
 		a, b := part("a.dlq.v1", 0), part("b.dlq.v1", 0)
@@ -96,8 +97,8 @@ func TestTopicWithTooManyInQuarantineRests(t *testing.T) {
 	}, func(c *Config) { c.QuarantineMaxRows = 2 })(t)
 }
 
-// TestLargeRecordsPassQuarantineOneAtATime: a quarantined record, which may be as large as
-// any, is not read while a large batch is stored.
+// TestLargeRecordsPassQuarantineOneAtATime: a quarantined record is not loaded while a large batch is stored, because
+// it may be large too.
 func TestLargeRecordsPassQuarantineOneAtATime(t *testing.T) {
 	bubble(func(w *world) {
 		tp := part("a.dlq.v1", 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// idleCheckInterval is how often the reader checks whether an idle partition is due.
+// idleCheckInterval is the pause between two checks whether a partition without a fetcher is due.
 const idleCheckInterval = 100 * time.Millisecond
 
 // reader gives every partition of a generation to its leader's fetcher and takes back the partitions that cannot be
@@ -29,16 +29,16 @@ type reader struct {
 	total    int
 	returned chan *partition // partitions that fetchers return; has capacity for all partitions
 	fetchers map[int32]*fetcher
-	failing  atomic.Int64 // partitions whose last answer was a failure
+	failing  atomic.Int64 // number of partitions whose last request failed
 
 	unpacking *errgroup.Group
-	unpackers *semaphore.Weighted // held by each running unpacker
-	topics    sync.Map            // topic → *semaphore.Weighted: held by the topic's running unpacker
-	large     *semaphore.Weighted // held for a record, or an answer, that is larger than the budget
+	unpackers *semaphore.Weighted // one permit for each unpacker that may run at the same time
+	topics    sync.Map            // for each topic, a *semaphore.Weighted that the running unpacker of the topic holds
+	large     *semaphore.Weighted // held while a record, or an answer, larger than the budget is in memory
 }
 
-// maxUnpackers bounds the large batches decoded at once, each with up to 25 MB in addition to the budget. A topic
-// has at most one, because its producer can keep an unpacker busy for minutes.
+// maxUnpackers limits the number of unpackers that run at the same time; each uses up to 25 MB in addition to the
+// budget. A topic has at most one, because its producer could keep an unpacker busy for minutes.
 const maxUnpackers = 2
 
 func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
@@ -49,7 +49,7 @@ func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *comm
 	}
 }
 
-// unpackersOf returns the lock that a topic's running unpacker holds.
+// unpackersOf returns the semaphore that the running unpacker of a topic holds.
 func (r *reader) unpackersOf(topic string) *semaphore.Weighted {
 	slot, _ := r.topics.LoadOrStore(topic, semaphore.NewWeighted(1))
 	return slot.(*semaphore.Weighted)
@@ -63,7 +63,8 @@ func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	return g.Wait()
 }
 
-// deal repeatedly assigns the idle partitions that are due: each goes to a fetcher.
+// deal passes the partitions that are due to fetchers, again and again. It begins with the partitions in idle, and adds
+// those that fetchers return.
 func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition) error {
 	idle = slices.Clone(idle)
 	ticker := time.NewTicker(idleCheckInterval)
@@ -158,7 +159,7 @@ func (r *reader) byLeader(ctx context.Context, partitions []*partition) (map[int
 	return out, nil
 }
 
-// failed pauses partitions that got no answer. The pause is longer after each failure in a row.
+// failed pauses partitions whose request failed. The pause gets longer with each failure in a row.
 func (r *reader) failed(ctx context.Context, doing string, err error, partitions ...*partition) {
 	if len(partitions) == 0 {
 		return
@@ -173,7 +174,7 @@ func (r *reader) failed(ctx context.Context, doing string, err error, partitions
 	r.i.kafkaFailed(ctx, fetchHealth, doing, err, zap.Stringer("partition", partitions[0]), zap.Int("partitions", len(partitions)))
 }
 
-// answered records that the leader of p answers requests for p.
+// answered records that the leader of p has answered a request for p, which ends a series of failures.
 func (r *reader) answered(p *partition) {
 	if p.failures == 0 {
 		return
@@ -187,8 +188,9 @@ func (r *reader) answered(p *partition) {
 // damageBackoff is the pause before a damaged batch is fetched again.
 const damageBackoff = 250 * time.Millisecond
 
-// unreadable handles an error of only p: a deleted topic, a missing permission, a damaged batch. p is read again
-// after a pause. If the log no longer has the position, the position is read again.
+// unreadable handles an error that concerns only the partition p, such as a deleted topic, a missing permission or a
+// damaged batch. The partition is read again after a pause. When the log no longer contains the position, the partition
+// is opened again, which finds a valid position.
 func (r *reader) unreadable(p *partition, err error) {
 	p.backOff(partitionBackoff)
 	switch {
@@ -206,7 +208,7 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
-// verifyTopicIDs reads the ids of the topics with fetched records, and returns the requested partitions whose topic id
+// verifyTopicIDs reads the ids of the topics of the fetched records. others are the requested partitions whose topic id
 // has changed. These partitions must be opened again, and the fetched records must not be stored, because they may
 // belong to the deleted topic.
 func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
@@ -238,9 +240,9 @@ func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res bro
 	return others, nil
 }
 
-// enqueue cuts the fetched records of p into chunks and passes them to the writers. The chunks take a part of the
-// reserved memory until they are stored; enqueue returns the size of this part. The function done, which may be nil, is
-// called when the last chunk is stored.
+// enqueue cuts the fetched records of p into chunks and passes them to the writers. Until they are stored, the chunks
+// keep a part of the reserved memory; taken is the size of this part. The function done, which may be nil, is called
+// when the last chunk is stored.
 func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPartition, reserved int64, done func()) (taken int64) {
 	r.logUnreadable(p, got.Records)
 	chunks := cut(p, got)
@@ -260,7 +262,7 @@ func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPa
 	return taken
 }
 
-// logUnreadable logs the offsets that are skipped.
+// logUnreadable logs the offsets that are skipped because they cannot be read.
 func (r *reader) logUnreadable(p *partition, records []broker.Record) {
 	for n := range records {
 		if d := records[n].Defect; d != nil && d.Reason != "" {

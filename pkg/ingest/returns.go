@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// reportReturns counts and logs replays that came back. A message that came back too often is DEAD on arrival.
+// reportReturns counts and logs replays that came back, and separately those that the store made DEAD because they came
+// back too often.
 func (i *Ingester) reportReturns(ctx context.Context, returns []repository.Arrival) {
 	for _, r := range returns {
 		by := "headers"

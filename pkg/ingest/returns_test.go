@@ -25,7 +25,7 @@ func failing(key, value string, headers ...entity.Header) broker.Record {
 	}, headers...)}
 }
 
-// oursOn returns the headers of a replay.
+// oursOn returns the headers that dlq-manager adds to a replay.
 func oursOn(message, attempt uuid.UUID, count string) []entity.Header {
 	return []entity.Header{
 		{Key: deadletter.HeaderMessageID, Value: []byte(message.String())},
@@ -35,7 +35,7 @@ func oursOn(message, attempt uuid.UUID, count string) []entity.Header {
 	}
 }
 
-// replay makes an acknowledged attempt to the topic orders.
+// replay stores an acknowledged attempt that sent m to topic orders.
 func (w *world) replay(m entity.Message) (attempt uuid.UUID) {
 	w.t.Helper()
 	c := repository.Claim{MessageID: m.ID, ID: uuid.New(), Topic: "orders"}
@@ -47,7 +47,7 @@ func (w *world) replay(m entity.Message) (attempt uuid.UUID) {
 	return c.ID
 }
 
-// arrive produces records and returns the messages of all records so far.
+// arrive produces records to tp and returns the messages of all records that tp has received so far.
 func (w *world) arrive(tp broker.TopicPartition, records ...broker.Record) []entity.Message {
 	w.t.Helper()
 	w.cluster.produce(tp, records...)
@@ -130,8 +130,8 @@ func TestReturns(t *testing.T) {
 			children := slices.DeleteFunc(all, func(m entity.Message) bool { return m.Parent == uuid.Nil })
 			check.True(w.t, len(children) == 1, "%d messages are returns of one attempt, want 1", len(children))
 		},
-		// A Kafka Streams application copies the headers of its input records to its output records, although these are
-		// other records in other topics.
+		// Such an application copies the headers of the records that it reads to the records that it writes, although
+		// these are other records in other topics.
 		"ForeignHeadersAreShownNeverCountedAndNeverKill": func(w *world) {
 			w.i.cfg.MaxRetries = 1
 			first := w.arrive(a, failing("k", "v"))[0]

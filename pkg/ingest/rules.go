@@ -11,25 +11,25 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// rulesTimeout limits the wait of discovery; the rules are read again at the next interval.
+// rulesTimeout limits the time that discovery waits for the rules; they are read again at the next interval.
 const rulesTimeout = 2 * time.Second
 
-// MappingStore is the part of a store with the operators' mapping of topics.
+// MappingStore is the part of a store that contains the operators' topic mapping.
 type MappingStore interface {
 	Mapping(ctx context.Context) (entity.Mapping, error)
 }
 
-// rules is the last known mapping of the operators.
+// rules remembers which version of the operators' mapping is in use.
 type rules struct {
-	asking atomic.Bool // a call is running; it may never return, because a driver may hang while its server is silent
+	asking atomic.Bool // whether a call to the store is running; it may never return, because a driver may hang while its server does not answer
 
 	mu      sync.Mutex
 	version int64 // version of the mapping that was read last
-	silent  bool  // the store's last answer was a failure, which was logged
+	silent  bool  // whether the last call failed; only the first failure in a row is logged
 }
 
-// refreshRules reads the operators' mapping from the store; records that are decoded afterwards use it. While the
-// store does not answer, or the rules are unusable, the old rules stay.
+// refreshRules reads the operators' mapping from the store. Records that are decoded later use it. While the store does
+// not answer, or the mapping cannot be used, the previous mapping stays in use.
 func (i *Ingester) refreshRules(ctx context.Context) {
 	if !i.rules.asking.CompareAndSwap(false, true) {
 		return

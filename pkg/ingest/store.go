@@ -15,17 +15,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Limits of one call to the store: its total time, the time that it may continue after its generation has ended (during
-// which the consumer group waits for this member), and the time that a driver has to react to a cancellation.
+// Limits of one call to the store: the total time; the time for which it may continue after its generation has ended,
+// while the consumer group waits for this member; and the time that the driver has to react to a cancellation.
 const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned limits the abandoned calls of a running generation. Each abandoned call may hold a batch in memory.
+	// maxAbandoned is the number of unfinished abandoned calls from which a running generation abandons no further call.
+	// Each abandoned call may hold a batch in memory.
 	maxAbandoned = 4
 )
 
-// untilStored repeats work with the store until it succeeds, however long the store is unavailable, or ctx ends.
+// untilStored calls the function work, which uses the store, until it succeeds or ctx ends. It does not give up however
+// long the store is unavailable.
 func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	attempt := 0
 	defer func() { traces.RecordTries(ctx, attempt+1) }()
@@ -55,8 +57,9 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 	}
 }
 
-// once runs work that may continue shortly after ctx ends, so that a statement ends in a known state and offsets are
-// committed. A call that never returns is abandoned; positions prevent its records from being stored twice.
+// once calls the function work, which may continue for a short time after ctx has ended, so that its statement ends in
+// a known state and offsets are committed. A call that does not return is abandoned; because of the positions, its
+// records cannot be stored twice.
 func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -83,7 +86,7 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 		case <-limit:
 			limit = nil
 			if ctx.Err() == nil && i.abandoned.Load() >= maxAbandoned {
-				continue // wait on until the driver returns or the generation ends
+				continue // wait until the driver returns or the generation ends
 			}
 			leave = time.After(cancelGrace)
 		case <-leave:
@@ -99,9 +102,9 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 }
 
 // storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored these ranges
-// although its answer was lost. Then the returns in these ranges are not reported in logs and metrics; only the stored
-// messages show that they are returns. If PostgreSQL refuses a message of the batch, a failed try may have stored a
-// part of the batch; the next try stores the rest.
+// although its answer was lost. The logs and metrics then do not report the returns in these ranges; only the stored
+// messages show them. If PostgreSQL refuses a message of the batch, a failed try may have stored a part of the batch;
+// the next try stores the rest.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {
@@ -131,8 +134,9 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 	}
 }
 
-// stopped reads the positions of the ranges of b that were not stored by this try. It returns the ranges that are
-// completely stored, because their position is at their end, and the parts of the other ranges that are not stored yet.
+// stopped reads the positions of those ranges of b that this try did not store. ended contains the ranges that are
+// stored completely, because their position is at their end. left contains the parts of the other ranges that are not
+// stored yet.
 func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repository.Stored) (ended []repository.Partition, left repository.Batch, err error) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, p := range stored.Ranges {
@@ -174,11 +178,11 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 	return ended, left, nil
 }
 
-// tries collects the results of tries to store a batch. Abandoned tries may still be running.
+// tries collects the results of tries to store a batch. Abandoned tries may still be running and add results later.
 type tries struct {
 	mu     sync.Mutex
 	begun  int
-	before repository.Stored // what tries that failed have stored
+	before repository.Stored // what failed tries have stored
 }
 
 func (t *tries) begin() {
@@ -196,7 +200,7 @@ func (t *tries) end(stored repository.Stored, err error) {
 	}
 }
 
-// failed returns what failed tries have stored, and whether there was a failed try.
+// failed returns what failed tries have stored. some reports whether there was more than one try.
 func (t *tries) failed() (before repository.Stored, some bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

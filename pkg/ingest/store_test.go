@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// TestABatchThatWasStoredInPartGoesOn: a try that stored the first messages and then
-// failed does not end the generation.
+// TestABatchThatWasStoredInPartGoesOn: a try that stores the first messages of a batch and then fails does not end the
+// generation.
 func TestABatchThatWasStoredInPartGoesOn(t *testing.T) {
 	bubble(func(w *world) {
 		tp := part("a.dlq.v1", 0)

@@ -16,17 +16,17 @@ import (
 
 const (
 	process       = "process"
-	severalTopics = "dead letters" // replaces the topic in the name of a span for several topics
+	severalTopics = "dead letters" // replaces the topic in the name of a span when the batch has records of several topics
 
 	spanStored    = attribute.Key("dlq.ingest.stored")
 	spanDuplicate = attribute.Key("dlq.ingest.duplicate")
-	// notStored is the error of a batch that was not stored in time. The next ingester that reads the partition reads
-	// the batch again.
+	// notStored is the error type of a batch that was not stored before the generation ended. The ingester that reads
+	// the partition next reads the batch again.
 	notStored = "not_stored"
 )
 
-// trace starts the span of a batch. It is the root of a trace, because a batch has many records, each of which may
-// have a trace of its own. A batch that only moves positions has no span.
+// trace starts the span of a batch. The span is the root of a new trace, because each record of the batch may belong to
+// a trace of its own. A batch without records has no span.
 func (i *Ingester) trace(ctx context.Context, chunks []chunk) (context.Context, trace.Span) {
 	if i.tracer == nil {
 		return ctx, traces.None()
@@ -53,7 +53,7 @@ func (i *Ingester) trace(ctx context.Context, chunks []chunk) (context.Context, 
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...))
 }
 
-// link links a batch's span to the traces of its records, up to the limit of links.
+// link adds links from a batch's span to the traces of its records, up to MaxLinks.
 func link(span trace.Span, messages []entity.Message) {
 	links := traces.NewLinks(span)
 	for n := 0; n < len(messages) && !links.Full(); n++ {
@@ -65,7 +65,8 @@ func link(span trace.Span, messages []entity.Message) {
 	}
 }
 
-// recordCounts sets on a batch's span the numbers of new messages and of messages that were stored before.
+// recordCounts sets two attributes of a batch's span: the number of new messages, and the number of messages that were
+// stored before.
 func recordCounts(span trace.Span, messages []entity.Message, moved []repository.Partition) {
 	if !span.IsRecording() {
 		return
@@ -80,7 +81,7 @@ func recordCounts(span trace.Span, messages []entity.Message, moved []repository
 	span.SetAttributes(spanStored.Int(stored), spanDuplicate.Int(len(messages)-stored))
 }
 
-// end ends a batch's span. It is not an error that another ingester stored the batch first.
+// end ends a batch's span. When another ingester has stored the batch first, this does not count as an error.
 func end(span trace.Span, err error) {
 	if err != nil && !errors.Is(err, errFenced) {
 		span.SetStatus(codes.Error, "")

@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
-// inTrace returns a record that was part of trace number n, which must be above 0.
+// inTrace returns a record whose headers contain a trace context. The number n, which must be above 0, becomes the
+// trace id.
 func inTrace(n int) broker.Record {
 	return broker.Record{Key: []byte("secret-key"), Value: []byte("secret-value"), Headers: []entity.Header{
 		{Key: "traceparent", Value: fmt.Appendf(nil, "00-%032x-%016x-01", n, n)}, {Key: "tracestate", Value: []byte("vendor=1")},
@@ -184,7 +185,7 @@ func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // ot
 	}
 }
 
-// runFor runs a generation over parts for a while.
+// runFor runs a generation that reads the given partitions for the time d.
 func (w *world) runFor(d time.Duration, parts ...broker.TopicPartition) {
 	w.t.Helper()
 	_, stop := w.start(parts...)

@@ -8,22 +8,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// unpacker reads one partition whose next batch needs more memory or work than a partition may take in a shared answer.
-// It reads the batch as a stream of portions with reserved memory. Only one record or answer larger than a portion is
-// read at a time.
+// unpacker reads one partition whose next batch needs more memory or work than a partition may use in an answer that
+// several partitions share. It reads the batch as a stream of portions, for which it reserves memory. At any time, only
+// one record or answer that is larger than a portion is in memory.
 //
-// There is no deadlock: an unpacker that waits for the memory of a large record holds only the memory of a portion. The
+// There is no deadlock. An unpacker that waits for the memory of a large record holds only the memory of a portion. The
 // unpacker that holds the memory of a large record waits only for the memory of a portion, which the writers release.
 type unpacker struct {
 	r      *reader
 	leader int32
 	p      *partition
-	size   int64 // size of the last answer
-	large  bool  // r.large is held
+	size   int64 // bytes of memory that the next batch needs, as the last answer said
+	large  bool  // whether this unpacker holds r.large
 }
 
-// run reads until the partition's next batch is of usual size, or until the partition cannot be read at the moment, and
-// then returns the partition to the reader.
+// run reads until the next batch of the partition has the usual size, or until the partition cannot be read at the
+// moment. Then it returns the partition to the reader.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
 	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
@@ -37,7 +37,7 @@ func (u *unpacker) run(ctx context.Context) {
 	}
 }
 
-// release releases the memory for a large record.
+// release gives up the right to use the memory of a large record.
 func (u *unpacker) release() {
 	if u.large {
 		u.large = false
@@ -45,7 +45,8 @@ func (u *unpacker) release() {
 	}
 }
 
-// answer fetches once and reads the answer; false: no answer came.
+// answer sends one fetch request and reads the answer. It returns true when the batch must be requested again, with
+// more memory.
 func (u *unpacker) answer(ctx context.Context) bool {
 	p, unit := u.p, u.r.i.cfg.unit()
 	reserved := unit
@@ -94,9 +95,9 @@ func (u *unpacker) answer(ctx context.Context) bool {
 	return false
 }
 
-// read passes on all records of an answer.
+// read passes all records of an answer to the writers.
 func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
-	p, whole := u.p, u.large // whole: the reserved memory for a large record holds the whole answer
+	p, whole := u.p, u.large // whole reports whether the memory of a large record was reserved for the answer as a whole
 	for done := false; !done; {
 		reserved := u.r.i.cfg.unit()
 		if u.r.budget.Acquire(ctx, reserved) != nil {
@@ -128,8 +129,8 @@ func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 	}
 }
 
-// more reserves the memory of a large record, after the previous large record was stored: only one is in memory at a
-// time.
+// more returns a function that reports whether a large record may use further bytes of memory. The first call of that
+// function waits until the previous large record is stored, so that only one is in memory at a time.
 func (u *unpacker) more(ctx context.Context) func(bytes int64) bool {
 	left := int64(0)
 	asked := false

@@ -7,7 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestATopicHasOneUnpacker: slow batches of one topic do not delay those of other topics.
+// TestATopicHasOneUnpacker: batches of one topic that take long to read do not delay the batches of other topics.
 func TestATopicHasOneUnpacker(t *testing.T) {
 	bubble(func(w *world) {
 		const each = 4

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// writer stores its partitions' chunks in the order of the fetches, so that positions only advance in order.
+// writer stores the chunks of its partitions in the order in which they were fetched, so that positions only advance.
 type writer struct {
 	i       *Ingester
 	chunks  chan chunk
@@ -23,7 +23,7 @@ func newWriter(i *Ingester, budget *semaphore.Weighted, commits *committer) *wri
 	return &writer{i: i, chunks: make(chan chunk, 64), budget: budget, commits: commits}
 }
 
-// run stores chunks until ctx ends or another ingester owns a partition.
+// run stores chunks until ctx ends or another ingester moves a position.
 func (w *writer) run(ctx context.Context) error {
 	var held *chunk // a chunk from the channel, or the rest of a chunk, that did not fit into the last batch
 	for ctx.Err() == nil {
@@ -49,9 +49,9 @@ func (w *writer) run(ctx context.Context) error {
 	return nil
 }
 
-// gather adds waiting chunks up to a full batch, without waiting for more. If a chunk does not fit, gather takes its
-// first rows. With whole chunks only, batches would be little more than half full and cost more for each row, because a
-// fetch returns about six hundred records of 1 KB.
+// gather returns a batch of the first chunk and of the chunks that already wait, up to a full batch. If a chunk does
+// not fit, gather adds its first rows and returns the rest as held. With whole chunks only, batches would be little
+// more than half full and cost more for each row, because a fetch returns about six hundred records of 1 KB.
 func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	batch = []chunk{first}
 	rows, bytes := len(first.records), first.bytes
@@ -74,7 +74,7 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 }
 
 func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
-	// A batch larger than batchBytes is a single large record. Only one such batch is stored at a time, because a
+	// A batch larger than batchBytes is a single large record. Only one such batch is stored at a time, because the
 	// driver may copy it several times.
 	if sizeOf(chunks) > batchBytes {
 		if w.i.heavy.Acquire(ctx, 1) != nil {
@@ -113,7 +113,7 @@ func sizeOf(chunks []chunk) (n int64) {
 	return n
 }
 
-// stored completes a batch: it commits the stored ranges and releases the memory.
+// stored handles the result of a batch: it lets the committer commit the stored ranges, and releases the memory.
 func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []chunk, stored repository.Stored) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, key := range stored.Ranges {
@@ -140,7 +140,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 			}
 		}
 		w.i.saveMark(ctx, c)
-		c.p.waiting.Add(-1) // after this line the reader may change the partition
+		c.p.waiting.Add(-1) // from here on the reader may change the partition's fields
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
 	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(stored.Ranges)), traces.InLog(ctx))
@@ -152,7 +152,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 	}
 }
 
-// refusedOf returns how many records of a chunk are in quarantine.
+// refusedOf returns the number of records of a chunk that were put into quarantine.
 func refusedOf(c chunk, refused []repository.Refused) (n int) {
 	for _, r := range refused {
 		at := repository.Partition{Incarnation: r.Source.Incarnation, Partition: r.Source.Partition}

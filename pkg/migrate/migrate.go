@@ -1,14 +1,14 @@
 // Package migrate brings the database schema to the version that this program was built with, and back. Package
-// migrations has the SQL; the caller connects to the database.
+// migrations contains the SQL; the caller connects to the database.
 //
 // Each migration has a transaction of its own, which also writes the new version: a migrator that is killed leaves
-// schema and version as the last complete migration made them, and the next migrator continues from there. A file
-// must therefore hold no BEGIN or COMMIT outside function bodies. The exception is a file whose first line is
+// schema and version as the last complete migration made them, and the next migrator continues from there. A file must
+// therefore contain no BEGIN and no COMMIT outside function bodies. The exception is a file whose first line is
 //
 //	-- migrate:no-transaction
 //
-// It holds a single statement that PostgreSQL refuses in a transaction, such as CREATE INDEX CONCURRENTLY; only such
-// a file can leave a dirty version.
+// Such a file contains a single statement that PostgreSQL refuses in a transaction, for example CREATE INDEX
+// CONCURRENTLY. Only such a file can leave a dirty version, which means that a migration was interrupted.
 package migrate
 
 import (
@@ -26,23 +26,24 @@ import (
 	"github.com/dlq-manager/dlq-manager/migrations"
 )
 
-// All is the number of steps with which Down goes back to an empty schema.
+// All, given to Down as the number of steps, reverts all migrations.
 const All = -1
 
 // Up runs every migration that the database does not have yet. Concurrent calls are safe: one call runs the migrations,
 // and the other calls wait until no migration is left to run. A schema that is newer than this program is not changed.
-// The database handle stays open. When ctx ends, the running migration is rolled back, and earlier ones stay.
+// The database handle stays open. When ctx ends, the running migration is rolled back, and the migrations before it
+// stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
-// Down reverts as many of the last migrations as steps says, or all of them for All. It is not an error if the database
-// has fewer migrations, or none. A schema that is newer than this program is refused, because only the newer program
-// can revert it.
+// Down reverts the given number of migrations, the last one first, or all of them for All. It is not an error if the
+// database has fewer migrations, or none. A schema that is newer than this program is refused, because only the newer
+// program can revert it.
 func Down(ctx context.Context, db *sql.DB, steps int) error {
 	return ours.down(ctx, db, steps)
 }
 
-// Version returns the schema's version, 0 when there is none, and whether a
-// migration was interrupted half way. It only reads.
+// Version returns the schema's version, which is 0 when there is no schema. dirty reports whether a migration was
+// interrupted half way. Version only reads.
 func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err error) {
 	err = db.QueryRowContext(ctx, `SELECT version, dirty FROM `+versionTable).Scan(&version, &dirty)
 	var failed *pq.Error
@@ -61,21 +62,22 @@ func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err err
 // Latest returns the version of the newest migration in this program.
 func Latest() uint { return ours.latest() }
 
-// Check returns nil when this program can work with the schema: with the program's own version and newer versions,
-// because two releases run at the same time during a roll-out. It returns *VersionError when the schema is older,
-// *DirtyError when a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error
-// means that the version could not be read.
+// Check returns nil when this program can work with the schema, that is, when the schema's version is Latest or newer.
+// Newer versions are accepted because two releases run at the same time during a roll-out. It returns *VersionError
+// when the schema is older, *DirtyError when a migration was interrupted, and *NumberingError when a program before
+// v0.1.0 made the schema. Any other error means that the version could not be read.
 func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 
 // runner works on any set of migrations. The exported functions use the migrations of this program.
 type runner struct {
 	files fs.FS
-	// marked is the first step that comments on the version table. A database at that version or a newer one without
-	// the comment has the steps of another numbering. 0 means that no step comments on the table.
+	// marked is the version of the first migration that adds a comment to the version table. A database without the
+	// comment, at that version or a newer one, was made by migrations with other numbers. 0 means that no migration
+	// adds a comment.
 	marked uint
 }
 
-// Steps 001 to 003 are the same in the numbering before v0.1.0, which went to 033.
+// The migrations 001 to 003 existed under the same numbers before v0.1.0; the numbers of that time went up to 033.
 var ours = runner{files: migrations.FS, marked: 4}
 
 func (r runner) up(ctx context.Context, db *sql.DB) error {
@@ -120,7 +122,7 @@ func (r runner) check(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// checkNumbering returns a *NumberingError for a database whose version refers to other steps.
+// checkNumbering returns a *NumberingError for a database whose version belongs to the migrations before v0.1.0.
 func (r runner) checkNumbering(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, have uint,
@@ -151,9 +153,9 @@ func (r runner) latest() uint {
 	return newest
 }
 
-// VersionError says that the schema is older than this program needs.
+// VersionError says that the schema is older than the schema that this program needs.
 type VersionError struct {
-	Have uint // 0: no schema at all
+	Have uint // version of the schema; 0 when there is no schema
 	Want uint
 }
 
@@ -161,8 +163,8 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("database schema is at version %d, this program needs %d: run the migrations", e.Have, e.Want)
 }
 
-// NumberingError says that the steps of a version before v0.1.0 made the schema. They had other numbers, and cannot
-// be migrated to the present steps.
+// NumberingError says that migrations from before v0.1.0 made the schema. They had other numbers, so the present
+// migrations cannot continue from their version.
 type NumberingError struct{ Have uint }
 
 func (e *NumberingError) Error() string {
@@ -171,9 +173,10 @@ func (e *NumberingError) Error() string {
 		"or export its messages with the version that made it first", e.Have)
 }
 
-// DirtyError says that a migration outside a transaction was interrupted; an operator must find out how far it came.
+// DirtyError says that a migration that runs outside a transaction was interrupted. An operator must find out whether
+// its statement took effect.
 type DirtyError struct {
-	Version uint // the target of the interrupted migration
+	Version uint // the version to which the interrupted migration leads
 }
 
 func (e *DirtyError) Error() string {
@@ -183,7 +186,7 @@ func (e *DirtyError) Error() string {
 		e.Version, versionTable, e.Version)
 }
 
-// explain formats PostgreSQL's error for a migration in one line.
+// explain formats PostgreSQL's error about a migration in one line.
 func explain(target int, body string, err error) error {
 	var failed *pq.Error
 	if errors.As(err, &failed) {
@@ -192,7 +195,7 @@ func explain(target int, body string, err error) error {
 	return fmt.Errorf("migration to version %d: %w", max(target, 0), err)
 }
 
-// lineOf converts a position, which counts characters from 1, to a line number.
+// lineOf converts a position in the text body, which counts characters from 1, to a line number.
 func lineOf(body, position string) string {
 	var at int
 	if _, err := fmt.Sscan(position, &at); err != nil {

@@ -114,7 +114,7 @@ func TestUpFails(t *testing.T) {
 		wantText(t, err, "migration to version 2, line 3", "TABEL")
 		wantVersion(t, db, 1)
 		wantTables(t, db, "one")
-		check.NoError(t, three().up(within(t), db)) // the repaired migration continues
+		check.NoError(t, three().up(within(t), db)) // Up continues with the migration that failed, which is repaired now
 		wantVersion(t, db, 3)
 	})
 
@@ -262,11 +262,11 @@ func TestCheck(t *testing.T) {
 	}
 	check.NoError(t, three().up(within(t), db))
 	check.NoError(t, three().check(within(t), db))
-	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // the schema is newer than this program knows
+	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // a schema that is newer than the program is accepted
 }
 
-// TestNumbering: every function refuses a database whose steps had other numbers, whatever its version; a database at a
-// version that both numberings have in common is accepted.
+// TestNumbering: every function refuses a database that the migrations before v0.1.0 made, whatever its version. A
+// database at a version that both numberings have in common is accepted.
 func TestNumbering(t *testing.T) {
 	t.Parallel()
 	for _, version := range []uint{ours.marked, Latest(), 33} {
@@ -336,7 +336,7 @@ func TestOurOwnMigrations(t *testing.T) {
 	check.NoError(t, Check(within(t), db))
 }
 
-// first returns the program's first steps, without the comment that identifies the numbering.
+// first returns a runner of the program's first migrations, without the comment that identifies their numbering.
 func first(t *testing.T, steps uint) runner {
 	t.Helper()
 	set := fstest.MapFS{}
@@ -350,7 +350,7 @@ func first(t *testing.T, steps uint) runner {
 	return runner{files: set}
 }
 
-// openOwn returns an empty database for one test.
+// openOwn returns an empty database that only the calling test uses.
 func openOwn(t *testing.T) *sql.DB {
 	t.Helper()
 	server := stacktest.Postgres(t)
@@ -372,7 +372,8 @@ func openOwn(t *testing.T) *sql.DB {
 	return db
 }
 
-// waitForQuery returns the process id of the session in this database whose last query matches the pattern.
+// waitForQuery waits until the last query of a session in this database matches the pattern, and returns the session's
+// process id.
 func waitForQuery(t *testing.T, db *sql.DB, like string) int {
 	t.Helper()
 	for range 5000 {
@@ -414,8 +415,8 @@ func wantTables(t *testing.T, db *sql.DB, want string) {
 	check.Same(t, got, want, "tables")
 }
 
-// within returns the test's context with a deadline, so that a lock that is never released fails one test instead
-// of blocking all.
+// within returns the test's context with a time limit, so that a lock that is never released fails one test and does
+// not block all tests.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -24,8 +24,9 @@ const (
 	lockPoll = 200 * time.Millisecond
 )
 
-// locked runs do on a connection that holds the migrators' lock, with the present version. The connection is closed
-// afterwards: that releases the lock in every case, and no migration's SET reaches the pool.
+// locked calls the function do on a connection that holds the migrators' lock, and passes it the schema's present
+// version. Afterwards it closes the connection: this always releases the lock, and a SET in a migration cannot affect
+// later users of the pool.
 func (r runner) locked(ctx context.Context, db *sql.DB, do func(m *migrate.Migrate, at uint) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -61,8 +62,9 @@ func discard(conn *sql.Conn) {
 	_ = conn.Close()
 }
 
-// lock polls instead of waiting in pg_advisory_lock: a waiting statement holds a snapshot, and CREATE INDEX
-// CONCURRENTLY in the migrator that has the lock would wait for that snapshot for ever.
+// lock takes the migrators' lock. It polls and does not wait in pg_advisory_lock, because a waiting statement holds a
+// snapshot: if the migrator that has the lock runs CREATE INDEX CONCURRENTLY, that statement would wait for the
+// snapshot forever.
 func lock(ctx context.Context, conn *sql.Conn) error {
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
@@ -102,8 +104,9 @@ func (r runner) engine(ctx context.Context, conn *sql.Conn) (*migrate.Migrate, *
 	return m, s, nil
 }
 
-// makeVersionSchema checks first whether the schema exists, because CREATE SCHEMA IF NOT EXISTS requires the right to
-// create a schema even if the schema exists. The lock excludes other migrators.
+// makeVersionSchema creates the schema of the version table if it does not exist. It first checks whether it exists,
+// because CREATE SCHEMA IF NOT EXISTS requires the right to create a schema in any case. The lock excludes other
+// migrators.
 func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	var exists bool
 	if err := conn.QueryRowContext(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, versionSchema).Scan(&exists); err != nil {
@@ -118,8 +121,8 @@ func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// plain translates the library's errors: an error that says that there was nothing to do becomes nil, and of several
-// errors plain returns the first, which caused the others.
+// plain translates an error of the library. An error that only says that there was nothing to do becomes nil. Of
+// several joined errors it returns the first, which caused the others.
 func plain(ctx context.Context, err error, s *steps) error {
 	var short migrate.ErrShortLimit
 	var dirty migrate.ErrDirty

@@ -13,23 +13,24 @@ import (
 // noTransaction is the first line of a file that runs outside a transaction.
 const noTransaction = "-- migrate:no-transaction"
 
-// steps is the library's PostgreSQL driver with different transactions. The library marks the version as dirty, runs
-// the file and marks the version as clean. Its own driver commits each of the three, so a kill between them leaves a
-// dirty version that an operator must repair. Here all three are one transaction.
+// steps is the library's PostgreSQL driver with other transactions. For each migration, the library marks the version
+// as dirty, runs the file and marks the version as clean. Its own driver commits after each of these three actions, so
+// a kill between them leaves a dirty version that an operator must repair. steps does all three in one transaction.
 type steps struct {
 	*postgres.Postgres
-	ctx     context.Context // the library's methods do not take one
+	ctx     context.Context // the methods of the library's interface take no context
 	conn    *sql.Conn
 	target  int
-	arrived bool // the transaction of Run has written the version already
+	arrived bool // Run has already written the version in its transaction, so SetVersion has nothing to do
 	failure error
 }
 
-// Unlock does nothing: closing the connection releases the lock. A statement that unlocks would only add a second
-// error after a cancelled statement.
+// Unlock does nothing, because closing the connection releases the lock. After a cancelled statement, a statement that
+// releases the lock would only cause a second error.
 func (s *steps) Unlock() error { return nil }
 
-// The library calls SetVersion before a migration, with dirty set, and after the migration.
+// SetVersion implements the library's interface. The library calls it before a migration, with dirty set, and after the
+// migration.
 func (s *steps) SetVersion(version int, dirty bool) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -42,10 +43,10 @@ func (s *steps) SetVersion(version int, dirty bool) error {
 	if s.arrived {
 		return nil
 	}
-	return s.keep(s.inTransaction("", version)) // this version has no file to run
+	return s.keep(s.inTransaction("", version)) // there is no file to run for this version
 }
 
-// Run runs one file.
+// Run runs one file, and writes the version in the same transaction.
 func (s *steps) Run(file io.Reader) error {
 	raw, err := io.ReadAll(file)
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *steps) keep(err error) error {
 	return err
 }
 
-// bare runs a statement outside a transaction. It marks the version as dirty first, because the statement cannot be
+// bare runs a statement outside a transaction. It marks the version as dirty before, because the statement cannot be
 // rolled back.
 func (s *steps) bare(body string) error {
 	if err := s.Postgres.SetVersion(s.target, true); err != nil {
@@ -102,7 +103,8 @@ func (s *steps) inTransaction(body string, version int) error {
 	return nil
 }
 
-// writeVersion deletes instead of truncating: TRUNCATE would block every readiness check until the commit.
+// writeVersion replaces the row of the version table. It does not use TRUNCATE, which would block every readiness check
+// until the commit.
 func writeVersion(ctx context.Context, tx *sql.Tx, version int) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM `+versionTable); err != nil {
 		return err

@@ -31,9 +31,9 @@ func (c *cursor) space() {
 
 func (c *cursor) kind() byte { return c.data[c.pos] }
 
-// object calls member for each member of the object at the cursor, with the quoted name of the member. Then the cursor
-// is at the member's value, and the function member must skip this value. When member returns false, object stops, and
-// the position of the cursor is undefined.
+// object calls the function member for each member of the object at the cursor, and passes the member's name in quotes.
+// The cursor is then at the member's value, and the function must skip this value. When the function returns false,
+// object stops, and the position of the cursor is undefined.
 func (c *cursor) object(member func(name []byte) bool) bool {
 	return c.items('}', func() bool {
 		name := c.text()
@@ -87,7 +87,7 @@ func (c *cursor) scalar() []byte {
 	return c.data[from:c.pos]
 }
 
-// ends reports whether b cannot be a part of a number, true, false or null.
+// ends reports whether the byte b ends a number, true, false or null, because it cannot be a part of it.
 func ends(b byte) bool { return b <= ' ' || b == ',' || b == ']' || b == '}' }
 
 func (c *cursor) skip() {
@@ -111,7 +111,7 @@ func (c *cursor) skip() {
 	}
 }
 
-// unquote decodes a JSON string, with U+FFFD for invalid Unicode.
+// unquote decodes a JSON string. Invalid Unicode becomes U+FFFD.
 func unquote(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
@@ -124,7 +124,7 @@ func unquote(quoted []byte) string {
 	return text
 }
 
-// says reports whether a JSON string in quotes has the value name when it is decoded.
+// says reports whether the JSON string quoted, which is still in quotes, is equal to name after decoding.
 func says(quoted []byte, name string) bool {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {

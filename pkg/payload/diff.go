@@ -10,8 +10,9 @@ import (
 
 var errNotJSON = errors.New("a value is not JSON")
 
-// Diff returns a JSON Patch (RFC 6902) that changes the value before into the value after, to be shown to people; []
-// when they are equal. Numbers are compared as text. The error reports that before or after is not JSON.
+// Diff returns a JSON Patch (RFC 6902) that changes the first value into the second. The patch is made to be shown to
+// people; it is [] when the values are equal. Numbers are compared as text. The error reports that one of the values is
+// not JSON.
 func Diff(before, after []byte) (patch []byte, err error) {
 	if !json.Valid(before) || !json.Valid(after) {
 		return nil, errNotJSON
@@ -40,7 +41,7 @@ func Diff(before, after []byte) (patch []byte, err error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// operation is an operation of a patch. The order of its fields is the order in which its members are shown.
+// operation is one operation of a patch. Its fields are in the order in which their JSON is shown.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`

@@ -1,5 +1,5 @@
-// Package payload reads the JSON values of records: it finds values in them, indexes them, masks them and patches
-// them. It works on the producer's own text and does no I/O.
+// Package payload reads the JSON that records contain: it finds single values, computes terms for the search index, and
+// masks and patches values. It works on the producer's own text and does no I/O.
 //
 // Reading order:
 //   - patch.go: applies a patch (RFC 6902) to a value

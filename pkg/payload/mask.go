@@ -1,9 +1,9 @@
 package payload
 
-// Payload returns value with Mask in place of each value at a masked path. names are the masked paths that were found,
-// in the form of String. All other bytes stay unchanged, including duplicate members and white space. If any path is
-// masked, a value that is not JSON is masked as a whole, with the name "$". Null and empty values stay unchanged. When
-// nothing was masked, the result is value itself.
+// Payload returns value with Mask in place of each value at a masked path. names are the masked paths at which it found
+// values, in the form of Path.String. All other bytes stay unchanged, including duplicate members and white space. If
+// any path is masked, a value that is not JSON is masked as a whole, with the name "$". Null and empty values stay
+// unchanged. When nothing was masked, the result is value itself.
 func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 	if len(m.rules()) == 0 || len(value) == 0 {
 		return value, nil
@@ -28,8 +28,8 @@ func newMasker(c *cursor, r rules, states []state) *masker {
 	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
 }
 
-// value skips a value and masks what must be masked in it. The masking rules' states for this value are those from the
-// index from on.
+// value skips a value and masks what must be masked in it. The states of the masking rules for this value begin at the
+// index from.
 func (m *masker) value(from int) {
 	base := len(m.states)
 	switch masked := m.enter(from); {

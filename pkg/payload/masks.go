@@ -73,16 +73,17 @@ func (m *Masks) Header(name string) bool {
 	return slices.ContainsFunc(m.headers, func(glob string) bool { return matches(glob, name) })
 }
 
-// separators removes the characters in which spellings of a header's name differ.
+// separators removes the characters that some spellings of a header's name contain and others do not.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// HeaderLike reports whether a masked header may have that name, when the name is written in lower case and without the
-// characters - _ and dot.
+// HeaderLike reports whether any header with the given name could be masked. The name is given in lower case and
+// without hyphens, underscores and dots.
 func (m *Masks) HeaderLike(folded string) bool {
 	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })
 }
 
-// matches needs only linear time, because each part between two stars is matched at its first occurrence.
+// matches reports whether name matches glob, in which * stands for any characters. It needs only linear time, because
+// each part between two stars is matched at its first occurrence.
 func matches(glob, name string) bool {
 	parts := strings.Split(glob, "*")
 	last := len(parts) - 1

@@ -24,7 +24,7 @@ const (
 // Patch is a JSON Patch (RFC 6902). It never changes and is safe for concurrent use.
 type Patch struct {
 	operations jsonpatch.Patch
-	pointers   []string // the members path and from of all operations
+	pointers   []string // values of the members path and from of all operations
 }
 
 // CompilePatch parses a patch. Its errors are an entity.FieldError of the field "patch", or of "patch[i]" for an
@@ -124,8 +124,8 @@ func pointer(members map[string]json.RawMessage, name string) (string, error) {
 	return text, nil
 }
 
-// Paths returns the paths that the patch reads or changes, in the order of its operations, with [*] for numbers.
-// Masks.CoversPatch reports whether such paths are masked.
+// Paths returns the paths that the patch reads or changes, in the order of its operations. A number in a path is
+// returned as [*]. Masks.CoversPatch reports whether the patch touches masked paths.
 func (p *Patch) Paths() []Path {
 	var all []Path
 	for _, text := range p.pointers {
@@ -142,10 +142,10 @@ func (p *Patch) Paths() []Path {
 	return all
 }
 
-// Apply returns the patched value. Numbers, strings and the order of members stay as they are where the patch does not
-// change them; white space is removed. When an operation cannot be applied, the error is an entity.FieldError of the
-// field "patch[i]". When the value is not JSON, has a duplicate member, or would exceed MaxPatched bytes, the error is
-// an entity.FieldError of the field "patch". The texts of errors contain no part of the value.
+// Apply returns the patched value. Where the patch changes nothing, numbers, strings and the order of members stay the
+// same; white space is removed. When an operation cannot be applied, the error is an entity.FieldError of the field
+// "patch[i]". When the value is not JSON, has a duplicate member, or would exceed MaxPatched bytes, the error is an
+// entity.FieldError of the field "patch". The texts of errors contain no part of the value.
 func (p *Patch) Apply(value []byte) ([]byte, error) {
 	c, ok := open(value)
 	if !ok || c.kind() != '{' && c.kind() != '[' {
@@ -183,7 +183,8 @@ func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
 	return p.operations[:n].ApplyWithOptions(value, options)
 }
 
-// explain finds the operation that failed, by applying more and more of the operations.
+// explain returns the error of the operation that failed: it searches for the shortest beginning of the patch that
+// cannot be applied.
 func (p *Patch) explain(value []byte, err error) error {
 	var large *jsonpatch.AccumulatedCopySizeError
 	if errors.As(err, &large) {

@@ -75,7 +75,7 @@ func readStep(text string) (step, string, error) {
 	return step{}, "", errors.New("a name must follow the dot, as in $.customer.id")
 }
 
-// plain reports whether r may be in a name that follows a dot without quotes.
+// plain reports whether r may be in a name that follows a dot and has no quotes.
 func plain(r rune) bool {
 	return r == '_' || r == '-' || r == '@' || r == ':' || r == '$' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
@@ -97,7 +97,7 @@ func readBracket(text string) (step, string, error) {
 	return step{name: strings.ToValidUTF8(name, "\uFFFD")}, rest, nil
 }
 
-// readQuoted reads a name in single or double quotes, in which a backslash escapes quotes and backslashes.
+// readQuoted reads a name in single or double quotes. A backslash in it escapes a quote or a backslash.
 func readQuoted(text string) (name, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(text); i++ {
@@ -114,8 +114,8 @@ func readQuoted(text string) (name, rest string, ok bool) {
 	return "", "", false
 }
 
-// String returns the canonical form of the path, which searches, terms and masks compare. Names of ASCII letters,
-// digits, _ and - follow a dot; all other names are in brackets.
+// String returns the canonical form of the path, by which searches, terms and masks compare paths. Names of ASCII
+// letters, digits, _ and - follow a dot; all other names are in brackets.
 func (p Path) String() string {
 	text := []byte("$")
 	for _, s := range p.steps {

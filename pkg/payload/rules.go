@@ -2,12 +2,12 @@ package payload
 
 import "slices"
 
-// rules are the masked paths. While a document is read, a state says how many steps of one rule have matched on the way
-// from the root to the present value. When all steps of a rule have matched, the value and everything in it is masked.
+// rules are the masked paths. While a document is read, a state says how many steps of one rule match the way from the
+// root of the document to the value that is being read. When all steps of a rule have matched, the value and everything
+// in it is masked.
 //
 // Producers may write the same value with or without an array. In such cases the rules mask more rather than less: a
-// step with a name also matches inside the elements of an array at that place, and [*] also matches a value that is not
-// in an array.
+// step with a name also matches inside the elements of an array, and [*] also matches a value that is not in an array.
 type rules []Path
 
 type state struct{ rule, at int }
@@ -24,7 +24,8 @@ func (r rules) finished(s state) bool { return s.at == len(r[s.rule].steps) }
 
 func (r rules) next(s state) step { return r[s.rule].steps[s.at] }
 
-// single returns the state for a value that is not an array.
+// single returns the state for a value that is not an array: the [*] steps that come next in the rule match such a
+// value too.
 func (r rules) single(s state) state {
 	for !r.finished(s) && r.next(s).each {
 		s.at++
@@ -32,7 +33,7 @@ func (r rules) single(s state) state {
 	return s
 }
 
-// element returns the state for an element of the array that has the state s.
+// element returns the state for an element of an array, from the state s of the array.
 func (r rules) element(s state) state {
 	if !r.finished(s) && r.next(s).each {
 		s.at++
@@ -40,8 +41,8 @@ func (r rules) element(s state) state {
 	return s
 }
 
-// member returns the state for a member of the object that has the state s. The function is reports whether the member
-// has a name; ok is false when the rule does not match the member.
+// member returns the state for a member of the object that has the state s. The parameter is compares a name with the
+// name of the member. ok is false when the rule does not match the member.
 func (r rules) member(s state, is func(name string) bool) (next state, ok bool) {
 	if s = r.single(s); r.finished(s) {
 		return s, true
@@ -53,8 +54,8 @@ func (r rules) member(s state, is func(name string) bool) (next state, ok bool) 
 	return s, true
 }
 
-// follow returns the states one level deeper: at the member of that name, at an element of an array, or at both,
-// because a JSON Pointer does not say which it means.
+// follow returns the states one level deeper: for the member with that name, for an element of an array, or for both,
+// because a JSON Pointer does not say whether a number is a name or an index.
 func (r rules) follow(states []state, name string, member, element bool) []state {
 	var all []state
 	add := func(s state) {
@@ -73,16 +74,16 @@ func (r rules) follow(states []state, name string, member, element bool) []state
 	return all
 }
 
-// walk is a cursor with the states of the value at the cursor and of all values that contain it. The states of the
-// value itself come last.
+// walk is a cursor with the states of the value at the cursor and of all values that contain it. In the list of states,
+// those of the value itself come last.
 type walk struct {
 	*cursor
 	rules  rules
 	states []state
 }
 
-// enter advances the states from the index in the parameter from on, to the value at the cursor, and reports
-// whether this value is masked.
+// enter advances the states from the index from on to the value at the cursor, and reports whether this value is
+// masked.
 func (w *walk) enter(from int) bool {
 	if w.kind() != '[' {
 		for i, s := range w.states[from:] {
@@ -96,7 +97,8 @@ func (w *walk) masked(from int) bool {
 	return slices.ContainsFunc(w.states[from:], w.rules.finished)
 }
 
-// toMember appends the states for a member of an object. The states of the object are those from index from to base.
+// toMember appends the states for a member of an object. The states of the object itself are those from the index from
+// up to, but not including, the index base.
 func (w *walk) toMember(from, base int, name []byte) {
 	w.states = w.states[:base]
 	for _, s := range w.states[from:base] {

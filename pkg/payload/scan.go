@@ -10,8 +10,8 @@ const (
 	// MaxScan is the maximum nesting depth of a text that Scan reads to its end.
 	MaxScan = 512
 
-	// Limits within which jsonb stores numbers unchanged.
-	maxExponent = 1000 // 1e131071 is 8 bytes in and 131,072 characters out
+	// Limits within which PostgreSQL's type jsonb stores numbers unchanged.
+	maxExponent = 1000 // a number such as 1e131071 takes 8 bytes as text, but PostgreSQL prints it with 131,072 characters
 	maxDigits   = 1000 // jsonb itself refuses more than 16,383 digits after the point
 )
 
@@ -19,8 +19,8 @@ const (
 type Form struct {
 	Valid  bool // the text is one JSON value, as encoding/json.Valid defines it
 	Depth  int  // nesting depth; for an invalid text, the depth up to which it was read
-	Text   bool // the text has an escape of NUL or of half of a surrogate pair, which jsonb rejects
-	Number bool // the text has a number outside the limits of jsonb
+	Text   bool // the text contains an escape of NUL or of half of a surrogate pair; jsonb rejects both
+	Number bool // the text contains a number outside the limits of jsonb
 }
 
 // Scan checks a text against the grammar of RFC 8259, except that strings may have any bytes except control characters.
@@ -45,7 +45,8 @@ func Valid(text []byte) bool {
 	return form.Valid || form.Depth > MaxScan && json.Valid(text)
 }
 
-// scan reads one text without recursion. Its methods advance i. Once bad is set, the other fields have no meaning.
+// scan is the state of one call of Scan, which works without recursion. Its methods advance i. Once bad is set, the
+// other fields have no meaning.
 type scan struct {
 	b    []byte
 	i    int
@@ -53,11 +54,11 @@ type scan struct {
 	form Form
 
 	depth   int
-	objects [MaxScan]bool // whether each level that is open is an object
+	objects [MaxScan]bool // whether each open level of nesting is an object, and not an array
 }
 
-// value reads a value, or its opening bracket, and then everything that may be closed after it. The result more reports
-// that another value must follow.
+// value reads a scalar or an opening bracket. When this completes a value, it also reads what may follow the value (see
+// closing). more reports that another value must follow.
 func (s *scan) value() (more bool) {
 	s.space()
 	switch c := s.peek(); {
@@ -144,7 +145,8 @@ func (s *scan) key() {
 	s.i++
 }
 
-// peek returns the next byte, and 0 at the end of the text: a valid JSON text has no byte 0 outside of strings.
+// peek returns the next byte without reading it. At the end of the text it returns 0, which a valid JSON text does not
+// contain outside of strings.
 func (s *scan) peek() byte {
 	if s.i < len(s.b) {
 		return s.b[s.i]
@@ -187,8 +189,9 @@ func (s *scan) text() {
 	}
 }
 
-// plain skips ordinary text of a string, eight bytes at a time. In stop, the lowest top bit marks the first byte that
-// is not ordinary. The bits of later bytes may be wrong, because the subtraction borrows from them.
+// plain skips the characters of a string that need no special treatment, eight bytes at a time. In the variable stop,
+// the lowest top bit that is set marks the first byte that needs special treatment. The bits of later bytes may be
+// wrong, because the subtraction borrows from them.
 func (s *scan) plain() {
 	const each, top = 0x0101010101010101, 0x8080808080808080
 	b, i := s.b, s.i
@@ -229,7 +232,7 @@ func (s *scan) escape() {
 	}
 }
 
-// lowHalf reads the second half of a surrogate pair, if it follows.
+// lowHalf reads the escape of the second half of a surrogate pair, if the text contains it here.
 func (s *scan) lowHalf() {
 	if s.i+1 >= len(s.b) || s.b[s.i] != '\\' || s.b[s.i+1] != 'u' {
 		s.form.Text = true
@@ -239,7 +242,7 @@ func (s *scan) lowHalf() {
 	s.i += 2
 	if unit := s.hex4(); !s.bad && (unit < 0xDC00 || unit > 0xDFFF) {
 		s.form.Text = true
-		s.i = back // what follows is an escape of its own
+		s.i = back // the next escape is read on its own
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// validSeeds are valid JSON texts that use the unusual parts of the grammar.
+// validSeeds are JSON texts, valid and invalid, that use the unusual parts of the grammar.
 var validSeeds = []string{
 	``, ` `, `null`, `true`, `false`, `0`, `-0`, `-`, `01`, `1.`, `1.5`, `.5`, `1e5`, `1E+5`, `1e-05`, `1e`, `-1.25e-7`,
 	`""`, `"a"`, `"\n\"\\\/\b\f\r\t"`, `"\x"`, `"\u0041"`, `"\u00g1"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ud83d\u0041"`, `"\ude00"`,
@@ -83,8 +83,8 @@ func TestValidJSON_AnyByteAnywhere(t *testing.T) {
 	}
 }
 
-// TestTextIsSkippedUpToWhatEndsIt: plain skips a string up to the byte that ends it. Every byte is tried at every
-// position of an eight-byte word, next to bytes for which the arithmetic on whole words could go wrong.
+// TestTextIsSkippedUpToWhatEndsIt: plain skips a string up to the first byte that it must not skip. The test puts each
+// byte at each position of an eight-byte word, next to bytes for which the arithmetic on whole words could go wrong.
 func TestTextIsSkippedUpToWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	for _, filler := range []string{"a", " ", "!", "#", "[", "]", "\x7f", "\x80", "\xff", "\x1f", `"`, `\`, "\x00"} {

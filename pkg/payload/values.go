@@ -11,10 +11,10 @@ const (
 	NullKind    Kind = "null"
 )
 
-// Value is a scalar of a JSON text.
+// Value is one scalar of a JSON text.
 type Value struct {
 	Kind Kind
-	Text string // a string without quotes; any other scalar as it is written
+	Text string // for a string, its content without quotes; for any other scalar, its JSON text
 }
 
 // Canonical returns the canonical form of the value; see Scalar.
@@ -38,7 +38,7 @@ func (v Value) Identity() string {
 }
 
 // Values calls yield for each scalar at one of the paths, with the index of the path, in the order of the text. It
-// finds the values that have a term in Terms with the same limit. Text that is not JSON has no values.
+// finds exactly the values for which Terms, with the same limit, returns a term. Text that is not JSON has no values.
 func Values(value []byte, paths []Path, limit int, yield func(path int, v Value)) {
 	c, ok := open(value)
 	if !ok {
@@ -51,7 +51,7 @@ func Values(value []byte, paths []Path, limit int, yield func(path int, v Value)
 	f.value(0, 0)
 }
 
-// finder walks through a text. A state says how many steps of a path lead to the present value.
+// finder walks through a text. A state says how many steps of a path match the way to the value that is being read.
 type finder struct {
 	*cursor
 	left   int
@@ -60,8 +60,8 @@ type finder struct {
 	yield  func(path int, v Value)
 }
 
-// value skips a value and yields it. The states of the value are those from the index from on. It returns false when
-// the limit is reached.
+// value skips a value and yields it. The states of the value begin at the index from. It returns false when the limit
+// is reached.
 func (f *finder) value(from, depth int) bool {
 	if f.left--; f.left < 0 {
 		return false
@@ -102,7 +102,7 @@ func (f *finder) value(from, depth int) bool {
 	return true
 }
 
-// next returns the step that leads from the present value to the value of a path; false at the end of the path.
+// next returns the step of the path that comes after the steps in the state s; false at the end of the path.
 func (f *finder) next(s state) (step, bool) {
 	steps := f.paths[s.rule].steps
 	if s.at == len(steps) {

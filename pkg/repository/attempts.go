@@ -15,9 +15,9 @@ type Attempts interface {
 	// count goes up by one, the intent (claim id, target partition and its end offset) is stored with an expiry by the
 	// store's clock, and the last publish error and class are cleared. It returns the new state of the claimed
 	// messages, without their bytes, in no particular order. Messages in another state and deleted messages are left
-	// out of the answer, and so are messages that another session has locked, unless how.Wait is set. No message is
-	// claimed twice. When a claim with the same id was stored already, its message is returned again, because the first
-	// answer may have been lost.
+	// out of the answer, and so are messages that another session has locked, unless Claiming.Wait is set. No message
+	// is claimed twice. When a claim with the same id was stored already, its message is returned again, because the
+	// first answer may have been lost.
 	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
 
 	// Claimable returns those of the messages that an attempt could claim: PENDING with attempts left. Claimable does
@@ -25,40 +25,38 @@ type Attempts interface {
 	// locked the message.
 	Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
 
-	// Finish ends attempts. A result counts only when its message is RETRYING under that claim id: a late or repeated
-	// result changes nothing and is left out of the answer. An attempt that counts is appended to the history in the
-	// same step; entity.Verdict defines the status that follows. When a claim with TakeOver exceeded the retry limit,
-	// and its result is refused, given back or rescued, the message becomes DEAD, because a PENDING message must have
-	// an attempt left. A message that becomes PENDING through one of these three results is due for automatic retry
-	// after Result.RetryIn.
+	// Finish ends attempts. A result counts only when its message is RETRYING under that claim id: a result that comes
+	// late or is repeated changes nothing and is left out of the answer. An attempt that counts is appended to the
+	// history in the same step; entity.Verdict defines the status that follows. When a claim with TakeOver exceeded the
+	// retry limit, and its result is refused, given back or rescued, the message becomes DEAD, because a PENDING
+	// message must have an attempt left. A message that becomes PENDING through one of these three results is due for
+	// automatic retry after Result.RetryIn.
 	//
-	// A result with the verdict InDoubt stores class and error, adds nothing to the history and keeps the claim. When
-	// its class is UNKNOWN and the claim has expired, it also marks the message unsettleable: Expired no longer returns
-	// the message, and only a claim with TakeOver or a call of MarkDead ends its claim.
+	// For a result with the verdict InDoubt, Finish stores class and error, adds nothing to the history and keeps the
+	// claim. When the class is UNKNOWN and the claim has expired, Finish also marks the message unsettleable: Expired
+	// no longer returns the message, and only a claim with TakeOver or a call of MarkDead ends its claim.
 	Finish(ctx context.Context, results []Result, cause entity.AuditInfo) ([]Finished, error)
 
-	// Expired returns, oldest first (created_at, then id), messages in RETRYING
-	// whose claim has expired and which are not marked unsettleable, without their
-	// bytes.
+	// Expired returns the RETRYING messages whose claim has expired and which are not marked unsettleable. They are in
+	// the order of created_at and then id, and without their bytes.
 	Expired(ctx context.Context, q ExpiredQuery) ([]entity.Message, error)
 
-	// Due returns up to limit ids of messages, oldest first, that automatic retry may claim now: PENDING, attempts
-	// left, of one of the original topics, and either never attempted or with a next attempt whose time has come. The
-	// scan for messages that were never attempted starts after q.After; next is the cursor for the next call, the zero
-	// Cursor at the end.
+	// Due returns up to q.Limit ids of messages, oldest first, that automatic retry may claim now: it has the status
+	// PENDING and attempts left, its original topic is one of q.Topics, and it was never attempted or its next attempt
+	// is due. The scan for messages that were never attempted starts after q.After; next is the cursor for the next
+	// call, the zero Cursor at the end.
 	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Cursor, err error)
 
-	// Stuck returns how many messages have been RETRYING for longer than age.
+	// Stuck returns the number of messages that have been RETRYING for longer than age.
 	Stuck(ctx context.Context, age time.Duration) (int64, error)
 
-	// History returns the attempts on a message, oldest first, with their edits. An edit is complete except for the
-	// value that a redrive's patch made. The result is empty when there were no attempts or the message does not
-	// exist.
+	// History returns the attempts on a message, oldest first, with their edits. An edit does not contain the value
+	// that a redrive's patch made. The result is empty when there were no attempts or the message does not exist.
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
 
 	// AttemptsOf returns for each of the messages the last attempt that the redrive made, if there is one. The attempts
-	// have the consumer group that failed, but not their edits. An attempt that is still claimed has verdict InDoubt
-	// and To RETRYING.
+	// contain the consumer group that failed on the message, but not their edits. An attempt that is still claimed has
+	// verdict InDoubt and To RETRYING.
 	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
 }
 
@@ -69,7 +67,7 @@ const RescueLimit = 10
 type Claim struct {
 	MessageID uuid.UUID
 	ID        uuid.UUID // new for each attempt
-	RedriveID uuid.UUID // uuid.Nil for none
+	RedriveID uuid.UUID // redrive that makes the attempt; uuid.Nil for none
 	Topic     string
 	TopicID   string
 	Partition int32
@@ -80,8 +78,8 @@ type Claim struct {
 	OriginalTopic string
 
 	// TakeOver also claims a RETRYING message that is marked unsettleable, even when its attempts are used up: the
-	// caller accepts that its record may be in the target log already. The claim that TakeOver replaces is appended as
-	// an attempt to the history, with class UNKNOWN.
+	// caller accepts that the message's record may be in the target log already. The claim that TakeOver replaces is
+	// appended as an attempt to the history, with class UNKNOWN.
 	TakeOver bool
 
 	// Edit is stored with the attempt; nil when the record is sent unchanged.
@@ -91,13 +89,13 @@ type Claim struct {
 	SentHash int64
 }
 
-// Claiming has the options of a Claim call.
+// Claiming contains the options of a call of Claim.
 type Claiming struct {
 	Expiry time.Duration // how long each claim lasts
-	Wait   bool          // wait for a session that locks a message, then check the state that it leaves
+	Wait   bool          // wait while another session locks a message; then check the state in which that session leaves the message
 	Cause  entity.AuditInfo
-	// Audit appends an audit entry for each claim. Redrives do not set it: for these, the audit trail has the redrive
-	// itself and the end of each attempt.
+	// Audit appends an audit entry for each claim. Redrives do not set it: for a redrive, the audit trail contains the
+	// redrive itself and the end of each attempt.
 	Audit bool
 	// Brief makes the answer smaller, for a caller that has just loaded the messages: each returned message has only
 	// ID, Status, RetryCount, MaxRetries, UpdatedAt, LastRetryAt and Claim.
@@ -109,11 +107,11 @@ type DueQuery struct {
 	Topics []string // original topics
 	After  Cursor   // see Attempts.Due
 	Limit  int
-	// Except leaves out the messages of these topic pairs, except those whose original topic an operator set.
+	// Except leaves out the messages of these pairs of topics, unless an operator has set the message's original topic.
 	Except []TopicPair
 }
 
-// TopicPair is an original topic and a dead-letter topic whose messages belong to it.
+// TopicPair is an original topic together with a dead-letter topic that contains messages of it.
 type TopicPair struct{ Original, DLQ string }
 
 // ExpiredQuery selects expired claims.
@@ -123,16 +121,16 @@ type ExpiredQuery struct {
 	Limit int       // maximum number of messages
 }
 
-// Result ends one attempt.
+// Result is the result of one attempt; Finish stores it and ends the attempt.
 type Result struct {
 	MessageID uuid.UUID
 	ClaimID   uuid.UUID
 	Verdict   entity.Verdict
-	Class     entity.ErrorClass // "" for plain success
-	Error     string            // our own text, for operators; never a secret
+	Class     entity.ErrorClass // "" for success
+	Error     string            // for operators; a text that dlq-manager has written, without secrets
 	Partition int32             // partition to which the record was published
 	Offset    int64             // -1 when not known
-	RetryIn   time.Duration     // when the next automatic attempt is due, if the message is PENDING then
+	RetryIn   time.Duration     // delay until the next automatic attempt, used only if the result makes the message PENDING
 }
 
 // Finished is the state of a message after a Result.

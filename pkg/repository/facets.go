@@ -2,15 +2,16 @@ package repository
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// FacetQuery asks for the values that the matching messages have at some places.
+// FacetQuery asks for the values that the matching messages have for some keys.
 type FacetQuery struct {
 	Filter entity.Filter
 	By     []FacetKey
-	Sum    string // path of the numbers to add up; "" for none
+	Sum    string // path of the numbers that are added up; "" when no sum is requested
 	Limit  int    // number of values of each facet
 }
 
-// FacetKey is a place at which messages have values. Exactly one field is set.
+// FacetKey says which values are counted: those of a field, of a header, or at a path in the record's JSON. Exactly one
+// field of the struct is set.
 type FacetKey struct {
 	Field  FacetField
 	Header string // name of a header
@@ -28,17 +29,17 @@ const (
 	FacetConsumerGroup FacetField = "consumer_group"
 	FacetDialect       FacetField = "dialect"
 	FacetErrorGroup    FacetField = "group_id"
-	FacetRecordKey     FacetField = "key" // the record's key, decoded if it has a schema
+	FacetRecordKey     FacetField = "key" // the key of the record, decoded if it has a schema
 )
 
-// FacetFields returns all fields.
+// FacetFields returns all FacetFields.
 func FacetFields() []FacetField {
 	return []FacetField{
 		FacetTopic, FacetStatus, FacetErrorClass, FacetConsumerGroup, FacetDialect, FacetErrorGroup, FacetRecordKey,
 	}
 }
 
-// String returns the text by which requests name the key.
+// String returns the text with which requests name the key.
 func (k FacetKey) String() string {
 	switch {
 	case k.Header != "":
@@ -49,13 +50,13 @@ func (k FacetKey) String() string {
 	return string(k.Field)
 }
 
-// FacetHeader begins the text of a FacetKey with a Header.
+// FacetHeader is the prefix of the text of a FacetKey that names a header.
 const FacetHeader = "header:"
 
 // Facets are the values of the newest messages that match.
 type Facets struct {
 	Counted int64 // number of messages that were read
-	All     bool  // these are all messages that match
+	All     bool  // Counted is the number of all matching messages, so that none was left out
 	Sum     FacetSum
 	Facets  []Facet // in the order of FacetQuery.By
 }
@@ -66,12 +67,12 @@ type FacetSum struct {
 	Messages int64  // messages that have a number at the path
 }
 
-// Facet has the values of one key. A message counts once for each different value that it has.
+// Facet contains the values of one key. A message counts once for each different value that it has.
 type Facet struct {
 	Missing  int64 // messages without a value
 	Distinct int64 // number of different values
-	// Exact reports that Distinct is not an estimate and Values has the most frequent values. It is false when there
-	// were too many values to keep all; the counts in Values are exact nevertheless.
+	// Exact reports that Distinct is not an estimate and that Values contains the most frequent values. It is false
+	// when there were too many values to keep all of them in memory. The counts in Values are always exact.
 	Exact  bool
 	Values []FacetValue // the most frequent values
 }
@@ -79,9 +80,9 @@ type Facet struct {
 // FacetValue is a value and the number of messages that have it.
 type FacetValue struct {
 	Kind     FacetKind
-	Text     string // a string as it is, any other value as JSON
+	Text     string // a string without quotes; any other value as JSON
 	Messages int64
-	Sum      FacetSum // sum of these messages
+	Sum      FacetSum // sum over the messages that have this value
 }
 
 // FacetKind is the kind of a value: BytesValue, or the kind of a JSON scalar.
@@ -93,12 +94,13 @@ const (
 	NumberValue  FacetKind = "number"
 	BooleanValue FacetKind = "boolean"
 	NullValue    FacetKind = "null"
-	BytesValue   FacetKind = "bytes" // of a key or header that is not UTF-8; Text has the bytes
+	BytesValue   FacetKind = "bytes" // a key or header that is not UTF-8; Text contains the bytes themselves
 )
 
-// MaxFacetMessages is the number of messages that PostgreSQL counts for facets.
+// MaxFacetMessages is the maximum number of messages that PostgreSQL reads for facets.
 const MaxFacetMessages = 100_000
 
-// FacetMemory is the memory in bytes that a request for facets may need. One client may always use the memory of two
-// pages of server.buffer_bytes; the rest of it is for what a page of the console reads besides.
+// FacetMemory is the memory in bytes that a request for facets may need. Of server.buffer_bytes, one client may always
+// use the memory of two pages of a list. FacetMemory leaves a part of this for the other requests of a page of the
+// console.
 const FacetMemory = 2*ListPageLimit - 4<<20

@@ -13,19 +13,19 @@ import (
 )
 
 // Activity counts arrivals over time. A message is counted once, when StoreDocuments first stores a document of it,
-// under the original topic that it has then. A message that is deleted before it has a document is never counted;
-// changes of a message after that do not change the count.
+// under the original topic that the message has at that time. A message that is deleted before its first document is
+// stored is never counted. When a counted message changes or is deleted, the count stays the same.
 type Activity interface {
 	// Arrivals returns how many messages were stored in each time step, including empty steps, oldest first. Messages
-	// of unknown origin are visible only to users who see all topics, and belong to no Topic. A topic that does not
-	// exist or is not visible has zero in every step.
+	// of unknown origin are visible only to users who see all topics, and belong to no Topic. For a topic that does not
+	// exist or is not visible, all counts are zero.
 	Arrivals(ctx context.Context, q ArrivalsQuery) (Arrivals, error)
 }
 
 // ArrivalsQuery selects the steps from Since on that begin before Until. Step is ArrivalsMinute, FineArrivalsStep or a
 // multiple of ArrivalsStep, and Since is a multiple of Step since 1970. Counts older than ArrivalsMinuteLife,
-// FineArrivalsLife or ArrivalsLife may be deleted. A message that was already older than that when its document was
-// stored is not counted.
+// FineArrivalsLife or ArrivalsLife may be deleted. A message that was older than this when its document was stored is
+// not counted.
 type ArrivalsQuery struct {
 	Visible *entity.TopicPatterns // nil for all topics
 	Topic   string                // only this original topic; "" for all
@@ -46,7 +46,7 @@ const (
 	ArrivalsLife = 8 * 24 * time.Hour
 )
 
-// Kept returns the step length of the stored counts that the query adds up.
+// Kept returns the step length of those stored counts that are added up for the query.
 func (q ArrivalsQuery) Kept() time.Duration {
 	switch {
 	case q.Step < FineArrivalsStep:
@@ -58,21 +58,22 @@ func (q ArrivalsQuery) Kept() time.Duration {
 	}
 }
 
-// Arrivals has counts, and the IndexedUntil of the same moment: messages that were stored after that time may not be
-// counted yet.
+// Arrivals contains counts. Until is what IndexedUntil returned at the same moment: messages that were stored later may
+// not be counted yet.
 type Arrivals struct {
 	Points []ArrivalsPoint
 	Until  time.Time
 }
 
-// ArrivalsPoint is the count of the step that begins at At. Returned is how many of the Arrived messages are returns.
+// ArrivalsPoint is the count of the step that begins at At. Returned is the number of those arrived messages that are
+// returns.
 type ArrivalsPoint struct {
 	At       time.Time
 	Arrived  int64
 	Returned int64
 }
 
-// Empty returns the points of the steps of q, with zero counts, in UTC.
+// Empty returns the points of all steps of the query, in UTC, with all counts zero.
 func (q ArrivalsQuery) Empty() []ArrivalsPoint {
 	var points []ArrivalsPoint
 	for at := q.Since.UTC(); at.Before(q.Until); at = at.Add(q.Step) {
@@ -81,7 +82,7 @@ func (q ArrivalsQuery) Empty() []ArrivalsPoint {
 	return points
 }
 
-// Add adds counts to the point that contains the time at, if there is one.
+// Add adds counts to the point of the step that contains the time at, if there is such a point.
 func (q ArrivalsQuery) Add(points []ArrivalsPoint, at time.Time, arrived, returned int64) {
 	if at.Before(q.Since) || !at.Before(q.Until) {
 		return
@@ -98,9 +99,9 @@ type Topics interface {
 	// dead-letter topics.
 	TopicSummaries(ctx context.Context, q TopicQuery) ([]TopicSummary, error)
 
-	// TopicTotals counts the messages of each named original topic that has any, the messages without an original topic
-	// (as topic ""), and the messages of all other topics together. If names is nil, the first MaxTotals topics by name
-	// are the named ones.
+	// TopicTotals counts the messages of each named original topic that has messages, the messages of unknown origin
+	// (as topic ""), and the messages of all other topics together. If names is nil, it uses the names of the first
+	// MaxTotals topics in alphabetical order.
 	TopicTotals(ctx context.Context, names []string) ([]TopicTotal, error)
 
 	// IngestPositions returns the next offset of each partition of the dead-letter topics, in the order of topic and
@@ -111,8 +112,8 @@ type Topics interface {
 // TopicQuery selects a part of the original topics.
 type TopicQuery struct {
 	Visible *entity.TopicPatterns // nil for all topics
-	After   *string               // only topics whose names come after this one; nil: from the first topic
-	Limit   int                   // 0: all
+	After   *string               // only topics whose names come after this name; nil to begin with the first topic
+	Limit   int                   // 0 for no limit
 }
 
 // TopicSummary describes the messages of an original topic.
@@ -122,7 +123,7 @@ type TopicSummary struct {
 	Counts         map[entity.Status]int64
 	OldestPending  time.Time // created_at of the oldest PENDING message; zero when there is none
 	LastSeen       time.Time // created_at of the newest message
-	ConsumerGroups []string  // consumer groups that failed on the topic or are configured for it, at most MaxTopicGroups, by name
+	ConsumerGroups []string  // consumer groups that failed on records of the topic or are configured for it, sorted by name, at most MaxTopicGroups
 }
 
 // MaxTotals is the maximum number of topics that TopicTotals names when it gets no names.
@@ -131,12 +132,12 @@ const MaxTotals = 1000
 // TopicTotal counts the messages of an original topic, or of all other topics.
 type TopicTotal struct {
 	Topic         string
-	Others        bool // the count is that of all topics that are not named
+	Others        bool // the counts are those of all topics that are not named
 	Counts        map[entity.Status]int64
 	OldestPending time.Time // created_at of the oldest PENDING message; zero when there is none
 }
 
-// IngestPosition is the next offset to store of a partition of a dead-letter topic.
+// IngestPosition is the next offset to store for one partition of a dead-letter topic.
 type IngestPosition struct {
 	Topic     string
 	TopicID   string // Kafka's topic id; "" when the broker gives none
@@ -149,32 +150,32 @@ func (p IngestPosition) Compare(q IngestPosition) int {
 	return cmp.Or(strings.Compare(p.Topic, q.Topic), cmp.Compare(p.Partition, q.Partition))
 }
 
-// Outcomes tracks whether consumers processed the records that were sent. The outcome of a message is consumed when the
-// committed offset of its consumer group has passed its record; this is computed whenever the message is read, and
-// stays true once it is true.
+// Outcomes tracks whether consumers processed the records that were sent. The outcome of a message becomes consumed
+// when its consumer group has committed an offset after that of the sent record. The store computes this whenever the
+// message is read; an outcome that was consumed once stays so.
 type Outcomes interface {
 	// SaveConsumerGroups stores which consumer groups failed on records of topics. The committed offsets of these
 	// consumer groups show the outcomes of records that are sent to these topics.
 	SaveConsumerGroups(ctx context.Context, groups []TopicGroup) error
 
-	// WatchedGroups returns the consumer groups of topics to which messages were sent: those that SaveConsumerGroups
-	// stored and those that are configured.
+	// WatchedGroups returns, for the topics to which messages were sent, the consumer groups that SaveConsumerGroups or
+	// ConfigureGroups stored.
 	WatchedGroups(ctx context.Context) ([]TopicGroup, error)
 
 	// ConfigureGroups sets the consumer groups of topics whose messages name no consumer group. It replaces all earlier
 	// settings.
 	ConfigureGroups(ctx context.Context, groups []TopicGroup) error
 
-	// SaveCommitted stores committed offsets. An offset that is lower than the stored one of the same topic id changes
-	// nothing.
+	// SaveCommitted stores committed offsets. An offset that is lower than the stored offset for the same topic id
+	// changes nothing.
 	SaveCommitted(ctx context.Context, offsets []Committed) error
 }
 
-// MaxTopicGroups limits the number of consumer groups that are stored for a topic, because their names come from
-// records, which any producer may write.
+// MaxTopicGroups is the maximum number of consumer groups that are stored for a topic. Their names come from records,
+// so any producer could add more.
 const MaxTopicGroups = 100
 
-// TopicGroup is a consumer group of a topic.
+// TopicGroup is a topic and a consumer group that reads it.
 type TopicGroup struct{ Topic, Group string }
 
 // Committed is the offset that a consumer group has committed for a partition: the next offset that it will read.
@@ -185,19 +186,21 @@ type Committed struct {
 	Offset    int64
 }
 
-// Audit reads the audit trail, which has all changes.
+// Audit reads the audit trail, which contains all changes.
 type Audit interface {
 	// Trail returns entries, the newest first.
 	Trail(ctx context.Context, q TrailQuery) ([]entity.AuditEntry, error)
 }
 
-// Operations says which operations have made changes; an operation is identified by entity.AuditInfo.Operation.
+// Operations remembers which operations have made changes. An operation is what one request does; see
+// entity.AuditInfo.Operation.
 type Operations interface {
 	// Performed reports whether the operation has made a change.
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
 
-	// Record appends an audit entry for an event that changes nothing in the store but must be in the trail. The store
-	// sets ID and At. When the cause has an operation, only one entry is stored for each action and object.
+	// Record appends an audit entry for an event that must be in the audit trail although it changes nothing in the
+	// store. The store sets ID and At. When the entry's cause names an operation, only one entry is stored for each
+	// operation, action and object.
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
@@ -211,14 +214,14 @@ type TrailQuery struct {
 	After     time.Time // inclusive
 	Until     time.Time // exclusive; zero for no end
 	ActorKind entity.ActorKind
-	Before    int64 // only entries with a lower id; 0 for all
+	Before    int64 // only entries with a lower id, which are older; 0 for all
 
 	// ByRequest returns only the first matching entry of each request (see entity.AuditInfo.Call), with the number of
-	// the request's entries; when Visible is set, only entries of the ObjectID are counted. For a redrive this is the
-	// entry of its creation, which is also found by the redrive's own action. The entries of the redrive's messages are
-	// returned only when ObjectID or RequestID is set.
+	// the request's entries; when Visible is set, only entries of the ObjectID are counted. For a request that created
+	// a redrive, this is the entry of the creation; a filter by the action of the redrive finds it too. The entries of
+	// the redrive's messages are returned only when ObjectID or RequestID is set.
 	ByRequest bool
-	// Visible leaves out an entry that names topics when it matches none of these topics; nil leaves out no entry.
+	// Visible leaves out entries that name topics of which none is visible; nil leaves out no entry.
 	Visible *entity.TopicPatterns
 	Limit   int
 }
@@ -229,8 +232,8 @@ type Mappings interface {
 	Mapping(ctx context.Context) (entity.Mapping, error)
 
 	// ReplaceMapping replaces the rules if their version is still expected; otherwise the error is a
-	// *entity.MappingConflictError. The audit entry has both versions, and the new rules as LastError, in the form of
-	// RulesText.
+	// *entity.MappingConflictError. The audit entry contains both versions and, as LastError, the RulesText of the new
+	// rules.
 	ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.AuditInfo) (entity.Mapping, error)
 
 	// Unmapped returns the visible dead-letter topics that have messages of unknown origin, the topic with the most
@@ -243,12 +246,12 @@ type Redirects interface {
 	// Redirects returns all redirects in the byte order of their topics' names.
 	Redirects(ctx context.Context) ([]entity.Redirect, error)
 
-	// RedirectTargets returns the target of each of the topics that is redirected.
+	// RedirectTargets returns the target of each given topic that has a redirect, by the topic's name.
 	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
 
-	// SaveRedirect creates or replaces the redirect of a topic, with the actor and the reason of the cause. If expected
-	// is not nil, it must be the version of the present redirect, or 0 when there is none; otherwise the error is a
-	// *entity.ChangedError. The audit entry has the earlier and the new target.
+	// SaveRedirect creates or replaces the redirect of a topic, and stores with it the actor and the reason of the
+	// cause. If expected is not nil, it must be the version of the present redirect, or 0 when there is none; otherwise
+	// the error is a *entity.ChangedError. The audit entry contains the earlier and the new target.
 	SaveRedirect(ctx context.Context, topic, target string, expected *int64, cause entity.AuditInfo) (entity.Redirect, error)
 
 	// DeleteRedirect deletes the redirect of a topic and returns it. When the topic has no redirect, the error is a
@@ -273,14 +276,14 @@ type Views interface {
 	// Changes of shared views are written to the audit trail.
 	SaveView(ctx context.Context, v entity.View, cause entity.AuditInfo) (entity.View, error)
 
-	// DeleteView deletes a view. When the view does not exist, this is no error.
+	// DeleteView deletes a view. It returns no error when the view does not exist.
 	DeleteView(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // maxRulesText is the maximum length of the rules in the audit trail, in bytes.
 const maxRulesText = 8 << 10
 
-// RulesText formats rules for the audit trail, one on each line, and cuts the text off at maxRulesText.
+// RulesText formats rules for the audit trail, one on each line, and shortens the text to maxRulesText bytes.
 func RulesText(rules []entity.TopicRule) string {
 	var text strings.Builder
 	for i, r := range rules {
@@ -294,13 +297,13 @@ func RulesText(rules []entity.TopicRule) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// ArchiveRuns stores the runs of the archiver and their results. The archiver's process ends after a run, so other
-// programs can learn the result only from the store.
+// ArchiveRuns stores the runs of the archiver and their results. The process of the archiver usually ends after a run,
+// so other programs can read the result only from the store.
 type ArchiveRuns interface {
 	// KeepArchiveRun stores a run, or updates the result, the counts and the error of the run with the same id.
 	// StartedAt and FinishedAt are ignored, because the store's clock sets them. StartedAt becomes the time of the
-	// first call; if the run has already ended then, StartedAt is Took earlier. FinishedAt becomes the time of the
-	// first call whose result is not ArchiveRunning; later calls change nothing.
+	// first call; if the run has ended by then, StartedAt becomes that time minus Took. FinishedAt becomes the time of
+	// the first call whose result is not ArchiveRunning; later calls change nothing.
 	KeepArchiveRun(ctx context.Context, run ArchiveRun) error
 
 	// LatestArchiveRuns returns two runs, which may be the same: the run that started last, and the complete run that
@@ -314,11 +317,11 @@ type ArchiveRun struct {
 	Result     ArchiveResult
 	StartedAt  time.Time
 	FinishedAt time.Time     // zero while the run has not ended
-	Took       time.Duration // set only for KeepArchiveRun, when the run has ended; 0 in LatestArchiveRuns
-	Moved      int64         // messages moved to the archive; may be too low when the connection was lost
+	Took       time.Duration // time that the run took, set by the caller of KeepArchiveRun when the run has ended; LatestArchiveRuns returns 0
+	Moved      int64         // messages moved to the archive; may be too low when the connection to the store was lost
 	Purged     int64         // messages deleted from the archive
 	Bookkept   int64         // rows of other kinds that were deleted
-	Error      string        // the first MaxArchiveError bytes are stored
+	Error      string        // why a step failed; only the first MaxArchiveError bytes are stored
 }
 
 // ArchiveResult is the result of a run of the archiver. No other results exist.
@@ -343,14 +346,14 @@ const MaxArchiveError = 1000
 // BoundArchiveError shortens a run's error to MaxArchiveError.
 func BoundArchiveError(text string) string { return bound(text, MaxArchiveError) }
 
-// ArchiveRunLife is the minimum time for which runs are kept; the last complete run is kept for ever.
+// ArchiveRunLife is the minimum time for which runs are kept; the last complete run is kept forever.
 const ArchiveRunLife = 90 * 24 * time.Hour
 
 // QuarantineRest is the time that a record in quarantine waits for its next try.
 const QuarantineRest = 10 * time.Minute
 
 // Quarantine keeps the records that Store could not store as messages: one row for each (incarnation, partition,
-// offset). For an id that does not exist, the methods return a *entity.QuarantineNotFoundError.
+// offset). When no record in quarantine has the given id, the methods return a *entity.QuarantineNotFoundError.
 type Quarantine interface {
 	// Quarantined returns records, the latest first, without keys, values and headers
 	// longer than ListValueLimit.
@@ -368,14 +371,14 @@ type Quarantine interface {
 	// RetryQuarantined makes one record due, so that it is tried again now.
 	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error)
 
-	// TakeQuarantined returns a record that is due, as a whole, and begins its next try; nil when none is due. Until
-	// QuarantineRest is over, no other call returns the same record.
+	// TakeQuarantined begins the next try of a record that is due, and returns the whole record; nil when no record is
+	// due. Until QuarantineRest is over, no other call returns the same record.
 	TakeQuarantined(ctx context.Context) (*entity.Quarantined, error)
 
-	// Release stores a batch as Store does. Its only message is made from a record in quarantine, and has the record's
-	// id and source. In the same step the record leaves quarantine. If the store refuses the message again, the record
-	// stays in quarantine and the error is entity.ErrRefused. When the record is not in quarantine any more, Release
-	// stores nothing.
+	// Release stores a batch as Store does. The only message of the batch is made from a record in quarantine, and has
+	// the id and the source of that record. In the same step the record leaves quarantine. If the store refuses the
+	// message again, the record stays in quarantine and the error is entity.ErrRefused. When the record is not in
+	// quarantine any more, Release stores nothing.
 	Release(ctx context.Context, batch Batch) (Stored, error)
 
 	// DeleteQuarantined deletes a record from quarantine; it is not stored anywhere else.
@@ -385,8 +388,8 @@ type Quarantine interface {
 // QuarantineQuery selects quarantined records.
 type QuarantineQuery struct {
 	Topic   string                // dead-letter topic; "" for any
-	Visible *entity.TopicPatterns // limits dead-letter topics; nil for all
-	Before  Cursor                // only records after this cursor, in the order of first try and id; zero for all
+	Visible *entity.TopicPatterns // only dead-letter topics that match; nil for all
+	Before  Cursor                // only records after this cursor in the order of Quarantined; the zero Cursor for all
 	Limit   int
 }
 

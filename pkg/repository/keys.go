@@ -10,7 +10,7 @@ import (
 // Keys stores the Idempotency-Keys of requests, so that a repeated request gets the result of the first request with
 // its key.
 type Keys interface {
-	// OpenKey begins the work of a key, or returns the known state of the key. When the owner of a key in progress
+	// OpenKey begins the work for a key, or returns the stored state of the key. When the owner of a key in progress
 	// calls OpenKey again, OpenKey returns the same state as the first time and renews the lease.
 	OpenKey(ctx context.Context, k Key, lease time.Duration) (KeyState, error)
 
@@ -20,7 +20,8 @@ type Keys interface {
 	// CloseKey stores the answer of a key in progress; further answers change nothing.
 	CloseKey(ctx context.Context, k Key, answer Answer) error
 
-	// DropKey deletes a key in progress, for an owner that has not begun the work. Then the same key may be used again.
+	// DropKey deletes a key in progress, for an owner that has not begun the work. After that, another request may use
+	// the same key.
 	DropKey(ctx context.Context, k Key) error
 }
 
@@ -33,11 +34,11 @@ type Key struct {
 	Owner     uuid.UUID // identifies the holder of the key's lease
 }
 
-// KeyState says what the store knows about an Idempotency-Key.
+// KeyState is the state of an Idempotency-Key in the store.
 type KeyState struct {
 	Phase     KeyPhase
 	Operation uuid.UUID // identifies the work; see entity.AuditInfo
-	Answer    Answer    // set for KeyDone
+	Answer    Answer    // set only for KeyDone
 }
 
 // KeyPhase says what the caller must do with a request that has a key.
@@ -46,22 +47,23 @@ type KeyPhase int
 const (
 	// KeyNew: the caller owns the key and begins the work.
 	KeyNew KeyPhase = iota + 1
-	// KeyAbandoned: the caller owns the key; an earlier owner began the work and did not answer within its lease.
+	// KeyAbandoned: the caller owns the key now; an earlier owner began the work and stored no answer before its lease
+	// ended.
 	KeyAbandoned
-	// KeyAtWork: another caller is working on the request now.
+	// KeyAtWork: another caller owns the key and works on the request.
 	KeyAtWork
 	// KeyDone: the answer is stored.
 	KeyDone
-	// KeyOther: the key was used with another request.
+	// KeyOther: the key belongs to a different request.
 	KeyOther
 )
 
-// Answer is the stored response of a request.
+// Answer is the stored response to a request.
 type Answer struct {
 	Status   int
-	Location string // header; "" for none
+	Location string // value of the header Location; "" for none
 	Body     []byte
 }
 
-// KeyLife is how long a key is remembered.
+// KeyLife is the time for which a key is remembered.
 const KeyLife = 24 * time.Hour

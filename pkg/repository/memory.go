@@ -15,13 +15,13 @@ type MemoryReservation interface {
 
 type reservationKey struct{}
 
-// WithMemoryReservation returns a context for reads. A read of messages or attempts with this context reserves their
-// memory in reservation; when Take returns an error, the read ends and returns that error wrapped.
+// WithMemoryReservation returns a context for reads. A read of messages or attempts with this context reserves the
+// memory of these in the given reservation; when Take returns an error, the read ends and returns that error wrapped.
 func WithMemoryReservation(ctx context.Context, reservation MemoryReservation) context.Context {
 	return context.WithValue(ctx, reservationKey{}, reservation)
 }
 
-// ReserveMemory reserves bytes in the reservation of ctx. Without a reservation there is no limit.
+// ReserveMemory reserves bytes in the MemoryReservation of ctx. When ctx contains none, the memory is not limited.
 func ReserveMemory(ctx context.Context, bytes int64) error {
 	reservation, ok := ctx.Value(reservationKey{}).(MemoryReservation)
 	if !ok {
@@ -30,14 +30,14 @@ func ReserveMemory(ctx context.Context, bytes int64) error {
 	return reservation.Take(bytes)
 }
 
-// Approximate memory of a message and of a header in addition to their bytes.
+// Approximate memory that a message and a header use in addition to their bytes.
 const (
 	messageOverhead = 1 << 10
 	headerOverhead  = 40
 )
 
-// SizeInMemory returns approximately how many bytes a message takes in memory. Parts of its record that were not loaded
-// do not count.
+// SizeInMemory returns the approximate number of bytes that a message uses in memory. Parts of its record that were not
+// loaded do not count.
 func SizeInMemory(m *entity.Message) int64 {
 	n := messageOverhead + len(m.ErrorMessage) + len(m.Record.Key) + len(m.Record.Value) + headerOverhead*len(m.Record.Headers)
 	for _, h := range m.Record.Headers {
@@ -46,7 +46,7 @@ func SizeInMemory(m *entity.Message) int64 {
 	return int64(n)
 }
 
-// EditSizeInMemory returns approximately how many bytes an attempt's edit takes in memory; 0 when e is nil.
+// EditSizeInMemory returns the approximate number of bytes that the edit of an attempt uses in memory; 0 when e is nil.
 func EditSizeInMemory(e *entity.Edit) int64 {
 	if e == nil {
 		return 0

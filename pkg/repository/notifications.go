@@ -9,13 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Notifications finds events in what the other methods stored, and keeps a notification of them for each sink (a
-// receiver: a webhook or Slack) until it was sent. No event is lost as long as some process calls Events from time to
-// time, also when a process crashes; a notification may be sent twice, with the same id and content.
+// Notifications finds events in the data that the other methods have stored. It stores a notification of them for each
+// sink, which is a receiver such as a webhook or Slack, until the notification is sent. As long as some process calls
+// Events from time to time, no event is lost, even when a process crashes; but a notification may then be sent twice,
+// with the same id and content.
 type Notifications interface {
 	// Events returns the events that no call of KeepNotifications has completed yet. It changes nothing, except when no
-	// process has called it for q.Patience: then all earlier events are skipped for good. An event is found only after
-	// its transaction, and all transactions that began earlier, have ended.
+	// process has called it for the time q.Patience: then all events before this call are skipped for good. An event is
+	// found only after its transaction, and all transactions that began earlier, have ended.
 	Events(ctx context.Context, q EventQuery) (Events, error)
 
 	// KeepNotifications completes a call of Events: the events of k.Seen are not found again, and the notifications are
@@ -23,16 +24,17 @@ type Notifications interface {
 	// KeepNotifications returns false, and stores nothing, when another process has completed these events first.
 	KeepNotifications(ctx context.Context, k KeptNotifications) (bool, error)
 
-	// ClaimNotification claims the notification that has been due longest, for c.Lease; from then on no event is
-	// added to it. Between two claims for the same sink, whichever processes make them, at least c.Pace passes.
+	// ClaimNotification claims the notification that has been due for the longest time, for the time c.Lease. After
+	// that no event is added to this notification. Between two claims for the same sink, by any processes, at least the
+	// time c.Pace passes.
 	ClaimNotification(ctx context.Context, c NotificationClaim) (n Notification, found bool, err error)
 
 	// SettleNotification stores the result of a claim. It changes nothing when the claim has expired and another claim
 	// has taken the notification.
 	SettleNotification(ctx context.Context, r NotificationResult) error
 
-	// GiveUpNotifications marks at most limit notifications as never to be sent, and returns them: notifications that
-	// are older than after and have no claim.
+	// GiveUpNotifications marks at most limit notifications as never to be sent, and returns them: those that are older
+	// than the time after and are not claimed.
 	GiveUpNotifications(ctx context.Context, after time.Duration, limit int) ([]Notification, error)
 
 	// WaitingNotifications counts the open notifications of each sink, ordered by the name of the sink.
@@ -58,12 +60,12 @@ func EventKinds() []EventKind {
 	return []EventKind{GroupNew, GroupRegressed, Spike, LoopStopped, MessageDead, RedriveFinished, RedriveStopped}
 }
 
-// EventQuery selects events. Limit applies to each of the queries that find events, and not to their sum; each query
-// returns at least one event when there is any.
+// EventQuery selects events. Limit applies to each of the queries that find events, not to all of them together. Each
+// query returns at least one event when there are any.
 type EventQuery struct {
 	Limit    int
 	Patience time.Duration
-	Spikes   *SpikeRule // nil: do not look for spikes
+	Spikes   *SpikeRule // nil when spikes are not wanted
 }
 
 // SpikeRule defines a spike: in the last ten to fifteen minutes at least Minimum messages of a topic arrived, and
@@ -75,18 +77,19 @@ type SpikeRule struct {
 
 // The times of the spike rule.
 const (
-	// SpikeRecent is the length of the time range whose arrivals are compared with the average. The range is extended
-	// back to the beginning of its first step of FineArrivalsStep.
+	// SpikeRecent is the length of the time range whose arrivals are compared with the average. It begins at the
+	// beginning of a step of FineArrivalsStep, so it may be up to one step longer.
 	SpikeRecent = 10 * time.Minute
-	// SpikeUsual is the time range of the average. It excludes the present hour and the hour before, in which the spike
-	// may have begun.
+	// SpikeUsual is the length of the time range for which the average is computed. It excludes the present hour and
+	// the hour before, in which the spike may have begun.
 	SpikeUsual = 7 * 24 * time.Hour
-	// SpikeOver is how long a topic must have no spike until the next one is a new spike.
+	// SpikeOver is the time after which a spike has ended: when a topic had no spike for this time, the next spike is a
+	// new one.
 	SpikeOver = time.Hour
 )
 
-// Events are the events found at Now. Events that happened before Since must not be reported; they are returned so that
-// the caller passes them to KeepNotifications, after which they are not found again. Cursor is internal to the store.
+// Events are the events found at Now. Events that happened before Since must not be reported. They are returned because
+// the caller must pass them to KeepNotifications, so that they are not found again. Cursor is internal to the store.
 type Events struct {
 	List   []Event
 	Now    time.Time
@@ -111,26 +114,26 @@ type Event struct {
 	Class, Title string
 	RegressedAt  time.Time
 	// Arrived and Usual are set for a Spike: the messages that arrived lately, and the average of the rule. Again is
-	// true when an earlier event reported the same spike, which continues.
+	// true when an earlier event has reported the same spike, which still goes on.
 	Arrived int64
 	Usual   float64
 	Again   bool
 	Redrive RedriveEnd // set for RedriveFinished and RedriveStopped
 }
 
-// RedriveEnd is the progress of a redrive at its end. Note is empty when the redrive has been resumed since that end.
+// RedriveEnd is the progress of a redrive at its end. Note is "" when the redrive was resumed later.
 type RedriveEnd struct {
 	Action                                        string
 	Note                                          string
 	Selected, Succeeded, Failed, InDoubt, Skipped int
 }
 
-// KeptNotifications are the notifications that the caller made of the events in Seen.
+// KeptNotifications are the notifications about the events in Seen.
 type KeptNotifications struct {
 	Seen          Events
 	Notifications []NewNotification
-	// Window is how long a notification collects events before it is sent. Repeat is the minimum time between two
-	// notifications on the same object for one sink; it is at most NotificationLife.
+	// Window is the time for which a notification collects events before it is sent. Repeat is the minimum time between
+	// two notifications on the same object for one sink; it is at most NotificationLife.
 	Window, Repeat time.Duration
 }
 
@@ -148,17 +151,17 @@ type NewNotification struct {
 	Object     string // id of the group or the redrive, or name of the topic
 	Topics     []string
 	Events     int64
-	First      time.Time // when the first of the events happened
+	First      time.Time // when the first of its events happened
 	Last       time.Time
-	MessageIDs []uuid.UUID // some of the messages; the first MaxNotificationMessages are stored
-	Detail     []byte      // JSON; a notification that is merged later replaces it
+	MessageIDs []uuid.UUID // ids of some of the messages; the first MaxNotificationMessages are stored
+	Detail     []byte      // JSON; when another notification is merged into this one, its detail replaces this
 }
 
 // Notification is a notification on its way to a sink.
 type Notification struct {
 	NewNotification
 	CreatedAt time.Time
-	Attempts  int // claims, including this one
+	Attempts  int // number of claims, including the present one
 	LastError string
 }
 
@@ -181,15 +184,15 @@ type NotificationResult struct {
 	Pause        time.Duration
 }
 
-// WaitingNotifications counts the open notifications of one sink. Overdue is the time since the oldest of them should
-// have been sent; zero when none is late.
+// WaitingNotifications counts the open notifications of one sink. Overdue is the time by which the oldest of them is
+// late; zero when none is late.
 type WaitingNotifications struct {
 	Sink          string
 	Notifications int64
 	Overdue       time.Duration
 }
 
-// EndOf returns the progress of a redrive that has just entered state.
+// EndOf returns the progress of a redrive that has just changed to the given state.
 func EndOf(r entity.Redrive, state entity.RedriveState) RedriveEnd {
 	end := RedriveEnd{
 		Action: string(r.Action), Selected: r.Selected, Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed,

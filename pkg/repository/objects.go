@@ -12,7 +12,7 @@ import (
 
 // ArchivedRow is a message of the archive as it is moved between the database and an object: every column of the
 // archive, the bytes of the record, and a copy of the attempts. The tags name the columns of the database and of the
-// Parquet file. Pointers and nil slices are NULL. Claims are not in it, because an archived message has none.
+// Parquet file. Pointers and nil slices are NULL. It contains no claim, because an archived message has none.
 type ArchivedRow struct {
 	ID         uuid.UUID `db:"id" json:"id" parquet:"id,uuid"`
 	ArchivedAt Micros    `db:"archived_at" json:"archived_at" parquet:"archived_at,timestamp(microsecond)"`
@@ -78,7 +78,7 @@ type ArchivedHeader struct {
 	Value *Bytes `parquet:"value,optional"`
 }
 
-// Bytes are bytes that JSON shows in PostgreSQL's form of bytea; nil is NULL.
+// Bytes are bytes whose JSON is the text form of PostgreSQL's type bytea; nil is NULL.
 type Bytes []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -128,7 +128,8 @@ func (m *Micros) Scan(src any) error {
 	return nil
 }
 
-// ArchiveObject is an entry of the manifest: an object with the messages of a closed day of archived_at.
+// ArchiveObject is an entry of the manifest, the list of all objects. It describes one object, which contains messages
+// of a single day of archived_at.
 type ArchiveObject struct {
 	ID       uuid.UUID `db:"id" json:"id"` // stays the same when the object is written again without some of its messages
 	Key      string    `db:"object_key" json:"object_key"`
@@ -169,7 +170,7 @@ type ObjectQuery struct {
 	MessageIDs    []uuid.UUID // empty for all messages
 }
 
-// ObjectTopic counts the messages of an object that have these topics and are in the archive.
+// ObjectTopic is the number of messages with these topics that an object contains and that are in the archive.
 type ObjectTopic struct {
 	Original string `json:"original_topic"`
 	DLQ      string `json:"dlq_topic"`
@@ -189,12 +190,12 @@ type ObjectStats struct {
 	Objects  int64 `db:"objects"`
 	Messages int64 `db:"messages"`
 	Bytes    int64 `db:"bytes"`
-	// WaitingSince is since when the oldest bytes of messages that left the archive wait to be deleted; zero when none
-	// wait. Bytes that an Object Lock retains do not count.
+	// WaitingSince is the time since which bytes of messages that left the archive wait to be deleted from objects;
+	// zero when none wait. Bytes that an Object Lock retains do not count.
 	WaitingSince time.Time `db:"-"`
 }
 
-// Add extends the ranges of the entry to a row.
+// Add extends the ranges of the entry, so that they include a row.
 func (o *ArchiveObject) Add(r *ArchivedRow) {
 	if o.Messages == 0 {
 		o.FirstID, o.LastID = r.ID, r.ID
@@ -211,15 +212,15 @@ func (o *ArchiveObject) Add(r *ArchivedRow) {
 type PickedRow struct {
 	ID         uuid.UUID `db:"id"`
 	ArchivedAt time.Time `db:"archived_at"`
-	Bytes      int64     `db:"bytes"` // about as many as it takes in memory
+	Bytes      int64     `db:"bytes"` // approximate number of bytes that the row uses in memory
 }
 
-// ShownLimits limits the bytes of messages that are made from rows of objects, as other methods limit those of messages
-// in the database.
+// ShownLimits limits what is loaded of messages that are stored in objects. For messages in the database, other methods
+// apply the same limits.
 type ShownLimits struct {
 	Value    int64 // a longer value is not loaded; negative for no limit
 	Key      int64 // a longer key is not loaded
-	Headers  int64 // longer headers are not loaded; negative: some of the headers are loaded, as by GetArchived
-	Page     int64 // the bytes that all messages together may load; 0 for no limit
+	Headers  int64 // headers with more bytes are not loaded; when negative, the first headers are loaded, as by GetArchived
+	Page     int64 // maximum number of bytes that all messages together may load; 0 for no limit
 	NoValues bool  // no values are loaded
 }

@@ -5,32 +5,34 @@ import (
 	"sync/atomic"
 )
 
-// Reading is how the reads of one request choose between the database and its replica. It is safe for concurrent use.
+// Reading decides for the reads of one request whether the database or its replica answers them. It is safe for
+// concurrent use.
 type Reading struct {
-	after string // mark of the caller's last change; "" for none
+	after string // mark of the caller's last change; "" when there is none
 
 	primary atomic.Bool
 }
 
 type readingKey struct{}
 
-// WithReading returns a context for the reads of one request, which see at least the changes up to a mark of
-// Replica.WriteMark; "" for none. After one of them was answered by the database itself, all are, so that no part of
-// the answer is older than another.
+// WithReading returns a context for the reads of one request, These reads see all changes up to the given mark, which
+// Replica.WriteMark returned; "" requires no changes. Once the database itself has answered one of the reads, it
+// answers all later ones too, so that no later read returns older data.
 func WithReading(ctx context.Context, after string) context.Context {
 	return context.WithValue(ctx, readingKey{}, &Reading{after: after})
 }
 
-// ReadingOf returns the Reading of a context, or nil for a context without one: such reads need the database itself.
+// ReadingOf returns the Reading of a context, or nil for a context without one: the database itself must answer such
+// reads.
 func ReadingOf(ctx context.Context) *Reading {
 	r, _ := ctx.Value(readingKey{}).(*Reading)
 	return r
 }
 
-// After returns the mark of the caller's last change; "" for none.
+// After returns the mark of the caller's last change; "" when there is none.
 func (r *Reading) After() string { return r.after }
 
-// UsePrimary makes all further reads go to the database itself.
+// UsePrimary makes the database itself answer all further reads.
 func (r *Reading) UsePrimary() { r.primary.Store(true) }
 
 // UsesPrimary reports whether UsePrimary was called.

@@ -10,12 +10,12 @@ import (
 )
 
 // Redrives stores redrives, so that any process may continue them, batch by batch. When the process that works on a
-// batch dies, another process gets the batch after the lease has ended.
+// batch dies, another process gets the batch as soon as the lease has ended.
 type Redrives interface {
-	// CreateRedrive fixes the selection in one snapshot, oldest first or in the order of the ids, and stores the
-	// redrive in batches of at most NewRedrive.BatchSize. Messages that the action cannot take now are counted as
-	// skipped. If a redrive with this id exists, CreateRedrive returns it in its present state. A redrive without
-	// messages is finished at once.
+	// CreateRedrive selects the messages in one snapshot, oldest first or in the order of the given ids, and stores the
+	// redrive and its batches of at most NewRedrive.BatchSize messages. Messages whose state does not allow the action
+	// are counted as skipped. If a redrive with this id exists, CreateRedrive returns it in its present state. A
+	// redrive that selects no messages is finished at once.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 
 	// Redrive returns one redrive with its counts. For an unknown id, this and the other methods return a
@@ -23,14 +23,14 @@ type Redrives interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 
 	// ActiveRedrives returns the ids of redrives that need work from a process, oldest first: active redrives, and
-	// inactive ones with a batch whose owner died before it saved the batch.
+	// inactive redrives with a batch whose owner died before it saved the batch.
 	ActiveRedrives(ctx context.Context) ([]uuid.UUID, error)
 
-	// MoveRedrive changes a redrive's state; for a move that its state does not allow it returns a
-	// *entity.RedriveStateError. In two cases it returns the redrive unchanged: when the redrive should finish and a
-	// batch is not done, and when the same operation (see RedriveMove.Cause) has already moved it with the same Action.
-	// When a stopped redrive is resumed, its canary counts as passed, and its shares of failures and returns start
-	// again from zero.
+	// MoveRedrive changes a redrive's state; when its state does not allow the change, the error is a
+	// *entity.RedriveStateError. In two cases it returns the redrive unchanged: when the new state is finished but a
+	// batch is not done, and when the same operation (see RedriveMove.Cause) has already changed it with the same
+	// Action. When a stopped redrive is resumed, its canary counts as passed, and its shares of failures and returns
+	// start again from zero.
 	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)
 
 	// SaveWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
@@ -45,28 +45,29 @@ type Redrives interface {
 	// RenewLeases renews all leases of owner.
 	RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error
 
-	// SaveBatch stores results of a batch that owner holds, and ends its lease. The batch is done when no item waits;
-	// otherwise the next owner gets its waiting items. SaveBatch returns false, and stores nothing, when owner no
-	// longer holds the lease.
+	// SaveBatch stores results of a batch that owner holds, and ends its lease. The batch is done when all its items
+	// have results; otherwise the next owner gets the items that have none. SaveBatch returns false, and stores
+	// nothing, when owner no longer holds the lease.
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
 }
 
-// MaxReturnedErrors limits the messages that ReturnedErrors reads.
+// MaxReturnedErrors is the maximum number of messages that ReturnedErrors reads.
 const MaxReturnedErrors = 5000
 
-// Selections has the methods for all redrives except the retry of all messages of a topic. When a store has no
-// Selections, its CreateRedrive accepts only that retry and returns a *NeedsDatabaseError for any other redrive.
+// Selections contains the methods that every redrive needs except the retry of all messages of a topic. When a store
+// has no Selections, its CreateRedrive accepts only that retry and returns a *NeedsDatabaseError for any other redrive.
 type Selections interface {
 	// PreviewRedrive returns what CreateRedrive would select, without storing anything. It counts messages with the
 	// same properties together, the largest number first. Messages that the redrive would skip at once are counted
 	// separately, with a Reason.
 	PreviewRedrive(ctx context.Context, r NewRedrive) ([]SelectionCount, error)
 
-	// Overlaps returns the unfinished redrives in which messages wait that r would also select, the oldest redrive
-	// first.
+	// Overlaps returns the redrives that have not ended and in which messages wait that r would select too, the oldest
+	// redrive first.
 	Overlaps(ctx context.Context, r NewRedrive) ([]entity.Overlap, error)
 
-	// RedriveOverlaps returns the other unfinished redrives in which waiting messages of an existing redrive wait too.
+	// RedriveOverlaps does the same for an existing redrive: it returns the other redrives in which its waiting
+	// messages wait too.
 	RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity.Overlap, error)
 
 	// ReturnedErrors groups the messages that came back from a redrive by their error group and topics, the largest
@@ -77,14 +78,13 @@ type Selections interface {
 	// for one message would, and returns the ids of the messages that it changed. Messages that are deleted, or in a state
 	// that forbids the action, are left out.
 	//
-	// RedriveMap sets the original topic, with confidence operator, of messages that are PENDING or DEAD and whose own
-	// header did not name the original topic (see entity.FromHeader), unless OverHeader is set. Where it replaces a topic
-	// that a header named, partition and offset are cleared too. A message that already has that topic and confidence
-	// counts as changed, without an audit entry.
+	// RedriveMap sets the original topic, with confidence operator, of messages that are PENDING or DEAD. It leaves out
+	// messages whose original topic was read from a header of the record (see entity.FromHeader), unless OverHeader is
+	// set. When it replaces a topic that was read from a header, it also clears partition and offset. A message that
+	// already has that topic and confidence counts as changed, without an audit entry.
 	Change(ctx context.Context, c Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 
-	// PerformedOn returns the ids, out of the list ids, of the objects that the operation has changed with the given
-	// action.
+	// PerformedOn returns those of the given ids whose objects the operation has changed with the given action.
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Redrives returns redrives, the newest first (created_at, then id).
@@ -112,7 +112,7 @@ type NewRedrive struct {
 	Found *[]uuid.UUID
 }
 
-// SelectionCount is a number of messages of one dead-letter topic with the same properties.
+// SelectionCount is the number of messages that have all properties below in common.
 type SelectionCount struct {
 	Messages   int
 	Reason     string // why the redrive would skip these messages; "" when it would select them
@@ -126,7 +126,7 @@ const (
 	SkippedTaken        = "taken"         // another attempt has claimed the message, or its status has changed
 	SkippedGone         = "gone"          // the message was deleted or archived, or never existed
 	SkippedNotRetryable = "not_retryable" // the message's status does not allow the action
-	SkippedOriginKnown  = "origin_known"  // the own header of the message's record names the original topic
+	SkippedOriginKnown  = "origin_known"  // a header of the message's record names the original topic
 )
 
 // RedriveQuery selects redrives.
@@ -148,7 +148,7 @@ type ItemQuery struct {
 // RedriveMove is a change of a redrive's state.
 type RedriveMove struct {
 	To     entity.RedriveState
-	From   []entity.RedriveState // the move is allowed only from these states; empty: from all states that permit it
+	From   []entity.RedriveState // the states from which the change is allowed; empty for all states from which entity.RedriveState allows it
 	Action entity.Action
 	Note   string
 	Cause  entity.AuditInfo
@@ -176,12 +176,12 @@ type BatchItem struct {
 	Result    entity.ItemResult
 }
 
-// BatchResults are the results of some items of a batch. The other items of the batch stay unchanged.
+// BatchResults are the results of some items of a batch. Items of the batch without a result here stay unchanged.
 type BatchResults struct {
 	RedriveID uuid.UUID
 	Number    int
 	Owner     uuid.UUID
-	Items     []entity.RedriveItem // items that have a result now; Number says which item of the batch
+	Items     []entity.RedriveItem // items that have a result now; their Number says which items of the batch they are
 }
 
 // Change is one action on several messages.
@@ -189,9 +189,9 @@ type Change struct {
 	Action        entity.RedriveAction
 	IDs           []uuid.UUID
 	OriginalTopic string // the topic that RedriveMap sets
-	OverHeader    bool   // RedriveMap also changes messages whose record's own header names the topic
-	// Lease is the lease on the batch that the messages come from; the zero value when they come from no batch. Nothing
-	// is changed when another owner holds the batch now or the batch is done.
+	OverHeader    bool   // RedriveMap also changes messages whose original topic was read from a header
+	// Lease is the caller's lease on the batch to which the messages belong; the zero value when they belong to no
+	// batch. Nothing is changed when another owner holds the batch now or the batch is done.
 	Lease Lease
 }
 

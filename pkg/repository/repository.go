@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Repository has all methods of a store: those of Core, and the features that need a database.
+// Repository contains all methods of a store: those of Core, and the features that need a database.
 type Repository interface {
 	Core
 	Features
@@ -28,8 +28,8 @@ type Repository interface {
 //
 // When the same operation (entity.AuditInfo) requests a change that it has already made, the change is not made again,
 // adds no second entry, and returns no error: Delete returns nil, methods that return a message or a redrive return its
-// present state, and Change counts the message as changed. A store may choose an operation itself for a cause that has
-// none.
+// present state, and Change counts the message as changed. When the cause names no operation, a store may choose one
+// itself.
 type Core interface {
 	Reader
 	Attempts
@@ -39,8 +39,8 @@ type Core interface {
 	Operations
 
 	// Delete deletes a message for good. The position of its partition does not change, so the same record is never
-	// stored again. For a RETRYING message, with an expired claim or not, the error is a *entity.ClaimedError, because
-	// it may not be known whether its record was sent.
+	// stored again. For a RETRYING message the error is a *entity.ClaimedError, even if its claim has expired, because
+	// its record may have been sent.
 	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 
 	// Requeue makes a DEAD message PENDING with no attempts used; its next automatic attempt is due at once. For a
@@ -56,8 +56,8 @@ type Core interface {
 	Ping(ctx context.Context) error
 }
 
-// Features has the methods that need a store with a database. What the comment of Core says about all methods holds for
-// them too. A consumer declares an interface with only the methods that it calls.
+// Features contains the methods that need a store with a database. What the comment of Core says about all methods is
+// true of these methods too. A consumer declares an interface with only the methods that it calls.
 type Features interface {
 	Quarantine
 	Selections
@@ -95,9 +95,9 @@ func (e *NeedsDatabaseError) Is(target error) bool {
 // Reader reads messages and changes nothing.
 type Reader interface {
 	// List returns one page of the messages whose original or dead-letter topic is the given topic, newest first
-	// (created_at, then id, descending), and the number of all these messages. For an unknown topic the list is empty. A
-	// key, value or headers longer than ListValueLimit are not loaded; nor are any further keys, values and headers once
-	// the page has loaded ListPageLimit bytes.
+	// (created_at, then id, descending), and the number of all these messages. For an unknown topic the list is empty.
+	// A key, value or headers longer than ListValueLimit are not loaded; when the page has loaded ListPageLimit bytes,
+	// no further keys, values and headers are loaded.
 	List(ctx context.Context, topic string, page Page) (List, error)
 
 	// Get returns one message. A value longer than maxValue bytes is not loaded; maxValue < 0 loads it whatever its
@@ -105,22 +105,22 @@ type Reader interface {
 	// first ones are loaded.
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-	// Load returns the messages of ids, in that order, with key, headers and whole values, until their sizes exceed
-	// maxBytes. Ids that no longer exist are left out. taken is the number of ids that were processed; the caller
-	// continues with the next id. If the first message alone is larger than maxBytes, nothing is loaded, and the error
-	// is a *TooLargeError with the message's size.
+	// Load returns the messages with the given ids, in their order, with key, headers and whole values, as long as
+	// their sizes together do not exceed maxBytes. Ids that no longer exist are left out. taken is the number of ids
+	// that were processed; the caller continues with the next id. If the first message alone is larger than maxBytes,
+	// nothing is loaded, and the error is a *TooLargeError with the message's size.
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
 
 	// ValuePart returns some bytes of a value, so that a caller can read a large value in parts; a value never changes
-	// between two calls. Bytes after the end of the value are left out. If the message is not in the table that p
-	// selects, the error is a *entity.NotFoundError; a message without a value has no bytes.
+	// between two calls. Bytes after the end of the value are left out. The error is a *entity.NotFoundError when the
+	// message is not where p says it is: live or in the archive. For a message without a value, the result is empty.
 	ValuePart(ctx context.Context, p ValuePart) ([]byte, error)
 
 	// Counts returns the number of messages by original topic and status.
 	Counts(ctx context.Context) ([]Count, error)
 }
 
-// ValuePart names a part of a message's value: Length bytes from byte From on.
+// ValuePart identifies a part of a message's value: the bytes From to From+Length-1.
 type ValuePart struct {
 	ID       uuid.UUID
 	Archived bool // the message is in the archive
@@ -128,7 +128,7 @@ type ValuePart struct {
 	Length   int64
 }
 
-// TooLargeError reports that a message is larger than the maxBytes of Load. Its kind is entity.ErrInvalid.
+// TooLargeError reports that a message is larger than the parameter maxBytes of Load. Its kind is entity.ErrInvalid.
 type TooLargeError struct{ Bytes int64 }
 
 func (e *TooLargeError) Error() string {
@@ -138,8 +138,8 @@ func (e *TooLargeError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooLargeError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// Limits of List: bytes of one key, one value or the headers of one message; bytes of all keys, values and headers of a
-// page; number of headers of a page.
+// Limits of List: the bytes of one key, of one value, or of the headers of one message; the bytes of all keys, values
+// and headers of a page; and the number of headers of a page.
 const (
 	ListValueLimit  = 64 << 10
 	ListPageLimit   = 16 << 20
@@ -147,7 +147,7 @@ const (
 )
 
 // Limits of the headers that are loaded when one message is read to be shown: the number of headers and their total
-// bytes. A list leaves out all headers of a message that has more.
+// bytes. A list leaves out all headers of a message that exceeds these limits.
 const (
 	HeaderLimit      = 10_000
 	HeaderBytesLimit = 1 << 20

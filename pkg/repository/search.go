@@ -9,23 +9,23 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Searcher finds messages by filters. When a filter matches many messages and no index can find them in time, the error
+// Searcher finds messages by filters. When a filter matches so many messages that the search takes too long, the error
 // is a *TooBroadError.
 type Searcher interface {
-	// Search returns a part of the matching messages, in the order of q.Sort, ties by id in the same direction.
-	// Loaded keys, values and headers are limited as in List.
+	// Search returns a part of the matching messages, in the order of q.Sort and, for equal times, of their ids in the
+	// same direction. Loaded keys, values and headers are limited as in List.
 	Search(ctx context.Context, q SearchQuery) (SearchPage, error)
 
-	// CountMatching returns how many messages match; Exact reports whether the number is exact. CountEstimate may
-	// return an estimate, and so may CountExact when counting takes too long. An estimate would include topics that the
-	// caller may not see, so with Filter.Visible the matching messages are counted up to CountLimit, unless the
-	// counters have the exact number.
+	// CountMatching returns the number of matching messages. The number may be an estimate with CountEstimate and, when
+	// counting takes too long, also with CountExact; MatchCount.Exact says whether it is one. An estimate would include
+	// topics that the caller may not see, so with Filter.Visible the matching messages are counted up to CountLimit,
+	// unless the store's counters contain the exact number.
 	CountMatching(ctx context.Context, q CountQuery) (MatchCount, error)
 
-	// Export calls yield for the matching messages, newest first (created_at, then id, descending), as of one moment,
-	// until limit is reached or yield returns an error, which Export returns. Values longer than maxValue bytes are not
-	// loaded. yield may use a message only until yield returns. The memory that Export needs does not depend on the
-	// number of messages.
+	// Export calls yield for the matching messages, newest first (created_at, then id, descending), until q.Limit is
+	// reached or yield returns an error, which Export returns. All messages have their state of the same moment. Values
+	// longer than maxValue bytes are not loaded. yield may use a message only until yield returns. The memory that
+	// Export needs does not depend on the number of messages.
 	Export(ctx context.Context, q ExportQuery, yield func(*entity.Message) error) error
 }
 
@@ -36,8 +36,8 @@ type SearchQuery struct {
 	Sort     Sort
 	After    Cursor // only messages after this cursor in the order; the zero Cursor for all
 	Limit    int
-	// NoValues leaves out the messages' values: their state is entity.ValueNotLoaded, and their bytes do not count
-	// towards the limit of the page. An empty value is still reported as empty.
+	// NoValues leaves out the messages' values: their state is entity.ValueNotLoaded, and the bytes of the values do
+	// not count for the limit of the page. An empty value is still reported as empty.
 	NoValues bool
 }
 
@@ -76,9 +76,9 @@ type CountQuery struct {
 type Counting int
 
 const (
-	// CountEstimate uses the numbers that the store has without counting rows.
+	// CountEstimate uses counters and estimates of the store, without counting rows.
 	CountEstimate Counting = iota
-	// CountExact counts rows. When that takes more than some seconds, an estimate takes its place.
+	// CountExact counts rows, but returns an estimate when this takes more than a few seconds.
 	CountExact
 )
 
@@ -89,10 +89,10 @@ const CountLimit = 10_000
 type MatchCount struct {
 	Messages int64
 	Exact    bool
-	AtLeast  bool // there may be more than Messages, not fewer; Exact is false
+	AtLeast  bool // the number of matching messages is Messages or more; Exact is false
 }
 
-// LimitedCount describes a number of messages that was counted up to CountLimit.
+// LimitedCount returns the MatchCount for a number of messages that was counted only up to CountLimit + 1.
 func LimitedCount(messages int64) MatchCount {
 	if messages > CountLimit {
 		return MatchCount{Messages: CountLimit, AtLeast: true}
@@ -115,7 +115,7 @@ type ExportQuery struct {
 // RecordParts are parts of records.
 type RecordParts struct{ Key, Value, Headers bool }
 
-// TooBroadError reports that the search or count took too long because the filter matches too many messages. Its kind
+// TooBroadError reports that the search or count took too long because its filter matches too many messages. Its kind
 // is entity.ErrInvalid.
 type TooBroadError struct{}
 
@@ -131,9 +131,9 @@ type Archive interface {
 	// GetArchived returns one message of the archive; Get returns only live messages.
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-	// Restore moves a message from the archive to the live table, as PENDING with no attempts used, due at once. It
-	// keeps its id, bytes, history and created_at. For an id that is not in the archive, Restore returns a
-	// *entity.NotFoundError.
+	// Restore moves a message from the archive to the live table, as PENDING with no attempts used and due for
+	// automatic retry at once. It keeps its id, bytes, history and created_at. For an id that is not in the archive,
+	// Restore returns a *entity.NotFoundError.
 	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 
 	// Erase deletes a message of the archive for good, with its attempts, edits and search document, the stored answers
@@ -145,9 +145,10 @@ type Archive interface {
 
 // Erased reports what is left of an erased message. The zero value means nothing.
 type Erased struct {
-	// RetainedUntil is when an Object Lock ends that forbids to delete the message's bytes in the object store; zero when
-	// none does.
+	// RetainedUntil is the end of an Object Lock that prevents the message's bytes from being deleted in the object
+	// store; zero when no Object Lock does.
 	RetainedUntil time.Time
-	// Pending means that the bytes could not be deleted from the object store now, and the archiver will delete them.
+	// Pending means that the bytes could not be deleted from the object store now, and that the archiver will delete
+	// them later.
 	Pending bool
 }

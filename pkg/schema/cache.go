@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// cache keeps values up to a size in bytes. The least recently used ones are dropped first. It is safe for concurrent
-// use.
+// cache keeps values until their sizes add up to max bytes. Then it drops the least recently used values. It is safe
+// for concurrent use.
 type cache struct {
 	max int
 
@@ -21,7 +21,7 @@ type cached struct {
 	key     string
 	value   any
 	size    int
-	expires time.Time // zero: the value does not expire
+	expires time.Time // zero when the value does not expire
 }
 
 func newCache(limit int) *cache {
@@ -35,7 +35,7 @@ func (c *cache) get(key string, now time.Time) (value any, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	item := at.Value.(*cached) //nolint:forcetypeassert // the list has only *cached
+	item := at.Value.(*cached) //nolint:forcetypeassert // the list contains only *cached
 	if !item.expires.IsZero() && !now.Before(item.expires) {
 		c.remove(at)
 		return nil, false
@@ -58,7 +58,7 @@ func (c *cache) put(item cached) {
 }
 
 func (c *cache) remove(at *list.Element) {
-	item := c.order.Remove(at).(*cached) //nolint:forcetypeassert // the list has only *cached
+	item := c.order.Remove(at).(*cached) //nolint:forcetypeassert // the list contains only *cached
 	delete(c.byKey, item.key)
 	c.size -= item.size
 }

@@ -14,20 +14,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// errUnknown: the registry answers that it does not have the schema or subject.
+// errUnknown means that the registry answered, but does not have the schema or subject.
 var errUnknown = errors.New("the registry does not have it")
 
-// errAnswerSize: the answer has more than maxAnswer bytes. The schema may be that large, or the answer is wrong.
+// errAnswerSize means that the answer of the registry has more than maxAnswer bytes. Either the schema is that large,
+// or the answer is wrong.
 var errAnswerSize = fmt.Errorf("the answer of the registry is larger than %d bytes", maxAnswer)
 
-// missing reports whether the registry is working, but has no schema or subject that can be used. The registry is asked
-// again after unknownAge.
+// missing reports whether the error means that the registry works but has no usable schema or subject. The registry is
+// then asked for it again after unknownAge.
 func missing(err error) bool { return errors.Is(err, errUnknown) || errors.Is(err, errAnswerSize) }
 
-// errNoSchema: the answer is right in form, but has no schema, such as that of a proxy.
+// errNoSchema means that an answer has the right form but contains no schema. A proxy may give such an answer.
 var errNoSchema = errors.New("the answer has no schema")
 
-// orNoSchema returns the error of a request, or errNoSchema for an answer without a schema.
+// orNoSchema returns the error of a request, or errNoSchema when the request succeeded but its answer contains no
+// schema.
 func orNoSchema(found sr.Schema, err error) error {
 	if err == nil && found.Schema == "" {
 		return errNoSchema
@@ -35,7 +37,8 @@ func orNoSchema(found sr.Schema, err error) error {
 	return err
 }
 
-// newClient returns a client of one registry that follows no redirects and reads at most maxAnswer bytes.
+// newClient returns a client for one registry. The client follows no redirects and reads at most maxAnswer bytes of an
+// answer.
 func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
 	roots, err := cfg.roots()
 	if err != nil {
@@ -75,11 +78,11 @@ func (c RegistryConfig) sign(r *http.Request) error {
 	return nil
 }
 
-// maxAnswer is how many bytes of an answer are read. It is larger than maxSchema, because the schema is escaped in the
-// answer.
+// maxAnswer is the maximum number of bytes of an answer that are read. It is larger than maxSchema, because the answer
+// contains the schema with escapes.
 const maxAnswer = 2 * maxSchema
 
-// limitedTransport fails a request whose answer is too large.
+// limitedTransport makes a request fail when its answer is too large.
 type limitedTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -102,11 +105,12 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, errAnswerSize
 	}
-	return n, err //nolint:wrapcheck // the error of the wrapped reader
+	return n, err //nolint:wrapcheck // the error of the reader below
 }
 
 // translate returns errUnknown if the registry answered that it does not have the schema or subject, and errAnswerSize
-// if the answer was too large. Every other error is returned without the text of the answer, because that text may contain anything.
+// if the answer was too large. All other errors are returned without the text of the answer, which may contain
+// anything.
 func translate(err error) error {
 	var answer *sr.ResponseError
 	switch {
@@ -129,7 +133,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// formatOf returns the format of a schema of the registry.
+// formatOf returns the entity.Format for a type of schema in a registry.
 func formatOf(t sr.SchemaType) entity.Format {
 	switch t {
 	case sr.TypeAvro:
@@ -144,7 +148,7 @@ func formatOf(t sr.SchemaType) entity.Format {
 
 const maxReferences = 200
 
-// references reads the schemas that a schema refers to, the schemas without references first.
+// references reads the schemas to which a schema refers. Each comes after the schemas to which it refers itself.
 func (r *registry) references(ctx context.Context, s sr.Schema) ([]reference, error) {
 	g := gatherer{registry: r, seen: map[string]bool{}}
 	if err := g.gather(ctx, s, 0); err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Compare returns the schema of a part and the latest version of its subject, both as the registry has them. ok is false
-// for a part without a schema. The error is of kind entity.ErrNotFound when the registry has no such schema, and of
-// kind entity.ErrUnavailable when it cannot be read now.
+// Compare returns the schema of a part and the latest version of its subject, both as the registry has them. ok is
+// false when the part has no schema. The error is of kind entity.ErrNotFound when the registry has no such schema, and
+// of kind entity.ErrUnavailable when it cannot be read now.
 func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.RecordPart) (c entity.SchemaComparison, ok bool, err error) {
 	p, ok := d.part(m, kind)
 	if !ok {
@@ -29,7 +29,7 @@ func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.Re
 		c.Fault = clip(own.fault.Error())
 	}
 	if err := p.complete(ctx, m, own, &c.Schema); err != nil || c.Schema.Subject == "" {
-		return c, true, nil //nolint:nilerr // the latest version is then not known
+		return c, true, nil //nolint:nilerr // the answer then leaves out the latest version
 	}
 	if latest, err := p.registry.latest(ctx, c.Schema.Subject); err == nil {
 		c.Latest = latest.Schema.Schema
@@ -37,11 +37,11 @@ func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.Re
 	return c, true, nil
 }
 
-// notFoundError is a schema that the registry does not have. It is of kind entity.ErrNotFound.
+// notFoundError says that the registry does not have a schema. Its kind is entity.ErrNotFound.
 type notFoundError struct{ reason string }
 
 // Error names the schema.
 func (e *notFoundError) Error() string { return e.reason }
 
-// Unwrap returns the kind entity.ErrNotFound.
+// Unwrap makes the error's kind entity.ErrNotFound.
 func (e *notFoundError) Unwrap() error { return entity.ErrNotFound }

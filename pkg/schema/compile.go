@@ -17,7 +17,7 @@ import (
 type source struct {
 	format entity.Format
 	text   string
-	refs   []reference // texts of the references, those without references of their own first
+	refs   []reference // the schemas to which this one refers; each comes after those to which it refers itself
 }
 
 type reference struct{ name, text string }
@@ -38,40 +38,41 @@ func (s source) byName() map[string]string {
 	return all
 }
 
-// compiled is a compiled schema, or a schema with the fault because of which it cannot be used. It is immutable and
+// compiled is a schema after its compilation. When the compilation failed, it contains the fault. It is immutable and
 // safe for concurrent use.
 type compiled struct {
 	source
 	id    int
 	guid  string
-	fault error // the reason why the schema cannot be used; nil: it can be used
+	fault error // why the schema cannot be used; nil when it can be used
 
 	avro  *avro.Schema
 	proto *proto.Schema
 	json  *jsonschema.Schema
 }
 
-// maxSchema is how many bytes a schema may have, with its references.
+// maxSchema is the maximum size in bytes of a schema together with its references.
 const maxSchema = 4 << 20
 
 var errSchemaSize = fmt.Errorf("the schema and its references are larger than %d bytes", maxSchema)
 
-// compile never fails: a schema that cannot be used is remembered with its fault, so that it is not compiled for every
-// message.
+// compile compiles a schema. It never fails: the result for a schema that cannot be used contains the fault, so that
+// the schema is not compiled again for every message.
 func compile(id int, guid string, s source) *compiled {
 	c := &compiled{source: s, id: id, guid: guid}
 	compiling.Lock()
 	defer compiling.Unlock()
 	if err := c.build(); err != nil {
-		c.fault = errors.New(clip(err.Error())) // clipped, because the error may quote the whole schema
+		c.fault = errors.New(clip(err.Error())) // shortened, because the error may quote the whole schema
 	}
 	return c
 }
 
-// compiling allows one compilation at a time: each takes up to 300 times the schema's size in memory for a moment.
+// compiling allows only one compilation at a time, because a compilation may briefly use 300 times the schema's size in
+// memory.
 var compiling sync.Mutex
 
-// weight returns about how many bytes a compiled schema has in memory.
+// weight returns the approximate number of bytes that a compiled schema uses in memory.
 func (c *compiled) weight() int {
 	factors := map[entity.Format]int{entity.Avro: 30, entity.Protobuf: 100, entity.JSONSchema: 100}
 	return (1 + factors[c.format]) * c.size()
@@ -105,7 +106,7 @@ func (c *compiled) build() (err error) {
 
 var errNotJSON = &codec.Error{Path: "$", Reason: "is not JSON"}
 
-// decode returns the JSON of an encoded part.
+// decode returns the JSON of an encoded part, of at most limit bytes.
 func (c *compiled) decode(f frame, limit int) (text []byte, err error) {
 	defer recoverError(&err)
 	switch c.format {
@@ -122,7 +123,7 @@ func (c *compiled) decode(f frame, limit int) (text []byte, err error) {
 	}
 }
 
-// decodeJSON returns a value that is JSON with a JSON Schema.
+// decodeJSON returns a value with a JSON Schema, which is JSON already, if it is valid and within the limits.
 func decodeJSON(data []byte, limit int) ([]byte, error) {
 	switch form := payload.Scan(data); {
 	case form.Depth > codec.MaxDepth:
@@ -135,7 +136,8 @@ func decodeJSON(data []byte, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// encode returns the encoding of text, without a frame. It keeps the unknown Protobuf fields of original.
+// encode returns the encoding of the JSON in text, without a frame. For Protobuf it keeps the fields of original that
+// the schema does not know.
 func (c *compiled) encode(indexes []int, text []byte, original *proto.Original, limit int) (data []byte, err error) {
 	defer recoverError(&err)
 	switch c.format {
@@ -154,7 +156,7 @@ func recoverError(err *error) {
 	}
 }
 
-// name returns the full name of the record or message type, which some producers use in subjects.
+// name returns the full name of the record type or message type. Some producers use this name in the names of subjects.
 func (c *compiled) name(indexes []int) string {
 	switch {
 	case c.avro != nil:

@@ -13,20 +13,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Config names the registries, and the topics whose records do not name their schema. Without a registry nothing is
-// decoded.
+// Config names the registries, and the schemas for topics whose records do not name their schema. When it names no
+// registry, nothing is decoded.
 type Config struct {
 	Registries []RegistryConfig `mapstructure:"registries"`
 	Topics     []TopicConfig    `mapstructure:"topics"`
 	Timeout    time.Duration    `mapstructure:"timeout"` // time limit of one request, and of all look-ups for one page
 }
 
-// RegistryConfig is one registry. A message belongs to the first registry that lists its original topic, else to the
-// first that lists its dead-letter topic.
+// RegistryConfig is one registry. The schemas of a message are read from the first registry whose Topics match its
+// original topic; if no registry's do, from the first whose Topics match its dead-letter topic.
 type RegistryConfig struct {
 	Name            string   `mapstructure:"name"`
 	URL             string   `mapstructure:"url"`
-	Topics          []string `mapstructure:"topics"` // globs or regular expressions; empty: all topics
+	Topics          []string `mapstructure:"topics"` // globs or regular expressions; an empty list matches all topics
 	Username        string   `mapstructure:"username"`
 	PasswordFile    string   `mapstructure:"password_file"`
 	TokenFile       string   `mapstructure:"token_file"`
@@ -34,8 +34,8 @@ type RegistryConfig struct {
 	SubjectStrategy string   `mapstructure:"subject_strategy"` // topic_name (default), record_name or topic_record_name
 }
 
-// TopicConfig names the subject of a topic whose records do not name their schema. The latest version of the subject is
-// used.
+// TopicConfig names the subject of a topic whose records do not name their schema. Such records are decoded with the
+// latest version of the subject.
 type TopicConfig struct {
 	Topic    string `mapstructure:"topic"` // original or dead-letter topic
 	Part     string `mapstructure:"part"`  // value (default) or key
@@ -43,14 +43,14 @@ type TopicConfig struct {
 	Subject  string `mapstructure:"subject"`
 }
 
-// Strategies by which producers name subjects.
+// Strategies by which producers choose the names of subjects.
 const (
 	topicName       = "topic_name"
 	recordName      = "record_name"
 	topicRecordName = "topic_record_name"
 )
 
-// DefaultConfig has no registry.
+// DefaultConfig names no registry.
 func DefaultConfig() Config { return Config{Timeout: 2 * time.Second} }
 
 // Validate reports every problem at once.
@@ -97,7 +97,7 @@ func (c RegistryConfig) validate(p *problems, at string) {
 		"%s.subject_strategy must be topic_name, record_name or topic_record_name, not %q", at, c.SubjectStrategy)
 }
 
-// roots returns the certificates of ca_file; nil means the certificates of the system.
+// roots returns the certificate authorities in ca_file; nil means those of the system.
 func (c RegistryConfig) roots() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil //nolint:nilnil // the certificates of the system
@@ -113,7 +113,7 @@ func (c RegistryConfig) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// secret reads a file with a secret, which may be replaced at any time.
+// secret reads a secret from a file. It is read for each request, because the file may be replaced at any time.
 func secret(path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// cacheSize is how many bytes the schemas of all registries may have in memory.
+// cacheSize is the maximum size in bytes of all schemas in memory, of all registries together.
 const cacheSize = 64 << 20
 
 // Decoder decodes and encodes keys and values. A nil Decoder decodes nothing. It is safe for concurrent use.
@@ -31,8 +31,8 @@ type topicPart struct {
 	part  entity.RecordPart
 }
 
-// New returns a Decoder of a valid configuration; nil when it names no registry. It makes no request. Its metrics are
-// registered with reg.
+// New returns a Decoder for a configuration that Validate accepts; nil when the configuration names no registry. New
+// sends no request. It registers the Decoder's metrics with reg.
 func New(cfg Config, reg prometheus.Registerer) (*Decoder, error) {
 	if len(cfg.Registries) == 0 {
 		return nil, nil //nolint:nilnil // a nil Decoder decodes nothing
@@ -56,7 +56,7 @@ func New(cfg Config, reg prometheus.Registerer) (*Decoder, error) {
 	return d, nil
 }
 
-// Version returns a hash of the settings on which decoded values depend; 0 for a nil Decoder.
+// Version returns a hash of the settings that influence decoded values; 0 for a nil Decoder.
 func (d *Decoder) Version() uint64 {
 	if d == nil {
 		return 0
@@ -71,15 +71,15 @@ func (d *Decoder) Version() uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
-// part is a key or value, with the place where its schema is found.
+// part is a key or value, together with what is needed to find its schema.
 type part struct {
 	frame
 	registry *registry
-	subject  string // subject for a topic without frames; "" where the frame names the schema
+	subject  string // subject for a topic whose records do not name their schema; "" when the frame names the schema
 	kind     entity.RecordPart
 }
 
-// part returns how a part of a message is encoded; ok is false when it has no schema.
+// part returns the part of a message that kind names; ok is false when the part has no schema.
 func (d *Decoder) part(m *entity.Message, kind entity.RecordPart) (p part, ok bool) {
 	if d == nil || bytesOf(&m.Record, kind) == nil {
 		return p, false
@@ -109,7 +109,7 @@ func (d *Decoder) named(name string) *registry {
 	return nil
 }
 
-// of returns the registry of a message; nil for none.
+// of returns the registry with the schemas of a message; nil when there is none.
 func (d *Decoder) of(m *entity.Message) *registry {
 	for _, topic := range []string{m.OriginalTopic, m.Source.Topic} {
 		for _, r := range d.registries {
@@ -121,7 +121,7 @@ func (d *Decoder) of(m *entity.Message) *registry {
 	return nil
 }
 
-// loaded reports whether the message carries the whole part.
+// loaded reports whether the whole part was loaded with the message.
 func loaded(m *entity.Message, kind entity.RecordPart) bool {
 	if kind == entity.KeyPart {
 		return m.Record.KeyOmitted == 0
@@ -129,8 +129,8 @@ func loaded(m *entity.Message, kind entity.RecordPart) bool {
 	return m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload
 }
 
-// reader implements entity.PartReader. All its look-ups together wait at most for the configured timeout. A part whose
-// schema is not in the cache by then is left out as entity.SchemaUnavailable.
+// reader implements entity.PartReader. It waits for all of its look-ups together for at most the configured timeout.
+// After that, parts whose schema is not in the cache get the reason entity.SchemaUnavailable.
 type reader struct {
 	decoder *Decoder
 	ctx     context.Context //nolint:containedctx // a reader is used only while ctx lives
@@ -138,8 +138,8 @@ type reader struct {
 	used    time.Time
 }
 
-// Reader returns a PartReader whose look-ups end with ctx, and which waits for all of them together at most for the
-// configured timeout.
+// Reader returns a PartReader whose look-ups end with ctx, and which waits for all of its look-ups together for at most
+// the configured timeout.
 func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
 	r := &reader{decoder: d, ctx: ctx, used: time.Now()}
 	if d != nil {
@@ -148,11 +148,11 @@ func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
 	return r
 }
 
-// refill limits the waiting of a reader that is used for long: for each second that it works without waiting, it may
-// wait 1/refill second more.
+// refill gives a reader that is used for a long time more time to wait: one second for every refill seconds in which it
+// did not wait.
 const refill = 10
 
-// wait calls look with a context that ends when the budget is used up.
+// wait calls the function look with a context that ends when the reader's time to wait is used up.
 func (r *reader) wait(look func(context.Context) error) error {
 	now := time.Now()
 	r.budget = min(r.budget+now.Sub(r.used)/refill, r.decoder.cfg.Timeout)
@@ -195,7 +195,7 @@ func (r *reader) Decode(m *entity.Message, kind entity.RecordPart, limit int) en
 	return d
 }
 
-// schema returns the schema of a part.
+// schema returns the schema with which the part is encoded.
 func (p *part) schema(ctx context.Context) (*compiled, error) {
 	switch {
 	case p.subject != "":
@@ -236,8 +236,8 @@ func (r *reader) Complete(m *entity.Message, kind entity.RecordPart, d *entity.D
 	})
 }
 
-// complete chooses one of the subjects that have the schema: the one that the strategy names for the original topic,
-// else the one for the dead-letter topic, else the first.
+// complete adds to ref one of the subjects that contain the schema: the subject that the strategy gives for the
+// original topic, otherwise that for the dead-letter topic, otherwise the first one.
 func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref *entity.SchemaRef) error {
 	found, err := p.registry.subjects(ctx, c.id)
 	if err != nil {
@@ -262,7 +262,7 @@ func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref
 	return err
 }
 
-// subjectFor returns the subject by which producers to the topic register their schemas.
+// subjectFor returns the subject under which producers to the topic register their schemas.
 func (p *part) subjectFor(topic string, c *compiled) string {
 	var indexes []int
 	if c.proto != nil {
@@ -279,5 +279,5 @@ func (p *part) subjectFor(topic string, c *compiled) string {
 
 const maxReason = 500
 
-// clip shortens a reason, which may quote a schema.
+// clip shortens a reason, which may quote a schema, to maxReason bytes.
 func clip(reason string) string { return codec.Clip(reason, maxReason) }

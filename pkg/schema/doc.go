@@ -1,10 +1,10 @@
 // Package schema reads and writes keys and values that are encoded with the schemas of a registry: Avro, Protobuf and
-// JSON Schema. It asks the registries of the configuration, and no other address. The bytes of a record are stored and
-// sent unchanged; decoded values are for people, for the search index, and for edits.
+// JSON Schema. It sends requests only to the registries of the configuration. The bytes of a record are stored and sent
+// unchanged; decoded values are used to show messages to people, to fill the search index, and to make edits.
 //
 // Reading order:
-//   - compare.go: the schema of a message beside the latest one
-//   - encode.go: encodes edited parts
+//   - compare.go: compares the schema of a message with the latest one
+//   - encode.go: encodes edited parts; a part is the key or the value of a record
 //   - decoder.go: decodes parts of records
 //   - registry.go: the look-ups of one registry, and their limits
 //   - client.go: the requests of a look-up

@@ -15,10 +15,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
-// Encode encodes a part of a message after an edit of its JSON. ok is false for a part without a schema. JSON that is
-// equal to the decoded part is encoded as the part's own bytes, unless the schema changes. The error is
-// entity.FieldError of the field, whose reason begins with the path of the value that does not fit; or of kind
-// entity.ErrUnavailable when the schema cannot be read now.
+// Encode encodes a part of a message after an edit of its JSON. ok is false when the part has no schema. When the JSON
+// is equal to that of the stored part and the schema stays the same, the result is the stored bytes. The error is an
+// entity.FieldError of the given field, whose reason begins with the path of the value that does not fit the schema; or
+// it has the kind entity.ErrUnavailable when the schema cannot be read now.
 func (d *Decoder) Encode(
 	ctx context.Context, m *entity.Message, kind entity.RecordPart, text []byte, to entity.EncodeTarget, field string,
 ) (e entity.EncodedPart, ok bool, err error) {
@@ -72,7 +72,8 @@ func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to en
 	return p.framed(c, own, indexes, encoded)
 }
 
-// message returns Protobuf's message indexes and the encoded message; nil indexes for other formats.
+// message returns the message indexes of a Protobuf part and the encoded message after them. For other formats, indexes
+// is nil and data is the whole part.
 func (p *part) message(c *compiled) (indexes []int, data []byte, err error) {
 	if c.proto == nil {
 		return nil, p.data, nil
@@ -83,7 +84,8 @@ func (p *part) message(c *compiled) (indexes []int, data []byte, err error) {
 	return indexes, data, nil
 }
 
-// latest returns the latest schema of the subject of a topic, and the position of the same message in it.
+// latest returns the latest schema of the subject for a topic. For Protobuf it also returns the indexes, in that
+// schema, of the message type with the same name.
 func (p *part) latest(ctx context.Context, m *entity.Message, own *compiled, indexes []int, topic string) (*compiled, []int, error) {
 	if topic == "" {
 		topic = m.OriginalTopic
@@ -128,7 +130,7 @@ func (c *compiled) withGUID(guid string) *compiled {
 	return &other
 }
 
-// unchanged reports whether the JSON is equal to the JSON of the stored bytes.
+// unchanged reports whether text is equal, as JSON, to the stored part.
 func (p *part) unchanged(own *compiled, text []byte) bool {
 	before, err := own.decode(p.frame, payload.MaxPatched)
 	if err != nil {
@@ -145,7 +147,7 @@ func (p *part) unchanged(own *compiled, text []byte) bool {
 	return err == nil && reflect.DeepEqual(a, b)
 }
 
-// framed puts an encoded part into the kind of frame that the stored part has.
+// framed returns the encoded part in the form in which the stored part names its schema.
 func (p *part) framed(c, own *compiled, indexes []int, encoded []byte) (entity.EncodedPart, error) {
 	switch {
 	case p.subject != "":
@@ -165,11 +167,11 @@ func (p *part) framed(c, own *compiled, indexes []int, encoded []byte) (entity.E
 	return entity.EncodedPart{Data: encoded, Header: &entity.Header{Key: p.header, Value: headerValue(guid, indexes)}}, nil
 }
 
-// unavailableError is the error of a schema that cannot be read now. It is of kind entity.ErrUnavailable.
+// unavailableError says that a schema cannot be read now. Its kind is entity.ErrUnavailable.
 type unavailableError struct{ reason string }
 
 // Error names the schema, and the reason.
 func (e *unavailableError) Error() string { return e.reason }
 
-// Unwrap returns the kind entity.ErrUnavailable.
+// Unwrap makes the error's kind entity.ErrUnavailable.
 func (e *unavailableError) Unwrap() error { return entity.ErrUnavailable }

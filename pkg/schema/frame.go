@@ -9,16 +9,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
-// frame says how a part names its schema, and has the part without that name. Confluent's documentation of the wire
-// format describes both ways: a prefix of a zero byte and an id of four bytes, or a header with a GUID. A part that
-// names no schema has neither id nor GUID.
+// frame says how a part names its schema, and contains the rest of the part. Confluent's documentation of the wire
+// format describes two ways: a prefix with a zero byte and an id of four bytes, or a header with a GUID. A part that
+// names no schema has neither an id nor a GUID.
 type frame struct {
 	id       int
 	guid     string
-	header   string // name of the header; "" for a prefix
-	unframed bool   // the part does not name its schema; a Protobuf message is then the first message of its file
-	rest     []byte // the bytes that follow the id or the GUID: Protobuf's message indexes begin here
-	data     []byte // the encoded value; after a prefix, the bytes that follow the id
+	header   string // name of the header with the GUID; "" when a prefix names the schema
+	unframed bool   // the part does not name its schema; a Protobuf message then has the first message type of its file
+	rest     []byte // the bytes that follow the id or the GUID; they begin with the message indexes if the format is Protobuf
+	data     []byte // the encoded part; if there is a prefix, the bytes after it
 }
 
 const (
@@ -45,11 +45,11 @@ func bytesOf(r *entity.Record, part entity.RecordPart) []byte {
 	return r.Value
 }
 
-// frameOf reads how a part names its schema; ok is false when it does not.
+// frameOf reads how a part names its schema. ok is false when the part names none.
 func frameOf(r *entity.Record, part entity.RecordPart) (f frame, ok bool) {
 	data := bytesOf(r, part)
 	name := headerOf(part)
-	for i := len(r.Headers) - 1; i >= 0; i-- { // if several headers have the name, the last one is used
+	for i := len(r.Headers) - 1; i >= 0; i-- { // when several headers have the name, the last one is used
 		h := &r.Headers[i]
 		if h.Key == name && len(h.Value) >= guidSize && h.Value[0] == guidMagic {
 			id, err := uuid.FromBytes(h.Value[1:guidSize])
@@ -66,7 +66,7 @@ func frameOf(r *entity.Record, part entity.RecordPart) (f frame, ok bool) {
 	return frame{id: id, rest: data[idSize:], data: data[idSize:]}, true
 }
 
-// indexes returns Protobuf's message indexes, and the message without them.
+// indexes returns the message indexes of a Protobuf part, and the encoded message after them.
 func (f frame) indexes() (indexes []int, data []byte, err error) {
 	if f.header != "" && len(f.rest) == 0 || f.unframed {
 		return []int{0}, f.data, nil
@@ -81,7 +81,7 @@ func (f frame) indexes() (indexes []int, data []byte, err error) {
 	return indexes, f.data[size:], nil
 }
 
-// prefix returns the prefix that names a schema. indexes is nil for formats other than Protobuf.
+// prefix returns the prefix that names a schema. indexes is nil unless the format is Protobuf.
 func prefix(id int, indexes []int) []byte {
 	p := binary.BigEndian.AppendUint32([]byte{idMagic}, uint32(id)) //nolint:gosec // registries have 32-bit ids
 	if indexes != nil {
@@ -90,7 +90,7 @@ func prefix(id int, indexes []int) []byte {
 	return p
 }
 
-// headerValue returns the value of the header that names a schema.
+// headerValue returns the value of the header that names a schema. indexes is nil unless the format is Protobuf.
 func headerValue(guid uuid.UUID, indexes []int) []byte {
 	v := append([]byte{guidMagic}, guid[:]...)
 	if indexes != nil {

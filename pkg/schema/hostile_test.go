@@ -20,8 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
-// allocated returns how many bytes work allocates. Time follows from it: what takes long without allocating never ends
-// in these tests.
+// allocated returns the number of bytes that the function work allocates. The tests need no time limit for work that
+// allocates nothing: if it took long, they would not end.
 func allocated(work func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -30,7 +30,8 @@ func allocated(work func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc) //nolint:gosec // less than 2^63
 }
 
-// each joins n texts, in which %d is their number.
+// each returns n copies of the text, with the separator between them. In each copy, %d is replaced by the copy's
+// number.
 func each(n int, separator, text string) string {
 	list := make([]string, n)
 	for i := range list {
@@ -43,7 +44,7 @@ func nested(n int, begin, middle, end string) string {
 	return strings.Repeat(begin, n) + middle + strings.Repeat(end, n)
 }
 
-// doubled are records of which each has two fields of the next record, filled by default.
+// doubled returns a schema with n record types. Each has two fields of the next type, which have a default.
 func doubled(n int) string {
 	text := `{"type":"record","name":"R0","fields":[{"name":"x","type":"int","default":1}]}`
 	for i := range n {
@@ -58,7 +59,7 @@ func TestHostileSchemasAreBounded(t *testing.T) {
 		name   string
 		format entity.Format
 		text   string
-		fault  string // "": the schema can be used
+		fault  string // the expected fault of the compiled schema; "" when it can be used
 	}{
 		{"TenMegabytes", entity.Avro, `{"type":"record","name":"R","fields":[],"doc":"` + strings.Repeat("x", 10<<20) + `"}`, "larger than"},
 		{"AvroNesting", entity.Avro, nested(100_000, `{"type":"array","items":`, `"int"`, `}`), "not JSON"},
@@ -115,7 +116,7 @@ func TestHostileSchemasAreBounded(t *testing.T) {
 	}
 }
 
-// A compiled schema counts in the cache with at least its size in memory.
+// For the cache, a compiled schema counts at least as much as it uses in memory.
 func TestCompiledSchemasCountWithTheirSize(t *testing.T) {
 	for name, s := range map[string]source{
 		"AvroFields":  {format: entity.Avro, text: `{"type":"record","name":"R","fields":[` + each(3000, ",", `{"name":"f%d","type":["null","int","string","bytes"]}`) + `]}`},
@@ -187,7 +188,7 @@ func anyOf(value []byte) []byte {
 	return append(field(1, []byte("x/M")), field(2, value)...)
 }
 
-// Data that are small, but large when they are decoded, end with an error or with JSON within the limit.
+// Decoding data that are small, but large after decoding, ends with an error or with JSON within the limit.
 func TestHostileDataIsBounded(t *testing.T) {
 	const limit = 1 << 20
 	proto := `syntax = "proto3"; import "google/protobuf/any.proto"; message M { M m = 1; repeated M list = 2; google.protobuf.Any any = 3;
@@ -235,7 +236,7 @@ func TestHostileDataIsBounded(t *testing.T) {
 	}
 }
 
-// Values that are cheap to write, but expensive to encode with a hostile schema, end with an error.
+// Encoding a value that is short, but expensive to encode with a hostile schema, ends with an error.
 func TestHostileEncodingIsBounded(t *testing.T) {
 	const limit = 1 << 20
 	list := func(n int, item string) string {
@@ -286,7 +287,7 @@ func TestHostileEncodingIsBounded(t *testing.T) {
 	}
 }
 
-// A schema that is too large to check values is still good to show them.
+// A JSON Schema that is too large to check values with does not prevent values from being shown.
 func TestLargeJSONSchemaShowsItsValues(t *testing.T) {
 	t.Parallel()
 	c := compile(1, "", source{format: entity.JSONSchema, text: `{"anyOf":[` + each(20_000, ",", `{"const":%d}`) + `]}`})
@@ -295,7 +296,8 @@ func TestLargeJSONSchemaShowsItsValues(t *testing.T) {
 	check.Says(t, check.Err(c.encode(nil, []byte(`{"a":1}`), nil, 99)), "cannot be checked", "error")
 }
 
-// fuzz compiles any schema with any reference, decodes any data with it, and encodes the result and any other JSON.
+// fuzz compiles any schema with any reference, decodes any data with the result, and encodes the decoded JSON and any
+// other JSON.
 func fuzz(f *testing.F, format entity.Format, seeds ...[3]string) {
 	f.Helper()
 	for _, s := range seeds {

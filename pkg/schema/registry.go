@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	// lookupsPerSecond bounds the requests to one registry: records may name any number of schemas that do not exist.
+	// lookupsPerSecond limits the requests to one registry, because records may name any number of schemas that do not
+	// exist.
 	lookupsPerSecond = 10
-	// unknownAge is how long an id that the registry does not have is not asked for again.
+	// unknownAge is the time after which a schema or subject that the registry does not have is requested again.
 	unknownAge = time.Minute
-	// subjectAge is how long the versions of a subject, and the subjects of a schema, are used.
+	// subjectAge is the time for which the latest version of a subject, and the list of a schema's subjects, are used
+	// before they are read again.
 	subjectAge = 10 * time.Second
-	// downAge is how long no request is sent to a registry that failed.
+	// downAge is the time for which no request is sent to a registry after a failure.
 	downAge = 5 * time.Second
-	// entrySize is added to the size of each cached value.
+	// entrySize is added to the size of each cached value, for the cache's own memory.
 	entrySize = 512
 )
 
-// registry looks schemas up. It is safe for concurrent use.
+// registry looks up schemas in one registry. It is safe for concurrent use.
 type registry struct {
 	cfg     RegistryConfig
 	topics  *entity.TopicPatterns // nil: all topics
@@ -72,12 +74,12 @@ func (r *registry) has(topic string) bool {
 	return topic != "" && (r.topics == nil || r.topics.Match(topic))
 }
 
-// unknown is the cached error that the registry has no schema, subject or version that can be used.
+// unknown is a cached answer: the error that the registry has no usable schema, subject or version.
 type unknown struct{ err error }
 
-// find returns the value that is cached under the key, or looks it up within the timeout. Callers with the same key
-// share one look-up, which continues when ctx ends. The function size returns the size in memory, and how long the
-// value may be used; 0: for ever.
+// find returns the value that is cached under the key. If there is none, it calls the function look, for at most the
+// registry's timeout. Callers with the same key share one call of look, which goes on even when ctx ends. The function
+// size returns the size of the value in memory, and the time for which it may be used; 0 means forever.
 func find[T any](ctx context.Context, r *registry, key string, look func(context.Context) (T, error), size func(T) (int, time.Duration)) (found T, err error) {
 	key = r.cfg.Name + "\n" + key
 	if v, ok := r.cache.get(key, r.now()); ok {
@@ -127,7 +129,8 @@ var (
 	errBusy   = fmt.Errorf("more than %d look-ups a second; it is tried again later", lookupsPerSecond)
 )
 
-// request makes one request within the limits. After a failure, no request is sent to the registry for a while.
+// request sends one request, within the limits. After a failure, no request is sent to the registry for the time
+// downAge.
 func (r *registry) request(ctx context.Context, do func() error) error {
 	if err := r.down(); err != nil {
 		return err
@@ -152,7 +155,7 @@ func (r *registry) request(ctx context.Context, do func() error) error {
 	return err
 }
 
-// down returns why the registry is not asked now, or nil.
+// down returns the reason why no request is sent to the registry at the moment; nil when requests are sent.
 func (r *registry) down() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +165,7 @@ func (r *registry) down() error {
 	return nil
 }
 
-// byID returns a schema. The error is errUnknown, or says why it cannot be read now.
+// byID returns the schema with the id. The error is errUnknown, or says why the schema cannot be read now.
 func (r *registry) byID(ctx context.Context, id int) (*compiled, error) {
 	return r.schema(ctx, "id "+strconv.Itoa(id), func(ctx context.Context) (found sr.SubjectSchema, err error) {
 		found.ID = id
@@ -191,14 +194,14 @@ func (r *registry) byGUID(ctx context.Context, guid string) (*compiled, error) {
 			}
 			return err
 		})
-		if errors.Is(err, errUnknown) { // older registries do not know the ids of a GUID; the subject is then not shown
+		if errors.Is(err, errUnknown) { // older registries cannot tell the id of a GUID; the subject is then left out of answers
 			err = nil
 		}
 		return found, err
 	})
 }
 
-// schema looks a schema up with its references, and compiles it.
+// schema looks up a schema and the schemas to which it refers, and compiles them.
 func (r *registry) schema(ctx context.Context, key string, look func(context.Context) (sr.SubjectSchema, error)) (*compiled, error) {
 	return find(ctx, r, key, func(ctx context.Context) (*compiled, error) {
 		found, err := look(ctx)
@@ -212,7 +215,7 @@ func (r *registry) schema(ctx context.Context, key string, look func(context.Con
 func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compiled, error) {
 	refs, err := r.references(ctx, found.Schema)
 	switch {
-	case errors.Is(err, errSchemaSize) || errors.Is(err, errReferences): // the schema can never be used
+	case errors.Is(err, errSchemaSize) || errors.Is(err, errReferences): // the schema can never be used, so this result is cached without a time limit
 		return &compiled{source: source{format: formatOf(found.Type)}, id: found.ID, guid: found.GUID, fault: err}, nil
 	case err != nil:
 		return nil, err
@@ -220,7 +223,7 @@ func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compil
 	return compile(found.ID, found.GUID, source{format: formatOf(found.Type), text: found.Schema.Schema, refs: refs}), nil
 }
 
-// version returns one version of a subject, which never changes.
+// version returns one version of a subject. It is cached without a time limit, because versions never change.
 func (r *registry) version(ctx context.Context, subject string, version int) (sr.SubjectSchema, error) {
 	return find(ctx, r, fmt.Sprintf("version %d of %s", version, subject), func(ctx context.Context) (sr.SubjectSchema, error) {
 		return r.bySubject(sr.WithParams(ctx, sr.ShowDeleted), subject, version)
@@ -234,7 +237,7 @@ func (r *registry) latest(ctx context.Context, subject string) (sr.SubjectSchema
 	}, func(found sr.SubjectSchema) (int, time.Duration) { return len(found.Schema.Schema), subjectAge })
 }
 
-// bySubject requests a version of a subject; -1 is the latest.
+// bySubject requests a version of a subject from the registry; -1 stands for the latest version.
 func (r *registry) bySubject(ctx context.Context, subject string, version int) (found sr.SubjectSchema, err error) {
 	err = r.request(ctx, func() (err error) {
 		found, err = r.client.SchemaByVersion(ctx, subject, version)
@@ -243,7 +246,7 @@ func (r *registry) bySubject(ctx context.Context, subject string, version int) (
 	return found, err
 }
 
-// subjects returns the subjects and versions that a schema has.
+// subjects returns the subjects, with the versions, in which a schema is registered.
 func (r *registry) subjects(ctx context.Context, id int) ([]sr.SubjectVersion, error) {
 	return find(ctx, r, "subjects "+strconv.Itoa(id), func(ctx context.Context) (found []sr.SubjectVersion, err error) {
 		err = r.request(ctx, func() (err error) {

@@ -24,8 +24,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// fakeRegistry answers with JSON by path, and with 404 for other paths. For a complete registry see
-// integration/registry.
+// fakeRegistry answers requests with JSON, by path, and with 404 for all other paths. Package integration/registry has
+// a complete registry.
 type fakeRegistry struct {
 	mu       sync.Mutex
 	answers  map[string]any
@@ -212,7 +212,8 @@ func TestSubjectAndVersions(t *testing.T) {
 	check.True(t, ok && err == nil && c.Writer == oldAvro && c.Latest == newAvro, "got %+v, %v", c, err)
 }
 
-// A value without sound message indexes, as some clients write it, has no name of a message for its subject.
+// A value without valid message indexes, as some clients write it, does not say which message type its subject belongs
+// to.
 func TestSubjectOfProtobufWithoutIndexes(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -227,7 +228,8 @@ func TestSubjectOfProtobufWithoutIndexes(t *testing.T) {
 	}
 }
 
-// A registry that fails, answers nonsense, redirects or takes too long gets one request, and then no more for a while.
+// A registry that fails, gives an invalid answer, redirects, or takes too long, gets one request, and then no request
+// for some time.
 func TestRegistryThatFails(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
@@ -265,8 +267,8 @@ func TestRegistryThatFails(t *testing.T) {
 	}
 }
 
-// An answer that is too large does not count as a failure of the registry. It is asked for again after a minute, because
-// it may have been wrong.
+// An answer that is too large does not count as a failure of the registry. It is requested again after a minute,
+// because it may have been wrong.
 func TestAnswerThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -284,7 +286,8 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 	check.Equal(t, string(f.decode(t, message(framed(9, 2))).JSON), `{"status":"PAYED"}`, "JSON after a minute")
 }
 
-// An answer without a schema, such as that of a proxy, is a failure of the registry, which is asked again soon.
+// An answer without a schema, which a proxy may give, counts as a failure of the registry: the schema is requested
+// again after a few seconds.
 func TestAnswerWithoutSchema(t *testing.T) {
 	t.Parallel()
 	raw := check.Must(uuid.Parse(guid))(t)
@@ -319,7 +322,7 @@ func TestReferencesThatNeverEnd(t *testing.T) {
 	check.True(t, d.Omitted == entity.SchemaError && strings.Contains(d.Reason, "references"), "got %+v", d)
 }
 
-// Each schema is requested by its id once, an unknown id once a minute, and there are at most ten requests a second.
+// A known id is requested only once, an unknown id once a minute, and in total there are at most ten requests a second.
 func TestLookupsAreFew(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -397,7 +400,7 @@ func TestEncode(t *testing.T) {
 	raw2 := check.Must(uuid.Parse(guid2))(t)
 	header := entity.Header{Key: "__value_schema_id", Value: append([]byte{1}, raw[:]...)}
 	latest := entity.EncodeTarget{Schema: entity.LatestSchema}
-	odd := framed(1, 0x82, 0x80, 0x00) // a longer encoding of the number 1, which encoders do not write
+	odd := framed(1, 0x82, 0x80, 0x00) // a longer encoding of the number 1 than encoders write
 	withExtra := framed(3, append([]byte{2, 2}, "\x0a\x01x\x9a\x06\x01u"...)...)
 	for _, tt := range []struct {
 		name   string

@@ -27,14 +27,15 @@ const (
 )
 
 const (
-	// pointerBytes is more than a dead letter without key and value takes, with names of topics and groups of usual
-	// lengths.
+	// pointerBytes is an upper limit for the size of a dead letter without key and value, when the names of its topics
+	// and groups have usual lengths.
 	pointerBytes = 1024
-	// headerBytes is what the broker's headers add to a copied record, and to its batch.
+	// headerBytes is an upper limit for the bytes that the broker's headers add to a dead letter with a copy of its
+	// record.
 	headerBytes = 2048
 )
 
-// The values of entity.ShareProblem.Code.
+// The values of entity.ShareProblem.Code, which problems returns.
 const (
 	FeatureOff   = "feature_off"
 	BadName      = "bad_name"
@@ -49,7 +50,7 @@ const (
 // topicSettings are the settings of a topic that a Watcher reads.
 var topicSettings = []string{topicEnabled, cleanupPolicy, maxMessageBytes, retentionMs}
 
-// settings are the configurations of brokers and topics at one moment.
+// settings are the configurations of the brokers and topics as they were last read.
 type settings struct {
 	level   int16               // level of the feature; 0: the cluster has no share groups
 	brokers []map[string]string // one for each broker
@@ -67,7 +68,8 @@ func (s settings) enabled() map[string]bool {
 	return enabled
 }
 
-// guardedPrefixes returns the prefixes that mark dead-letter topics. The empty prefix allows every name and marks none.
+// guardedPrefixes returns the prefixes by which the brokers recognise dead-letter topics. The empty prefix is left out:
+// it would make every topic a dead-letter topic.
 func (s settings) guardedPrefixes() []string {
 	var prefixes []string
 	for _, b := range s.brokers {
@@ -78,8 +80,9 @@ func (s settings) guardedPrefixes() []string {
 	return prefixes
 }
 
-// refuses reports whether a topic is known to allow no dead letters of share groups, and has no broker's prefix: a group's
-// configuration alone does not make a dead-letter topic of it.
+// refuses reports whether the topic's configuration is known and does not allow dead letters of share groups, and its
+// name has no prefix that a broker requires. Such a topic is not a dead-letter topic, even if the configuration of a
+// group names it.
 func (s settings) refuses(topic string) bool {
 	config, known := s.topics[topic]
 	return known && config[topicEnabled] != "true" &&
@@ -94,7 +97,8 @@ func (s settings) retention(topic string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// problems returns what would lose dead letters of a group. Before the settings were read there are none.
+// problems returns the reasons why the broker would lose dead letters of the group. It returns nil until the settings
+// have been read.
 func (s settings) problems(g *Group) []entity.ShareProblem {
 	topic := g.DeadLetterTopic
 	var found []entity.ShareProblem
@@ -146,7 +150,8 @@ func (s settings) problems(g *Group) []entity.ShareProblem {
 
 const topicSetting = "errors.deadletterqueue.topic.name"
 
-// bytesNeeded returns the size of the largest dead letter of a group.
+// bytesNeeded returns the size in bytes of the largest dead letter that the broker may write for the group; 0 when it
+// is not known.
 func (s settings) bytesNeeded(g *Group) int64 {
 	if !g.CopiesRecords {
 		return pointerBytes
@@ -161,7 +166,7 @@ func (s settings) bytesNeeded(g *Group) int64 {
 	return needs
 }
 
-// bytesOf returns the largest record of a topic; 0 when it is not known.
+// bytesOf returns the maximum size in bytes of a record of the topic with this configuration; 0 when it is not known.
 func bytesOf(config map[string]string) int64 {
 	n, err := strconv.ParseInt(config[maxMessageBytes], 10, 64)
 	if err != nil {
@@ -183,5 +188,5 @@ func groupCommand(group, setting string) string {
 	return "kafka-configs.sh --bootstrap-server BROKER --alter --entity-type groups --entity-name " + quoted(group) + " --add-config " + quoted(setting)
 }
 
-// quoted returns a word for a shell.
+// quoted returns the text in single quotes, as one word of a shell command.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

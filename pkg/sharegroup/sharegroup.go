@@ -1,6 +1,7 @@
-// Package sharegroup knows the share groups of the cluster whose dead letters the broker writes (KIP-1191): which topics
-// their configurations name, in which partitions they have state, and which configuration would lose dead letters.
-// The broker reports none of this to consumers, so a Watcher asks for it every few seconds.
+// Package sharegroup follows the share groups of the cluster for which the broker writes dead letters (KIP-1191): which
+// dead-letter topics their configurations name, in which partitions they have state, and which configurations would
+// make the broker lose dead letters. The broker reports none of this to consumers, so a Watcher asks for it every few
+// seconds.
 package sharegroup
 
 import (
@@ -17,10 +18,10 @@ import (
 // Group is a share group whose configuration names a dead-letter topic.
 type Group struct {
 	broker.ShareGroup
-	// Offsets are the partitions in which the group has state, and how far it has come there; nil while they could not
-	// be read.
+	// Offsets are the partitions in which the group has state, each with the group's progress; nil until they could be
+	// read.
 	Offsets map[broker.TopicPartition]broker.ShareOffset
-	// Topics are the topics of Offsets, in order.
+	// Topics are the names of the topics in Offsets, sorted.
 	Topics []string
 	// Problems are the reasons why the broker would lose dead letters of the group.
 	Problems []entity.ShareProblem
@@ -35,23 +36,24 @@ func topicsOf(offsets map[broker.TopicPartition]broker.ShareOffset) []string {
 	return slices.Compact(topics)
 }
 
-// Snapshot is what was known of the cluster at one moment. It never changes. The zero value has no groups.
+// Snapshot is what a Watcher knew of the cluster at one moment. It never changes. The zero value contains no groups.
 type Snapshot struct {
 	groups   []Group
-	named    map[string][]int // dead-letter topic to the indexes of its groups
-	read     map[string]bool  // dead-letter topics of this installation, named by a configuration or not
-	enabled  map[string]bool  // topics that allow dead letters of share groups, and those of groups not followed
-	prefixes []string         // prefixes of the names of dead-letter topics; none where the feature is off
+	named    map[string][]int // indexes in groups, by the dead-letter topic that the groups name
+	read     map[string]bool  // dead-letter topics that this installation reads, even if no configuration of a group names them
+	enabled  map[string]bool  // topics that allow dead letters of share groups, and dead-letter topics of groups that this installation does not follow
+	prefixes []string         // prefixes by which the brokers recognise dead-letter topics; none when the cluster has no share groups
 	settings settings
 }
 
-// Retention returns how long a topic keeps records; 0 when that is not known or has no limit.
+// Retention returns how long the topic keeps records; 0 when the time is not known or has no limit.
 func (s *Snapshot) Retention(topic string) time.Duration { return s.settings.retention(topic) }
 
-// Groups returns the groups in the order of their names. It must not be modified.
+// Groups returns the groups in the order of their names. The caller must not modify them.
 func (s *Snapshot) Groups() []Group { return s.groups }
 
-// Group returns a group by its name; nil when it has no dead-letter topic.
+// Group returns a group by its name; nil when the snapshot has no such group, for example because the group has no
+// dead-letter topic.
 func (s *Snapshot) Group(name string) *Group {
 	i, found := slices.BinarySearchFunc(s.groups, name, func(g Group, name string) int { return strings.Compare(g.Name, name) })
 	if !found {
@@ -63,24 +65,25 @@ func (s *Snapshot) Group(name string) *Group {
 // IsDeadLetterTopic reports whether a group's configuration names the topic.
 func (s *Snapshot) IsDeadLetterTopic(topic string) bool { return len(s.named[topic]) > 0 }
 
-// IsRead reports whether the topic may have dead letters of share groups that this installation reads: a group's
-// configuration names it, or its own configuration allows them. A group that got another dead-letter topic may have left
-// some in the former one.
+// IsRead reports whether the topic may contain dead letters of share groups that this installation reads: the
+// configuration of a group names the topic, or the topic's own configuration allows such dead letters. The second case
+// matters after a group was given another dead-letter topic, because its former topic may still contain dead letters.
 func (s *Snapshot) IsRead(topic string) bool { return s.read[topic] }
 
-// ReadTopics returns the topics of IsRead, in order.
+// ReadTopics returns the topics for which IsRead returns true, sorted.
 func (s *Snapshot) ReadTopics() []string { return slices.Sorted(maps.Keys(s.read)) }
 
-// IsReserved reports whether the broker may write dead letters of share groups to the topic: a configuration names it,
-// the topic allows it, or its name has the broker's prefix. Such a topic is no target and no original topic.
+// IsReserved reports whether the broker may write dead letters of share groups to the topic: the configuration of a
+// group names the topic, the topic's own configuration allows dead letters, or its name begins with the prefix that the
+// broker requires. dlq-manager sends no record to such a topic and does not accept it as an original topic.
 func (s *Snapshot) IsReserved(topic string) bool {
 	return s.IsDeadLetterTopic(topic) || s.enabled[topic] ||
 		slices.ContainsFunc(s.prefixes, func(prefix string) bool { return strings.HasPrefix(topic, prefix) })
 }
 
-// Declaration says whether the records of a dead-letter topic may name an original topic: a group's configuration
-// declares the topics in which the group has state. It is entity.NotDeclared for topics that no configuration names,
-// and while the state of one of their groups is not known.
+// Declaration says whether an original topic that records of the dead-letter topic name is declared. The groups that
+// name the dead-letter topic declare the topics in which they have state. The result is entity.NotDeclared for a
+// dead-letter topic that no group names, and while the state of one of its groups is not known.
 func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
 	found := entity.NotDeclared
 	for _, i := range s.named[dlqTopic] {
@@ -96,7 +99,7 @@ func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
 	return found
 }
 
-// noStateError is the text of an error of the kinds ErrNotKnown and entity.ErrNoShareState.
+// noStateError is an error with this text. It has the kinds ErrNotKnown and entity.ErrNoShareState.
 type noStateError string
 
 func (e noStateError) Error() string { return string(e) }
@@ -105,9 +108,10 @@ func (noStateError) Is(target error) bool {
 	return target == ErrNotKnown || target == entity.ErrNoShareState
 }
 
-// CheckPointer returns why a record of a dead-letter topic that names a group and a position must not be followed, nil
-// when it may be: the group's configuration must name the dead-letter topic, and the group must have state for the
-// partition. ErrNotKnown means that the answer may change within seconds.
+// CheckPointer returns nil when a record of the dead-letter topic may name a position in the given partition as that of
+// the record that the group rejected; otherwise it returns why the position must not be read. Two conditions must hold:
+// the group's configuration names the dead-letter topic, and the group has state for the partition. An error of the
+// kind ErrNotKnown may disappear within seconds.
 func (s *Snapshot) CheckPointer(dlqTopic, group string, at broker.TopicPartition) error {
 	g := s.Group(group)
 	switch {

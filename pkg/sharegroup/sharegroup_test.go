@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// fakeCluster is a cluster whose group g consumes topic orders and has the dead-letter topic dlq.orders.
+// fakeCluster is a cluster in which share group g consumes topic orders and has the dead-letter topic dlq.orders.
 type fakeCluster struct {
 	mu      sync.Mutex
 	level   int16
@@ -25,8 +25,8 @@ type fakeCluster struct {
 	offsets map[string]map[broker.TopicPartition]broker.ShareOffset
 	brokers []map[string]string
 	topics  map[string]map[string]string
-	err     error // error of every request
-	noState error // error of requests for offsets
+	err     error // error that every request returns
+	noState error // error that requests for offsets return
 	hangs   string
 }
 
@@ -89,16 +89,17 @@ func (f *fakeCluster) Feature(context.Context, string) (int16, error) {
 	return f.level, f.err
 }
 
-// change changes the cluster while a watcher runs, and waits until the watcher has looked again.
+// change calls the parameter to, which changes the cluster while a Watcher runs, and waits until the Watcher has read
+// the cluster again.
 func (f *fakeCluster) change(to func()) {
 	f.mu.Lock()
 	to()
 	f.mu.Unlock()
-	<-time.After(interval) // time of the synctest bubble
+	<-time.After(interval) // advances the clock of the synctest bubble
 	synctest.Wait()
 }
 
-// look returns the snapshot of one look at a cluster.
+// look returns the snapshot after one call of Watcher.look.
 func look(t *testing.T, f *fakeCluster) *Snapshot {
 	t.Helper()
 	w := NewWatcher(f, check.Must(entity.ParseTopicPatterns("topics", "*"))(t), zap.NewNop())
@@ -211,7 +212,8 @@ func TestSnapshot(t *testing.T) {
 	check.Equal(t, hidden.Declaration("dlq.orders", "orders"), entity.NotDeclared, "of a group whose state is hidden")
 }
 
-// TestOtherInstallations: the topics of groups that do not match are not read, but nothing is sent there.
+// TestOtherInstallations: the dead-letter topic of a group whose topic does not match the Watcher's patterns is not
+// read, but it is reserved, so that dlq-manager sends no records to it.
 func TestOtherInstallations(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -222,8 +224,9 @@ func TestOtherInstallations(t *testing.T) {
 		"topic theirs is read, or not reserved")
 }
 
-// TestConfigurationAloneMakesNoDeadLetterTopic: a group's configuration may name any topic. A topic that refuses dead letters
-// and does not have the broker's prefix is not read and not guarded, until its own configuration allows dead letters.
+// TestConfigurationAloneMakesNoDeadLetterTopic: a group's configuration may name any topic. A topic that refuses dead
+// letters and whose name does not begin with the broker's prefix is neither read nor reserved, until its own
+// configuration allows dead letters.
 func TestConfigurationAloneMakesNoDeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -240,11 +243,12 @@ func TestConfigurationAloneMakesNoDeadLetterTopic(t *testing.T) {
 
 	f.topics = maps.Clone(f.topics)
 	f.topics["orders"] = map[string]string{topicEnabled: "true"}
-	check.NoError(t, w.look(t.Context())) // long before all settings are read again
+	check.NoError(t, w.look(t.Context())) // finds the new configuration although the settings of all topics are not due to be read yet
 	check.True(t, w.IsDeadLetterTopic("orders") && !s.IsDeadLetterTopic("orders"), "the topic's own configuration is not seen, or changes an old snapshot")
 }
 
-// TestCoordinatorThatHangs: a new group is known before the offsets of a group whose coordinator does not answer.
+// TestCoordinatorThatHangs: a new group is known even while the coordinator of another group does not answer requests
+// for offsets.
 func TestCoordinatorThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,13 +264,13 @@ func TestCoordinatorThatHangs(t *testing.T) {
 		})
 		check.True(t, w.IsDeadLetterTopic("dlq.new"), "the new group is not known")
 		check.Len(t, w.Snapshot().Group("g").Offsets, 1, "offsets of the group that hangs")
-		f.change(func() {}) // half of the time limit
+		f.change(func() {}) // advances the clock by half of the time limit for reading offsets
 		f.change(func() {})
 		check.True(t, w.Snapshot().Group("new").Offsets != nil, "the offsets of the new group are not known")
 	})
 }
 
-// TestWatcher: what was known stays while the cluster does not answer, and new groups are found afterwards.
+// TestWatcher: while the cluster does not answer, the last snapshot stays; when it answers again, new groups are found.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

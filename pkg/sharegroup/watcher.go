@@ -19,10 +19,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// ErrNotKnown means that the cluster does not confirm a dead letter now; it may later, when a group has joined.
+// ErrNotKnown means that the cluster does not confirm a dead letter at present. It may confirm the dead letter later,
+// for example after a group has joined.
 var ErrNotKnown = errors.New("not confirmed by the cluster")
 
-// Cluster is the part of Kafka that a Watcher asks; its methods behave as those of broker.Cluster.
+// Cluster is the part of Kafka that a Watcher reads; its methods behave like those of broker.Cluster.
 type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	ShareGroups(ctx context.Context) ([]broker.ShareGroup, error)
@@ -33,10 +34,10 @@ type Cluster interface {
 }
 
 const (
-	// interval is the pause between two looks at the groups and their offsets.
+	// interval is the pause between two reads of the groups and their offsets.
 	interval = 5 * time.Second
-	// settingsInterval is the pause between two reads of the configurations of brokers and topics, which are many. They
-	// are also read when the groups change.
+	// settingsInterval is the pause between two reads of the configurations of brokers and topics, of which a cluster
+	// has many. The configurations are also read when a group was added, removed or changed.
 	settingsInterval = time.Minute
 )
 
@@ -47,58 +48,59 @@ type Watcher struct {
 	log     *zap.Logger
 	current atomic.Pointer[Snapshot]
 
-	first    chan struct{} // closed after the first successful look
-	answered chan struct{} // closed after the first look that was successful or refused
+	first    chan struct{} // closed after the first successful call of look
+	answered chan struct{} // closed after the first call of look that succeeded or that the cluster refused for a missing permission
 	ready    sync.Once
 	answer   sync.Once
 
-	// Only Run uses these.
+	// Only Run uses the fields below.
 	settings   settings
 	settingsAt time.Time
 	read       []broker.ShareGroup
 }
 
-// NewWatcher returns a Watcher of the groups whose dead-letter topic matches topics. It knows no group until Run has
-// asked the cluster.
+// NewWatcher returns a Watcher of the groups whose dead-letter topic matches topics. Its snapshot contains no group
+// until Run has read the cluster.
 func NewWatcher(cluster Cluster, topics entity.TopicPatterns, log *zap.Logger) *Watcher {
 	w := &Watcher{cluster: cluster, topics: topics, log: log, first: make(chan struct{}), answered: make(chan struct{})}
 	w.current.Store(&Snapshot{})
 	return w
 }
 
-// Snapshot returns what was known at the last look.
+// Snapshot returns the last snapshot.
 func (w *Watcher) Snapshot() *Snapshot { return w.current.Load() }
 
-// IsDeadLetterTopic is Snapshot.IsDeadLetterTopic as of now.
+// IsDeadLetterTopic is Snapshot.IsDeadLetterTopic of the last snapshot.
 func (w *Watcher) IsDeadLetterTopic(topic string) bool { return w.Snapshot().IsDeadLetterTopic(topic) }
 
-// IsRead is Snapshot.IsRead as of now.
+// IsRead is Snapshot.IsRead of the last snapshot.
 func (w *Watcher) IsRead(topic string) bool { return w.Snapshot().IsRead(topic) }
 
-// IsReserved is Snapshot.IsReserved as of now.
+// IsReserved is Snapshot.IsReserved of the last snapshot.
 func (w *Watcher) IsReserved(topic string) bool { return w.Snapshot().IsReserved(topic) }
 
-// IsShareGroup reports whether the group has a dead-letter topic as share groups have them.
+// IsShareGroup reports whether the group is a share group with a dead-letter topic.
 func (w *Watcher) IsShareGroup(group string) bool { return w.Snapshot().Group(group) != nil }
 
-// CheckPointer is Snapshot.CheckPointer as of now.
+// CheckPointer is Snapshot.CheckPointer of the last snapshot.
 func (w *Watcher) CheckPointer(dlqTopic, group string, at broker.TopicPartition) error {
 	return w.Snapshot().CheckPointer(dlqTopic, group, at)
 }
 
-// Declaration is Snapshot.Declaration as of now.
+// Declaration is Snapshot.Declaration of the last snapshot.
 func (w *Watcher) Declaration(dlqTopic, original string) entity.Declaration {
 	return w.Snapshot().Declaration(dlqTopic, original)
 }
 
-// Ready is closed when the cluster has answered every request of a look.
+// Ready returns a channel that is closed when the groups, their offsets and the settings have been read completely for
+// the first time.
 func (w *Watcher) Ready() <-chan struct{} { return w.first }
 
-// Answered is closed when the cluster has answered once, also when it refused the request, because a missing permission
-// does not appear by itself.
+// Answered returns a channel that is closed when the groups have been read completely once, or when the cluster has
+// refused a request because a permission is missing: waiting does not help then.
 func (w *Watcher) Answered() <-chan struct{} { return w.answered }
 
-// Run follows the groups until ctx ends. While the cluster does not answer, the last snapshot stays.
+// Run reads the groups again and again until ctx ends. While the cluster does not answer, the last snapshot stays.
 func (w *Watcher) Run(ctx context.Context) {
 	for out := new(outage.Log); ctx.Err() == nil; wait.Sleep(ctx, interval) {
 		err := w.look(ctx)
@@ -112,8 +114,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// look reads the groups and their offsets, and now and then the settings of topics and brokers. What is known is shown
-// before the offsets are read, because a coordinator may not answer.
+// look reads the groups and their offsets and, less often, the settings of topics and brokers. It stores a first
+// snapshot before it reads the offsets, because the coordinator of a group may not answer.
 func (w *Watcher) look(ctx context.Context) error {
 	groups, err := w.cluster.ShareGroups(ctx)
 	if err != nil {
@@ -143,7 +145,7 @@ func (w *Watcher) look(ctx context.Context) error {
 	return cmp.Or(err, failed)
 }
 
-// snapshotOf returns a snapshot of groups with the offsets that offsetsOf returns.
+// snapshotOf returns a snapshot of the groups, each with the offsets that offsetsOf returns for it.
 func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.ShareGroup) map[broker.TopicPartition]broker.ShareOffset) *Snapshot {
 	s := &Snapshot{named: map[string][]int{}, read: map[string]bool{}, enabled: w.settings.enabled(), prefixes: w.settings.guardedPrefixes(), settings: w.settings}
 	for topic := range s.enabled {
@@ -152,7 +154,7 @@ func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.S
 		}
 	}
 	for _, g := range groups {
-		if !w.topics.Match(g.DeadLetterTopic) { // the topic of another installation, or a name that no topic can have
+		if !w.topics.Match(g.DeadLetterTopic) { // a topic that another installation reads, or a text that is no valid name of a topic
 			s.enabled[g.DeadLetterTopic] = !w.settings.refuses(g.DeadLetterTopic)
 			if entity.ValidTopic(g.DeadLetterTopic) {
 				continue
@@ -171,13 +173,15 @@ func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.S
 }
 
 const (
-	// offsetsAtOnce limits the requests for the offsets of groups that run at the same time.
+	// offsetsAtOnce is the maximum number of groups whose offsets are requested at the same time.
 	offsetsAtOnce = 8
-	// offsetsTimeout limits the reading of all offsets: the next look finds new groups.
+	// offsetsTimeout limits the time for reading the offsets of all groups, because new groups are found only by the
+	// next call of look.
 	offsetsTimeout = 10 * time.Second
 )
 
-// readOffsets returns the offsets of the groups by name. A failure does not stop the other groups.
+// readOffsets returns the offsets of each group, by the group's name. When the offsets of one group cannot be read,
+// those of the other groups are still returned.
 func (w *Watcher) readOffsets(ctx context.Context, groups []Group) (map[string]map[broker.TopicPartition]broker.ShareOffset, error) {
 	ctx, cancel := context.WithTimeout(ctx, offsetsTimeout)
 	defer cancel()
@@ -200,7 +204,8 @@ func (w *Watcher) readOffsets(ctx context.Context, groups []Group) (map[string]m
 	return all, failed
 }
 
-// offsetsOf returns the offsets of a group; those that are known while the cluster does not answer.
+// offsetsOf returns the offsets of a group. While the cluster does not answer, it returns the offsets that were read
+// before, together with the error.
 func (w *Watcher) offsetsOf(ctx context.Context, g *Group) (map[broker.TopicPartition]broker.ShareOffset, error) {
 	offsets, err := w.cluster.ShareOffsets(ctx, g.Name)
 	switch {
@@ -215,8 +220,8 @@ func (w *Watcher) offsetsOf(ctx context.Context, g *Group) (map[broker.TopicPart
 	}
 }
 
-// readRefusing reads the settings of those dead-letter topics of groups that refuse dead letters of share groups, so that
-// a change of them is seen soon.
+// readRefusing reads the settings of those dead-letter topics that groups name and that refuse dead letters of share
+// groups. These settings are read by every call of look, so that a change is noticed within seconds.
 func (w *Watcher) readRefusing(ctx context.Context, groups []broker.ShareGroup) error {
 	var refusing []string
 	for _, g := range groups {
@@ -232,7 +237,7 @@ func (w *Watcher) readRefusing(ctx context.Context, groups []broker.ShareGroup) 
 	if err != nil {
 		return err
 	}
-	topics := maps.Clone(w.settings.topics) // snapshots have the old one
+	topics := maps.Clone(w.settings.topics) // a copy, because snapshots use the old map
 	maps.Copy(topics, configs)
 	w.settings.topics = topics
 	return nil

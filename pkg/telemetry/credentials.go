@@ -8,15 +8,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// credentialFiles reports the age of files at every scrape, and nothing of their content.
+// credentialFiles is a collector that reports the age of files at every scrape. It reports nothing of their content.
 type credentialFiles struct {
 	paths    map[string]string
 	readable *prometheus.Desc
 	changed  *prometheus.Desc
 }
 
-// NewCredentialFiles returns a collector for files of credentials. For each file, by its purpose, it reports whether
-// the file can be read and is not empty, and when it was last written. Entries without a path are ignored.
+// NewCredentialFiles returns a collector for files of credentials. The keys of paths say what the files are for; they
+// become a label. For each file the collector reports whether the file can be read and is not empty, and when it was
+// last written. Entries without a path are ignored.
 func NewCredentialFiles(paths map[string]string) prometheus.Collector {
 	paths = maps.Clone(paths)
 	maps.DeleteFunc(paths, func(_, path string) bool { return path == "" })

@@ -1,5 +1,5 @@
-// Package telemetry provides the means by which programs report their state: a logger, a metrics registry, tracing and
-// the version. Other packages define their own log lines and metrics.
+// Package telemetry provides what programs need to report their state: a logger, a metrics registry, tracing and the
+// version. Other packages define their own log lines and metrics.
 //
 // The files, in reading order:
 //

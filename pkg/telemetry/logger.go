@@ -15,7 +15,7 @@ import (
 // LogConfig holds the settings of logging.
 type LogConfig struct {
 	Level  string `mapstructure:"level"`  // debug, info, warn or error
-	Format string `mapstructure:"format"` // json, one object per line, or console, for people
+	Format string `mapstructure:"format"` // json (one object per line), or console (for people)
 }
 
 // DefaultLogConfig returns settings that log level info and above as JSON.
@@ -33,9 +33,9 @@ func (c LogConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger returns a logger that writes to standard error. Every line has the service, its version, the deployment,
-// and the time in UTC with milliseconds. Lines are never sampled, because operators may search for any line, and have
-// no stack traces.
+// NewLogger returns a logger that writes to standard error. Every line contains the service, its version, the
+// deployment, and the time in UTC with milliseconds. Lines contain no stack traces. No lines are dropped by sampling,
+// because operators may search for any of them.
 func NewLogger(cfg LogConfig, service, version string, d Deployment) (*zap.Logger, error) {
 	return newLogger(cfg, service, version, d, zapcore.Lock(os.Stderr))
 }

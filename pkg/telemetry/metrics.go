@@ -6,7 +6,7 @@ import (
 )
 
 // NewRegistry returns a new registry with the metrics of the Go runtime and the process, go_build_info, and
-// dlq_build_info, which is always 1 and has the result of ReadBuild and the deployment as labels.
+// dlq_build_info; the value of the last one is always 1, and its labels are the result of ReadBuild and the deployment.
 func NewRegistry(d Deployment) *prometheus.Registry {
 	b := ReadBuild()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{

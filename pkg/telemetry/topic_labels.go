@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// MaxTopicLabels is the maximum number of topics in the metrics of one process.
+// MaxTopicLabels is the maximum number of topics that are labels in the metrics of one process.
 const MaxTopicLabels = 1000
 
-// OtherTopics is the label of all other topics.
+// OtherTopics is the label for all topics that are not labels.
 const OtherTopics = "other"
 
-// TopicLabels decides which topics become labels in metrics: those that exist in the cluster, at most MaxTopicLabels.
-// The number is limited because any producer may write topic names into records, and each label is a time series. It is
-// safe for concurrent use.
+// TopicLabels decides which topics become labels in metrics: only topics that exist in the cluster, and at most
+// MaxTopicLabels of them. Without these limits, producers could create any number of time series by writing names of
+// topics into records. It is safe for concurrent use.
 type TopicLabels struct {
 	mu     sync.Mutex
 	exists map[string]bool
@@ -21,7 +21,7 @@ type TopicLabels struct {
 	given  map[string]bool
 }
 
-// NewTopicLabels returns labels without any known topic.
+// NewTopicLabels returns TopicLabels that know no topic.
 func NewTopicLabels() *TopicLabels { return &TopicLabels{given: map[string]bool{}} }
 
 // SetTopics sets the existing topics. Call it whenever the cluster has answered; while the cluster is unavailable the
@@ -36,14 +36,14 @@ func (l *TopicLabels) SetTopics(names []string) {
 	l.exists = exists
 }
 
-// SetAny allows a label for every topic, for programs without a cluster.
+// SetAny allows every topic as a label, for programs that do not connect to a cluster.
 func (l *TopicLabels) SetAny() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.any = true
 }
 
-// Topics returns the existing topics, sorted; nil when every topic may have a label.
+// Topics returns the existing topics, sorted; nil when every topic may be a label.
 func (l *TopicLabels) Topics() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// batchDelay is the longest time that a span waits for a batch.
+// batchDelay is the longest time that a span waits for others to be sent with it.
 const batchDelay = 2 * time.Second
 
 // spanLimits limit the size of a span. Events are dropped, because libraries put the texts of errors into events, and
@@ -31,8 +31,8 @@ var spanLimits = sdktrace.SpanLimits{
 	AttributePerLinkCountLimit: 16,
 }
 
-// Tracing sends the spans of one program to a collector. No caller waits for it: spans that cannot be queued or sent
-// are dropped and counted. A nil Tracing is off. It is safe for concurrent use.
+// Tracing sends the spans of one program to a collector. Callers never wait for the collector: spans that cannot be
+// queued or sent are dropped and counted. A nil Tracing is off. It is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	counts   spanCounts
@@ -58,7 +58,7 @@ func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg
 	return newTracing(cfg, service, version, exporter, client.rejectedSpans, log, reg), nil
 }
 
-// newTracing does the same as NewTracing, with an existing exporter.
+// newTracing does the same as NewTracing, but sends spans to the given exporter.
 func newTracing(
 	cfg TracingConfig, service, version string, to sdktrace.SpanExporter, rejected func() int64, log *zap.Logger, reg prometheus.Registerer,
 ) *Tracing {
@@ -82,8 +82,8 @@ func newTracing(
 	return &Tracing{provider, counts}
 }
 
-// Provider returns the tracer provider, or nil when tracing is off; with a nil provider, code makes no spans at no
-// cost.
+// Provider returns the tracer provider, or nil when tracing is off; with a nil provider, traces.Tracer returns nil, and
+// no spans are made.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -91,17 +91,18 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Stop sends the queued spans until ctx ends; the rest is dropped. Spans that begin later are not recorded.
+// Stop sends the queued spans until ctx ends; spans that are still queued then are dropped. Spans that begin later are
+// not recorded.
 func (t *Tracing) Stop(ctx context.Context) {
 	if t != nil {
 		_ = t.provider.Shutdown(ctx) // the exporter logs and counts its errors
 	}
 }
 
-// newSampler decides which traces are recorded. A child span follows its parent, and a trace that its remote sender
-// does not record is not recorded here. A trace that its sender records is recorded here if cfg trusts senders.
-// Otherwise the ratio decides, as for traces that begin here, because any client can write the header that asks for
-// recording.
+// newSampler decides which traces are recorded. A child span is recorded if its parent is. A trace that comes from
+// another program is not recorded if its sender does not record it. If its sender records it, cfg decides whether the
+// sender is trusted: then the trace is recorded here too. Otherwise the ratio decides, as for traces that begin here,
+// because any client can write the header that requests recording.
 func newSampler(cfg TracingConfig) sdktrace.Sampler {
 	var options []sdktrace.ParentBasedSamplerOption
 	if !cfg.TrustParent {

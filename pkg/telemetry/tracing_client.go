@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	maxAnswer = 64 << 10 // bytes of a collector's answer that are read
-	maxFile   = 1 << 20  // bytes of a file of headers or of certificate authorities
+	maxAnswer = 64 << 10 // maximum number of bytes of a collector's answer that are read
+	maxFile   = 1 << 20  // maximum size of the file of headers and of the file of certificate authorities
 )
 
-// tracingClient sends requests to the collector, with the headers that the file holds at that time. No text of an
-// answer becomes part of an error, because the collector may repeat the headers in its answer.
+// tracingClient sends requests to the collector, with the headers that headersFile contains at the time of the request.
+// No text of an answer becomes part of an error, because the collector may repeat the headers in its answer.
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper
-	rejected    atomic.Int64 // spans that the collector rejected; see rejectedSpans
+	rejected    atomic.Int64 // number of spans of the last export that the collector rejected; see rejectedSpans
 }
 
 func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
@@ -67,7 +67,7 @@ func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	return []otlptracehttp.Option{
 		otlptracehttp.WithEndpointURL(endpoint.String()),
 		otlptracehttp.WithHeaders(nil),
-		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client has a TLS configuration of its own
+		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client below has its own TLS configuration
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
 		otlptracehttp.WithTimeout(cfg.Timeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
@@ -104,17 +104,17 @@ func (c *tracingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var errNotHTTP = errors.New("the collector's answer is not HTTP")
 
-// temporaryError is an error for which a retry may help.
+// temporaryError is an error after which the library tries again, unless Temporary returns false.
 type temporaryError struct {
 	error
 	ctx context.Context
 }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e *temporaryError) Unwrap() error { return e.error }
 
-// Temporary is called by the library before it tries again. It returns false for an untrusted certificate, because
-// another try cannot change that.
+// Temporary is called by the library, which tries again only when the result is true. The result is false when the
+// request's context has ended, and for an untrusted certificate, because another try cannot change that.
 func (e *temporaryError) Temporary() bool {
 	var certificate *tls.CertificateVerificationError
 	return e.ctx.Err() == nil && !errors.As(e.error, &certificate)
@@ -139,10 +139,11 @@ func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	return answer
 }
 
-// rejectedSpans returns how many spans of the last accepted export the collector rejected.
+// rejectedSpans returns the number of spans that the collector rejected from the last export that it accepted in part,
+// and resets this number.
 func (c *tracingClient) rejectedSpans() int64 { return c.rejected.Swap(0) }
 
-// headers reads the file. Its errors contain line numbers, but no line.
+// headers reads headersFile. Its errors name lines by their numbers and do not quote them.
 func (c *tracingClient) headers() (headers [][2]string, err error) {
 	if c.headersFile == "" {
 		return nil, nil
@@ -167,7 +168,7 @@ func (c *tracingClient) headers() (headers [][2]string, err error) {
 	return headers, nil
 }
 
-// readBounded reads a file that should be small.
+// readBounded reads a file of at most maxFile bytes.
 func readBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,15 +13,15 @@ type TracingConfig struct {
 	// Endpoint is the URL of a collector that accepts OTLP over HTTP; "" turns tracing off. Without a path, the
 	// standard path /v1/traces is used.
 	Endpoint string `mapstructure:"endpoint"`
-	// SampleRatio is the share of traces that are recorded. A trace of a request is not recorded when its sender does
-	// not record it.
+	// SampleRatio is the share of traces that are recorded. The trace of a request is never recorded when the sender of
+	// the request does not record it.
 	SampleRatio float64 `mapstructure:"sample_ratio"`
-	// TrustParent records every trace that its sender records, whatever SampleRatio.
+	// TrustParent makes the program record every trace that the sender of a request records, whatever SampleRatio is.
 	TrustParent bool `mapstructure:"trust_parent"`
-	// Queue is how many spans may wait for the collector; further spans are dropped. Every eight links to other traces
-	// count as one more span, so a span with 16 links counts as three.
+	// Queue is the number of spans that may wait for the collector; further spans are dropped. Every eight links to
+	// other traces count as one more span, so a span with 16 links counts as three.
 	Queue int `mapstructure:"queue"`
-	// Timeout limits one export, including retries.
+	// Timeout limits the time for one export, including its retries.
 	Timeout time.Duration `mapstructure:"timeout"`
 	// HeadersFile holds headers for every export, one "name: value" per line. It is read for every export. "" for none.
 	HeadersFile string `mapstructure:"headers_file"`
@@ -29,7 +29,8 @@ type TracingConfig struct {
 	CAFile string `mapstructure:"ca_file"`
 }
 
-// Maximum number of waiting spans, which take some 200 MB at worst, and of spans per export.
+// maxTracingQueue is the maximum of Queue; that many spans use about 200 MB in the worst case. tracingBatch is the
+// maximum number of spans in one export.
 const (
 	maxTracingQueue = 1 << 16
 	tracingBatch    = 512
@@ -58,7 +59,8 @@ func (c TracingConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// endpointProblem does not include the URL in its error, because it may contain a password.
+// endpointProblem returns why Endpoint is not valid; nil when it is. The error does not contain the URL, which may
+// contain a password.
 func (c TracingConfig) endpointProblem() error {
 	u, err := url.Parse(c.Endpoint)
 	switch {

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// complainEvery is the shortest time between two log lines about lost spans.
+	// complainEvery is the shortest time between two log lines about spans that were not exported.
 	complainEvery = time.Minute
-	// linksPerSpan is the number of links that take as much memory as a span without links, some 3 KB.
+	// linksPerSpan is the number of links that use as much memory as a span without links, about 3 KB.
 	linksPerSpan = 8
 )
 
@@ -30,8 +30,8 @@ func newSpanCounts(reg prometheus.Registerer) spanCounts {
 	return spanCounts{spans.WithLabelValues("exported"), spans.WithLabelValues("failed"), spans.WithLabelValues("dropped")}
 }
 
-// spanLimiter drops and counts spans that end while too many wait for the collector or are being sent. The queue of
-// the SDK counts no drops, and limits the number of spans, whatever their size.
+// spanLimiter drops, and counts, spans that end while too many spans are queued or being sent. The queue of the SDK
+// would not count the spans that it drops, and it limits their number, whatever their size.
 type spanLimiter struct {
 	sdktrace.SpanProcessor
 	room    int64
@@ -50,7 +50,8 @@ func (l *spanLimiter) OnEnd(s sdktrace.ReadOnlySpan) {
 	l.SpanProcessor.OnEnd(s)
 }
 
-// size returns the queue space of a span. It is at most the capacity of the queue: a larger span could never be sent.
+// size returns the queue space of a span. The result is at most the capacity of the queue, because a larger span could
+// never be sent.
 func (l *spanLimiter) size(s sdktrace.ReadOnlySpan) int64 {
 	return min(1+int64(len(s.Links())/linksPerSpan), l.room)
 }
@@ -61,17 +62,17 @@ func (l *spanLimiter) release(spans []sdktrace.ReadOnlySpan) {
 	}
 }
 
-// countedExporter counts the exported spans, and logs the errors: the SDK would report them to a handler shared by
-// the whole process.
+// countedExporter counts exported spans by result and logs errors. Without it, the SDK would report errors to a handler
+// that the whole process shares.
 type countedExporter struct {
 	sdktrace.SpanExporter
-	rejected func() int64 // returns how many spans the collector rejected from the last export
+	rejected func() int64 // returns the number of spans that the collector rejected from the last export
 	limiter  *spanLimiter
 	counts   spanCounts
 	log      *zap.Logger
 
-	logged time.Time // time of the last line; exports run one after the other
-	lost   int       // spans that were lost since the last line
+	logged time.Time // time of the last log line. It needs no lock, because exports run one after the other.
+	lost   int       // number of spans that were not exported since the last log line
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It returns no error.

@@ -32,7 +32,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// hanging is a collector that takes a batch and does not answer until release, or until the request ends.
+// hanging is an exporter whose collector receives a batch and does not answer until the test sends to answer or the
+// request ends.
 type hanging struct {
 	tracetest.InMemoryExporter
 	took   chan int
@@ -53,7 +54,7 @@ func (h *hanging) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 
 func (h *hanging) Shutdown(context.Context) error { return nil }
 
-// bench is a Tracing with a test's exporter.
+// bench is a Tracing with an exporter of the test.
 type bench struct {
 	*Tracing
 	logs *observer.ObservedLogs
@@ -84,8 +85,8 @@ func (b bench) want(t *testing.T, exported, failed, dropped float64) {
 	}
 }
 
-// With a hanging collector, as many spans wait as the queue may hold, including those that are being sent; a further
-// span does not block the caller and is not kept.
+// With a hanging collector, the number of waiting spans, including those that are being sent, is limited to the size of
+// the queue. A further span is dropped and does not block the caller.
 func TestTracing_QueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 		to.answer <- nil
 		synctest.Wait()
 		b.want(t, tracingBatch, 0, 4000)
-		b.make(2000) // the queue has space again for as many spans as were sent
+		b.make(2000) // the queue has space again for the number of spans that were sent
 		synctest.Wait()
 		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -113,7 +114,7 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 	})
 }
 
-// In the limit of the queue, a span with links counts as several spans.
+// For the limit of the queue, a span with links counts as several spans.
 func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 		to.answer <- nil
 		synctest.Wait()
 		b.want(t, kept, 0, 2048-kept)
-		b.make(2048) // the queue has space for all of them again
+		b.make(2048) // the queue has space for 2048 spans again
 		b.want(t, kept, 0, 2048-kept)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -138,7 +139,7 @@ func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 	})
 }
 
-// The queue takes some megabytes, whatever the spans contain.
+// The queue uses only some megabytes, whatever the spans contain.
 func TestTracing_QueueIsSmall(t *testing.T) { //nolint:paralleltest // others' memory would be counted
 	b := tracing(t, newHanging(), func(*TracingConfig) {})
 	before := inUse()
@@ -158,7 +159,7 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// A queue that is smaller than a span still sends the span.
+// A span that is larger than the queue is still sent.
 func TestTracing_SmallQueue(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
@@ -168,7 +169,7 @@ func TestTracing_SmallQueue(t *testing.T) {
 	b.want(t, 1, 0, 0)
 }
 
-// linked makes spans with the maximum number of links, with attributes like those of an ingested batch.
+// linked makes spans with the maximum number of links and with attributes like those of ingest.
 func (b bench) linked(spans int) {
 	tracer := b.Provider().Tracer("test")
 	for range spans {
@@ -184,7 +185,7 @@ func (b bench) linked(spans int) {
 	}
 }
 
-// Stop waits for a hanging collector until its context ends, even if an export may take longer.
+// Stop waits for a hanging collector until its context ends, even if the timeout of an export is longer.
 func TestTracing_StopIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +236,7 @@ func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := tracing(t, newHanging(), func(c *TracingConfig) { c.Timeout = time.Second })
-		for range 40 { // each export takes 3 seconds: the delay of a batch, and its timeout
+		for range 40 { // each export takes 3 seconds: the delay until the batch is sent, and the timeout
 			b.make(1)
 			<-time.After(3 * time.Second)
 		}
@@ -258,7 +259,7 @@ func TestTracing_Ratio(t *testing.T) {
 	for _, c := range []struct {
 		ratio float64
 		trust bool
-		want  float64 // spans of a trace that its sender records, one that it does not, and ten that begin here
+		want  float64 // number of recorded spans, out of one in a trace that its sender records, one in a trace that its sender does not record, and ten that begin here
 	}{{0, false, 0}, {0, true, 1}, {1, false, 11}, {1, true, 11}} {
 		b := tracing(t, exporterFunc(to.ExportSpans), func(cfg *TracingConfig) { cfg.SampleRatio, cfg.TrustParent = c.ratio, c.trust })
 		for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled} {
@@ -285,14 +286,14 @@ func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	}
 }
 
-// asked makes the span of a request that carries a trace context.
+// asked makes the span of a request whose trace context has the given flags.
 func (b bench) asked(flags trace.TraceFlags) {
 	from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
 	_, s := b.Provider().Tracer("test").Start(trace.ContextWithRemoteSpanContext(context.Background(), from), "asked")
 	s.End()
 }
 
-// Libraries record errors with their texts, which may quote dead letters.
+// The texts of errors, which libraries record and which may quote dead letters, are not exported.
 func TestTracing_ErrorTextsAreNotExported(t *testing.T) {
 	t.Parallel()
 	var sent []sdktrace.ReadOnlySpan
@@ -323,7 +324,7 @@ func TestTracing_Off(t *testing.T) {
 	}
 }
 
-// A collector that is unavailable for a moment gets the spans that it missed.
+// A collector that is unavailable for a moment receives the spans that it missed.
 func TestTracing_TriesAgain(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -408,7 +409,7 @@ func TestTracing_AnswersWithSecrets(t *testing.T) {
 	}
 }
 
-// collector is a server that answers exports as a test says.
+// collector is an HTTP server whose answers to exports the test chooses.
 type collector struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -443,8 +444,8 @@ func exportSome(t *testing.T, cfg TracingConfig, spans int) (*observer.ObservedL
 	return logs, tr
 }
 
-// Headers come from the current content of the file, and are used for nothing else: neither sent to a redirect
-// target, nor logged when the collector repeats them.
+// Headers are read from the file for each export. They are neither sent to the target of a redirect, nor logged when
+// the collector repeats them.
 func TestTracing_Headers(t *testing.T) {
 	t.Parallel()
 	elsewhere := newCollector(t, func(http.ResponseWriter, *http.Request) {})

@@ -9,15 +9,15 @@ import (
 //	go build -ldflags "-X github.com/dlq-manager/dlq-manager/pkg/telemetry.version=1.2.3"
 var version string
 
-// Build describes how a binary was made. Unknown parts are empty.
+// Build describes how a binary was made. A field is empty when it is not known.
 type Build struct {
-	Version   string // as given to the linker, else the module's version, else "dev"
+	Version   string // as given to the linker, otherwise the module's version, otherwise "dev"
 	Revision  string // commit, with "-dirty" when the work tree had changes
 	GoVersion string
 }
 
-// Deployment names the deployment that a program belongs to, in log lines and dlq_build_info. Log lines omit empty
-// parts.
+// Deployment identifies the deployment to which a program belongs. It is part of log lines and of dlq_build_info. Log
+// lines omit empty fields.
 type Deployment struct{ Name, Version, Tier string }
 
 // Version returns the version alone, for --version and log lines.

@@ -8,23 +8,24 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// headerParent is the name of the header that carries a trace context. Kafka's header
-// names are case-sensitive, but producers do not agree on the case of this one.
+// headerParent is the name of the header that contains a trace context. Names of Kafka's headers are case-sensitive,
+// but producers do not agree on the case of this name.
 const headerParent = "traceparent"
 
-// maxParent is the length of the longest traceparent that is read. Later versions of the header may be longer than
+// maxParent is the maximum length of a traceparent that is read. Later versions of the format may be longer than
 // today's 55 bytes.
 const maxParent = 512
 
-// header is the header of a record, whichever package's type it has.
+// header has the fields that the header types of all packages have.
 type header = struct {
 	Key   string
 	Value []byte
 }
 
 // FromHeaders returns the trace context in a record's headers. Of several traceparent headers it uses the last, because
-// the last sender wrote it. It is invalid when there is none, or an ill-formed one. It ignores tracestate, which may be
-// as large as the record, while spans with links to hundreds of records wait in memory.
+// the last sender wrote it. The trace context is invalid when there is no traceparent or the last one is ill-formed.
+// The header tracestate is ignored: it may be as large as the record, and spans with links to hundreds of records wait
+// in memory.
 func FromHeaders[H ~header](headers []H) trace.SpanContext {
 	var value []byte
 	for i := range headers {
@@ -38,12 +39,12 @@ func FromHeaders[H ~header](headers []H) trace.SpanContext {
 	return Parse(string(value))
 }
 
-// Parse returns the trace context of a W3C traceparent. It is invalid when the header is ill-formed.
+// Parse returns the trace context of a W3C traceparent. The trace context is invalid when the text is ill-formed.
 func Parse(traceparent string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier(traceparent)))
 }
 
-// carrier gives a traceparent, and no tracestate, to OpenTelemetry's propagator.
+// carrier passes a traceparent, and no tracestate, to OpenTelemetry's propagator.
 type carrier string
 
 // Get implements propagation.TextMapCarrier.

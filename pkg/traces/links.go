@@ -15,13 +15,13 @@ type Links struct {
 	made int
 }
 
-// NewLinks returns the links of a span. A span that is not recorded gets no links.
+// NewLinks returns the Links of a span. If the span is not recorded, Add does nothing.
 func NewLinks(span trace.Span) *Links { return &Links{span: span} }
 
-// Full reports whether no more links are added, so that the caller need not read headers.
+// Full reports whether Add would add no more links. The caller then need not read headers.
 func (l *Links) Full() bool { return l.made >= MaxLinks || !l.span.IsRecording() }
 
-// Add links the span to a context, and ignores an invalid context.
+// Add adds a link from the span to another trace. It ignores an invalid context.
 func (l *Links) Add(to trace.SpanContext, attributes ...attribute.KeyValue) {
 	if l.Full() || !to.IsValid() {
 		return

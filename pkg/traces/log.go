@@ -8,11 +8,11 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// InLog returns the fields trace_id and span_id of the span of ctx, recorded or not. Without a span there are no
-// fields.
+// InLog returns the log fields trace_id and span_id for the span in ctx, whether it is recorded or not. When ctx has no
+// span, it returns no fields.
 func InLog(ctx context.Context) zap.Field { return LogOf(trace.SpanFromContext(ctx)) }
 
-// LogOf returns the same fields for a span, which may be nil.
+// LogOf returns the fields of InLog for a span, which may be nil.
 func LogOf(span trace.Span) zap.Field {
 	if span == nil || !span.SpanContext().IsValid() {
 		return zap.Skip()

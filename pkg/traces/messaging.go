@@ -28,23 +28,23 @@ const (
 	RedriveID = attribute.Key("dlq.redrive_id")
 	// RedriveBatch is the batch's number within its redrive, from 0.
 	RedriveBatch = attribute.Key("dlq.redrive.batch")
-	// Messages is the number of messages that a span is about.
+	// Messages is the number of messages with which the work of a span deals.
 	Messages = attribute.Key("dlq.messages")
-	// Failed is how many of the span's messages failed, if any did.
+	// Failed is the number of these messages that failed; it is not set when none failed.
 	Failed = attribute.Key("dlq.messages.failed")
-	// RequestTraceID is the trace of the request that started a redrive.
+	// RequestTraceID is the id of the trace of the request that created a redrive.
 	RequestTraceID = attribute.Key("dlq.request.trace_id")
 )
 
-// Kafka returns the attributes of every span about records.
+// Kafka returns the attributes that every span about records has.
 func Kafka(operation string) []attribute.KeyValue {
 	return []attribute.KeyValue{KafkaSystem(), Operation.String(operation), OperationType.String(operation)}
 }
 
-// KafkaSystem returns the attribute of every span about Kafka.
+// KafkaSystem returns the attribute that every span about Kafka has.
 func KafkaSystem() attribute.KeyValue { return System.String(kafka) }
 
-// Partition returns a partition's number as text, as the conventions require.
+// Partition returns the attribute with the number of a partition, as text, as the conventions require.
 func Partition(n int32) attribute.KeyValue {
 	return PartitionID.String(strconv.Itoa(int(n)))
 }

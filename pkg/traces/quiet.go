@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxTries is how many tries are recorded while a server is unavailable.
+// maxTries is the number of tries that are recorded while a server is unavailable.
 const maxTries = 3
 
-// Tries is the number of tries, set when there was more than one.
+// Tries is the number of tries. It is set only when there was more than one.
 const Tries = attribute.Key("dlq.tries")
 
-// Quiet returns a context of the same trace in which spans are not recorded. If ctx is not recorded, Quiet returns ctx
-// itself.
+// Quiet returns a context in the same trace whose spans are not recorded. When the spans of ctx are not recorded
+// either, Quiet returns ctx itself.
 func Quiet(ctx context.Context) context.Context {
 	at := trace.SpanContextFromContext(ctx)
 	if !at.IsSampled() {
@@ -24,7 +24,7 @@ func Quiet(ctx context.Context) context.Context {
 }
 
 // Try returns the context for try number n, from 0, of work that is repeated until a server answers. Only the first
-// tries are recorded, because hours of equal tries would fill the trace. RecordTries records how many there were.
+// tries are recorded, because hours of equal tries would fill the trace. RecordTries records the number of all tries.
 func Try(ctx context.Context, n int) context.Context {
 	if n < maxTries {
 		return ctx

@@ -1,6 +1,5 @@
-// Package traces reads the W3C trace contexts of records and requests, and makes tracers that cost nothing when
-// tracing is off. It gives all spans of the product the same form; the packages that do the work decide which spans
-// there are.
+// Package traces reads the W3C trace contexts of records and requests, and makes tracers that cost nothing when tracing
+// is off. Its functions give the spans of all packages the same form; each package decides which spans it makes.
 package traces
 
 import (
@@ -12,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Tracer returns a tracer for a package; scope is its import path. It returns nil when provider is nil or a no-op:
-// callers then make no span, and do not compute its attributes.
+// Tracer returns a tracer for a package; scope is the package's import path. It returns nil when provider is nil or
+// does nothing. Callers then make no spans and do not compute attributes.
 func Tracer(provider trace.TracerProvider, scope string) trace.Tracer {
 	switch provider.(type) {
 	case nil, noop.TracerProvider, *noop.TracerProvider:
@@ -22,7 +21,7 @@ func Tracer(provider trace.TracerProvider, scope string) trace.Tracer {
 	return provider.Tracer(scope)
 }
 
-// None returns the span of untraced work. It is never nil and does nothing.
+// None returns the span for work that is not traced. The span is never nil and does nothing.
 func None() trace.Span { return noop.Span{} }
 
 // Start begins a span, which the caller has to end. tracer must not be nil: callers check it before they compute the
@@ -31,8 +30,8 @@ func Start(ctx context.Context, tracer trace.Tracer, name string, options ...tra
 	return tracer.Start(ctx, name, options...) //nolint:spancheck // ends where the work does, not where it begins
 }
 
-// In returns ctx with span. A span that is not recorded is put into ctx too, so that its children are not recorded
-// either. It ignores nil and None.
+// In returns ctx with the given span, even if the span is not recorded, so that its children are not recorded either.
+// When the span is nil or the span of None, it returns ctx unchanged.
 func In(ctx context.Context, span trace.Span) context.Context {
 	if span == nil || !span.SpanContext().IsValid() {
 		return ctx
@@ -40,14 +39,14 @@ func In(ctx context.Context, span trace.Span) context.Context {
 	return trace.ContextWithSpan(ctx, span)
 }
 
-// Attempts is the number of attempts with a result.
+// Attempts is the number of attempts that have a result.
 const Attempts = attribute.Key("dlq.attempts")
 
-// NotDone is the error of a span whose work was not finished, but will be done again later.
+// NotDone is the error type of a span whose work was not finished, but will be done again later.
 const NotDone = "not_done"
 
-// Fail records that there was an error, without its text, which may quote a server; nil records nothing. the text in
-// the parameter why becomes the ErrorType.
+// Fail marks the span as failed when err is not nil. It does not record the text of err, which may quote a server; the
+// parameter why becomes the span's ErrorType.
 func Fail(span trace.Span, why string, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")

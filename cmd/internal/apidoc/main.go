@@ -35,7 +35,7 @@ func run(args []string) error {
 	return os.WriteFile(args[0], text, 0o644) //nolint:gosec // a page that everybody may read
 }
 
-// page returns the page for an OpenAPI document.
+// page returns the Markdown page for an OpenAPI document.
 func page(document []byte) ([]byte, error) {
 	doc, err := openapi.Read(document)
 	if err != nil {
@@ -54,7 +54,7 @@ func page(document []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// anchor returns the link target of a heading.
+// anchor returns the name by which links refer to a heading.
 func anchor(heading string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -67,7 +67,7 @@ func anchor(heading string) string {
 	}, strings.ToLower(heading))
 }
 
-// cell puts text on one line, for a cell of a table.
+// cell returns text on one line and with escapes, so that it can be the cell of a table.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
@@ -89,7 +89,7 @@ func linked(f openapi.Field) string {
 	return "[" + cell(f.Type) + "](#schema-" + strings.ToLower(f.Ref) + ")"
 }
 
-// answered returns the answer that an operation declares for a status.
+// answered returns the answer with the given status that an operation declares.
 func answered(operation openapi.Operation, status string) string {
 	for _, answer := range operation.Answers {
 		if answer.Name == status {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// comments holds the comments of the reference file. A comment follows its key on the same line,
-// continues on the next lines in the same column, or takes whole lines above the key.
+// comments are the comments of the reference file. The comment of a key is on the same line and may continue on the
+// next lines in the same column. Further comments may be on whole lines above the key.
 type comments struct {
-	of       map[string]string // comment by key or section
-	more     map[string]string // the comment lines above a key, by key
+	of       map[string]string // comment, by key or section
+	more     map[string]string // comment on the lines above a key, by the key
 	sections []string          // keys of the sections, in the order of the file
 }
 
-// keyLine matches a key, its value, and a comment. No value in the reference file contains #.
+// keyLine matches a key, its value, and a comment. It requires that no value in the reference file contains #.
 var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):([^#]*)(?:# *(.*))?$`)
 
 // readComments reads the reference file.
@@ -21,7 +21,7 @@ func readComments(text string) comments {
 	c := comments{of: map[string]string{}, more: map[string]string{}}
 	var path []string // the key of the current line
 	var above []string
-	last, column := "", -1 // the last key with a comment on its line, and the column of the comment
+	last, column := "", -1 // the last key with a comment on its line, and the column in which this comment begins
 	for _, line := range strings.Split(text, "\n") {
 		mark := strings.IndexByte(line, '#')
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
@@ -57,8 +57,8 @@ func readComments(text string) comments {
 	return c
 }
 
-// meaning returns the comments of a key, or of its section when the key has none; "" for a key that
-// is not in the file.
+// meaning returns the comments of a key; those of its section when the key has none; "" when the file does not contain
+// the key.
 func (c comments) meaning(key string) string {
 	text, there := c.of[key]
 	if !there {

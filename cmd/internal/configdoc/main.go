@@ -1,7 +1,6 @@
-// Configdoc generates docs/configuration.md: every setting with its environment variable, type,
-// default, range and meaning. Types and defaults come from the configuration struct, ranges and
-// meanings from the comments of the reference file. A test checks the ranges against the Validate
-// methods.
+// Configdoc generates docs/configuration.md: every setting with its environment variable, type, default, range and
+// meaning. Types and defaults come from the configuration struct, ranges and meanings from the comments of the
+// reference file. A test compares the ranges with the Validate methods.
 //
 //	go run ./cmd/internal/configdoc configs/config.yaml docs/configuration.md
 package main

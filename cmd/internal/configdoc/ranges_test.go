@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// Every range of the reference file matches Validate: Validate accepts the bounds of the range and refuses the next
-// number beyond each bound.
+// Every range of the reference file matches Validate: Validate accepts the first and the last number of the range, and
+// refuses the next numbers outside of it.
 func TestRangesAgreeWithValidate(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(reference)
@@ -70,13 +70,14 @@ func TestRangesThatDisagreeAreFound(t *testing.T) {
 	}
 }
 
-// checker runs Validate on the configuration of the reference file with one value changed.
+// checker calls Validate on the configuration in the reference file with one value changed.
 type checker struct {
 	whole    reflect.Value
 	settings []setting
 }
 
-// newChecker enables the features whose settings Validate ignores while they are off.
+// newChecker returns a checker of a configuration in which all features are on, because Validate ignores the settings
+// of features that are off.
 func newChecker(t *testing.T) checker {
 	t.Helper()
 	base, _, err := config.Load(reference, "DLQ_", program.DefaultConfig(), config.WithEnviron([]string{
@@ -89,8 +90,8 @@ func newChecker(t *testing.T) checker {
 	return checker{whole, settingsOf(whole.Elem(), "")}
 }
 
-// disagreement compares a range, written "1 to 16", "1 or more", "more than 0s", "more than
-// 0s to 10s" or "0 to less than 1", with Validate. It returns "" when they agree.
+// disagreement compares a range, written "1 to 16", "1 or more", "more than 0s", "more than 0s to 10s" or "0 to less
+// than 1", with Validate. It returns "" when the range and Validate agree, and otherwise what is different.
 func (c checker) disagreement(s setting, span string) string {
 	from, to, bounded := strings.Cut(strings.TrimSuffix(span, " or more"), " to ")
 	from, openBelow := strings.CutPrefix(from, "more than ")
@@ -179,7 +180,7 @@ func (c checker) try(s setting, n number) error {
 	return validate(c.whole)
 }
 
-// validate calls every Validate method in a configuration, as config.Load does.
+// validate calls every Validate method in a configuration, like config.Load.
 func validate(v reflect.Value) error {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

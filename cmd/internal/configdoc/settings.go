@@ -62,8 +62,8 @@ func (s setting) isSize() bool {
 
 func (s setting) isNumber() bool { return s.value.CanInt() || s.value.CanFloat() }
 
-// cutRange splits the comment of a number, "[1 to 16] batches stored at the same
-// time", into its range and its meaning. The range is "" where there is none.
+// cutRange splits the comment of a number, "[1 to 16] batches stored at the same time", into its range and its meaning.
+// The range is "" when the comment contains none.
 func (s setting) cutRange(comment string) (span, meaning string) {
 	if open, ok := strings.CutPrefix(comment, "["); ok && s.isNumber() {
 		if span, meaning, ok = strings.Cut(open, "] "); ok {
@@ -99,7 +99,7 @@ func (s setting) typeName() string {
 	}
 }
 
-// format returns a value in the syntax of the configuration file; "" for no value.
+// format returns a value in the form that the configuration file uses; "" when there is no value.
 func (s setting) format() string {
 	switch v := s.value; {
 	case v.Kind() == reflect.Pointer && v.IsNil():
@@ -122,12 +122,12 @@ func (s setting) format() string {
 	}
 }
 
-// number writes a whole number with the unit of the setting.
+// number returns a whole number with the unit of the setting.
 func (s setting) number(n int64) string {
 	switch {
 	case s.isDuration():
 		text := time.Duration(n).String()
-		for _, zero := range []string{"m0s", "h0m"} { // so that 5m0s becomes 5m, and 24h0m becomes 24h
+		for _, zero := range []string{"m0s", "h0m"} { // changes 5m0s to 5m, and 24h0m to 24h
 			if strings.HasSuffix(text, zero) {
 				text = text[:len(text)-2]
 			}

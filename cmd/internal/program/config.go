@@ -23,14 +23,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// Config is the configuration file, which all programs share. Each section belongs to the package
+// Config is the content of the configuration file, which all programs share. Each section is defined by the package
 // that it configures.
 type Config struct {
 	App      App                 `mapstructure:"app"`
 	Log      telemetry.LogConfig `mapstructure:"log"`
 	Server   rest.Config         `mapstructure:"server"`
-	Database *postgres.Config    `mapstructure:"database"` // nil: the store is in memory
-	Kafka    *Kafka              `mapstructure:"kafka"`    // HasKafka reports whether it names brokers
+	Database *postgres.Config    `mapstructure:"database"` // nil when the store is in memory
+	Kafka    *Kafka              `mapstructure:"kafka"`    // nil without the section; HasKafka reports whether it names brokers
 	Ingest   ingest.Config       `mapstructure:"ingest"`
 	Redrive  redrive.Config      `mapstructure:"redrive"`
 	Archive  archive.Config      `mapstructure:"archive"`
@@ -65,7 +65,7 @@ type Kafka struct {
 	DLQTopicPattern []string           `mapstructure:"dlq_topic_pattern"`
 }
 
-// DefaultConfig returns the values for settings that the file does not contain.
+// DefaultConfig returns the values of settings that the file does not contain.
 func DefaultConfig() Config {
 	database := postgres.DefaultConfig()
 	return Config{
@@ -97,11 +97,12 @@ func DefaultConfig() Config {
 	}
 }
 
-// Production reports whether app.environment is production, where the store in memory must not replace the database.
+// Production reports whether app.environment is production, in which the programs refuse to start without a database.
 func (c Config) Production() bool { return c.App.Environment == "production" }
 
 // HasKafka reports whether brokers are configured. A section without brokers is only valid if it sets
-// republish_required: otherwise an operator who forgot the brokers would get a program without Kafka and no error.
+// republish_required: otherwise an operator who forgot the brokers would get a program without Kafka, and no error
+// about it.
 func (c Config) HasKafka() bool { return c.Kafka != nil && len(c.Kafka.Broker.Brokers) > 0 }
 
 // RepublishRequired reports whether a retry is refused when there is no cluster. The default is
@@ -121,7 +122,7 @@ func (c Config) Validate() error {
 	return c.validateHeartbeat()
 }
 
-// validateHeartbeat refuses a heartbeat topic whose records the ingester would never read.
+// validateHeartbeat returns an error when the ingester would never read the heartbeat topic.
 func (c Config) validateHeartbeat() error {
 	topic := c.Heartbeat.Topic
 	if topic == "" {
@@ -131,15 +132,15 @@ func (c Config) validateHeartbeat() error {
 		return errors.New("heartbeat.topic: heartbeats need both kafka and a database")
 	}
 	patterns, _, err := c.Kafka.DeadLetters(nil)
-	if err == nil && !patterns.Match(topic) { // on an error, the section kafka reports it
+	if err == nil && !patterns.Match(topic) { // when ParsePatterns returns an error, the validation of the section kafka reports it
 		return fmt.Errorf("heartbeat.topic: %q is no dead-letter topic by kafka.dlq_topic_pattern, so the ingester does not read it", topic)
 	}
 	return nil
 }
 
 // DeadLetters returns the patterns of dead-letter topics and the decoder of their records. The decoder accepts no
-// dead-letter topic as an original topic. The function reserved reports further topics of this kind, such as the
-// dead-letter topics of share groups; nil means that there are none.
+// dead-letter topic as an original topic. The function reserved reports whether a topic is for dead letters of share
+// groups, so that it is no original topic either; nil means that there are no such topics.
 func (k *Kafka) DeadLetters(reserved func(topic string) bool) (deadletter.Patterns, *deadletter.Decoder, error) {
 	patterns, err := deadletter.ParsePatterns(k.DLQTopicPattern...)
 	if err != nil {
@@ -149,7 +150,7 @@ func (k *Kafka) DeadLetters(reserved func(topic string) bool) (deadletter.Patter
 	return patterns, decoder, err
 }
 
-// Validate checks the section's own keys.
+// Validate checks the settings of the section that belong to no other package.
 func (k *Kafka) Validate() error {
 	var errs []error
 	if k.ConsumerGroup == "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// root is the folder of the repository, relative to this package.
+// root is the path of the repository, relative to this package.
 const root = "../../.."
 
 func TestShippedConfigurationsLoad(t *testing.T) {
@@ -82,7 +82,7 @@ func TestReferenceConfiguration(t *testing.T) {
 		cfg, _, err := load(t, path)
 		check.NoError(t, err)
 		want := DefaultConfig()
-		// These settings have no default, so the example file gives them an example value.
+		// These settings have no default. The values below are those of the example file.
 		want.Database.Host, want.Database.Name, want.Database.User = "localhost", "dlq_db", "app"
 		want.Kafka.Broker.Brokers = []string{"localhost:9092"}
 		for _, section := range []struct{ got, want any }{
@@ -117,7 +117,7 @@ func TestConfig(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		environ    []string
-		wrong      string // part of the error; "" when the configuration must load
+		wrong      string // a part of the error; "" when the configuration is valid
 		check      func(Config) bool
 	}{
 		{
@@ -229,7 +229,7 @@ func load(t *testing.T, path string, environ ...string) (Config, []string, error
 	return config.Load(path, "DLQ_", DefaultConfig(), config.WithEnviron(environ))
 }
 
-// keysOf lists the leaves of a document. A setting that is a mapping counts as one leaf.
+// keysOf returns the keys in a YAML document that have values. A setting whose value is a mapping counts as one key.
 func keysOf(tree map[string]any, parent string, settings []string) (keys []string) {
 	for name, value := range tree {
 		key := strings.TrimPrefix(parent+"."+name, ".")
@@ -242,8 +242,8 @@ func keysOf(tree map[string]any, parent string, settings []string) (keys []strin
 	return keys
 }
 
-// emptyIsNil sets the empty lists of a section to nil: in the configuration file, an empty list and no list mean the
-// same.
+// emptyIsNil sets the empty lists of a section to nil: in the configuration file, an empty list means the same as no
+// list.
 func emptyIsNil(section any) any {
 	v := reflect.New(reflect.TypeOf(section)).Elem()
 	v.Set(reflect.ValueOf(section))
@@ -264,7 +264,8 @@ func emptyIsNil(section any) any {
 	return v.Interface()
 }
 
-// If the ingester did not read the topic of the heartbeats, the alert about missing heartbeats would fire for ever.
+// A configuration in which the ingester does not read the topic of the heartbeats is refused, because the alert about
+// missing heartbeats would fire forever.
 func TestConfig_HeartbeatsCanBeSeen(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()

@@ -18,7 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// OpenDatabase opens the program's only pool without connecting, and registers its metrics.
+// OpenDatabase opens the only connection pool of the program, without connecting, and registers the metrics of the
+// pool.
 func (b Base) OpenDatabase() (*sqlx.DB, error) {
 	db, err := postgres.Open(*b.Config.Database, postgres.WithTracing(b.Tracing.Provider()))
 	if err != nil {
@@ -49,16 +50,16 @@ func (b Base) OpenReplica() (*sqlx.DB, error) {
 	return postgres.Open(b.Config.Database.Replica(), postgres.WithTracing(b.Tracing.Provider()))
 }
 
-// openPatiently opens a pool without a read timeout, for background statements that send nothing
-// while they work.
+// openPatiently opens a pool without a read timeout, for statements in the background during which the server sends
+// nothing for a long time.
 func (b Base) openPatiently() (*sqlx.DB, error) {
 	cfg := *b.Config.Database
 	cfg.ReadTimeout = 0
 	return postgres.Open(cfg)
 }
 
-// PatientDatabase opens a pool without a read timeout, waits for the server, at most for the
-// start-up timeout, and migrates if the configuration says so.
+// PatientDatabase opens a pool without a read timeout, waits for the server for at most the start-up timeout, and
+// migrates the schema if the configuration says so.
 func (b Base) PatientDatabase(ctx context.Context) (*sqlx.DB, error) {
 	db, err := b.openPatiently()
 	if err != nil {
@@ -72,8 +73,8 @@ func (b Base) PatientDatabase(ctx context.Context) (*sqlx.DB, error) {
 }
 
 // WaitFor waits until the database and Kafka answer, both within one start-up timeout, and then migrates if the
-// configuration says so. A nil database or cluster is not waited for. The error names each dependency that did not
-// answer, the database first.
+// configuration says so. It does not wait for a database or cluster that is nil. The error names each dependency that
+// did not answer, the database first.
 func (b Base) WaitFor(ctx context.Context, db *sqlx.DB, cluster *broker.Cluster) error {
 	var both sync.WaitGroup
 	var database, kafka error
@@ -102,13 +103,12 @@ func (b Base) migrate(ctx context.Context) error {
 	return migrate.Up(ctx, db.DB)
 }
 
-// Store returns a store that uses db.
+// Store returns a store in the database db, with the settings of the configuration.
 func (b Base) Store(db *sqlx.DB) *postgres.Store {
 	return postgres.New(db, postgres.WithPayload(postgres.PayloadMode(b.Config.Ingest.Payload), int(b.Config.Ingest.PayloadMaxBytes)))
 }
 
-// waitForKafka waits until a broker answers, at most for the start-up timeout; then the error names
-// the brokers.
+// waitForKafka waits until a broker answers, for at most the start-up timeout. After that, the error names the brokers.
 func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 	limit, cancel := context.WithTimeout(ctx, b.Config.Server.StartupTimeout)
 	defer cancel()
@@ -133,7 +133,8 @@ func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 }
 
 // SchemaCheck returns the readiness check of the schema, which must be at least the version that this program was built
-// for. Every client may see its errors about versions, but not its connection errors, because they name hosts.
+// for. Any client may see the check's errors about versions, but not its errors of connections, because these contain
+// names of hosts.
 func SchemaCheck(db *sqlx.DB) rest.Check {
 	return rest.Check{
 		Name:     "schema",
@@ -144,7 +145,7 @@ func SchemaCheck(db *sqlx.DB) rest.Check {
 }
 
 func tellsVersion(err error) bool {
-	switch err.(type) { //nolint:errorlint // an error that wraps them is not public
+	switch err.(type) { //nolint:errorlint // an error that wraps one of these is not public
 	case *migrate.VersionError, *migrate.DirtyError, *migrate.NumberingError:
 		return true
 	default:
@@ -152,9 +153,8 @@ func tellsVersion(err error) bool {
 	}
 }
 
-// WaitForSchema returns when the schema is new enough. Until then the program runs, is not ready,
-// and names the version that it needs. It returns an error at once if no migration can lead to this
-// program's schema.
+// WaitForSchema waits until the schema is new enough. During this time the program runs but is not ready, and the log
+// says which version it needs. It returns an error at once when no migration can lead to the schema of this program.
 func (b Base) WaitForSchema(ctx context.Context, db *sqlx.DB) error {
 	for said := ""; ; {
 		err := migrate.Check(ctx, db.DB)

@@ -36,8 +36,8 @@ func TestSchemaCheck_Public(t *testing.T) {
 	}
 }
 
-// WaitFor tries the database and Kafka at the same time. One of them refuses connections and the other stays silent:
-// the error of the first arrives while the second still has time left.
+// WaitFor tries the database and Kafka at the same time. In this test, the database accepts connections but never
+// answers. Kafka must still be tried within the start-up timeout.
 func TestWaitFor_TriesBothAtOnce(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and stays silent

@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// patience is how long a program may take to stop after it was asked to. Soon after this time Kubernetes would kill it;
-// a program that exits by itself appears in the logs as stopped, not as crashed.
+// patience is the time that a program may take to stop after it was asked to. A little later, Kubernetes would kill it,
+// and it would appear in the logs as crashed and not as stopped.
 const patience = 24 * time.Second
 
-// attend waits for run to return and returns the exit code. If the code is not 0, stderr gets one line with the reason.
-// If run has not returned in time after ctx ended, stderr gets a line and attend returns while run still works: the
-// dependencies of run may never answer, and ending the program at any moment loses no data.
+// attend waits for the result of Run in the channel ended, and returns the exit code. When the code is not 0, attend
+// writes one line with the reason to stderr. When Run has not returned in time after ctx ended, attend writes a line to
+// stderr and returns although Run still works: the dependencies may never answer, and ending the program at any moment
+// loses no data.
 func attend(ctx context.Context, name string, ended <-chan error, stderr io.Writer) int {
 	var err error
 	select {

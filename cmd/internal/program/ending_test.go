@@ -16,8 +16,8 @@ func TestAttend(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		asked bool          // the program was asked to end
-		takes time.Duration // time that run still works; 0: run has already returned
+		asked bool          // whether the program was asked to end
+		takes time.Duration // time for which Run still works; 0 when it has returned already
 		err   error
 		code  int
 		said  string

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// collectAt is GOGC: the garbage that may accumulate, in per cent of the live heap. The live
-	// heap is only some megabytes: with Go's default of 100, collection takes a sixth of a
-	// program's time.
+	// collectAt is the value of GOGC: the garbage that may accumulate, in per cent of the memory in use. The memory in
+	// use is only some megabytes: with Go's default of 100, collecting garbage would take a sixth of the time of a
+	// program.
 	collectAt = 400
 
-	// memoryLimit is the runtime's soft memory limit in bytes: near it, the runtime collects more often. It does not
-	// limit live memory; the budgets for buffered records limit live memory.
+	// memoryLimit is the runtime's soft memory limit in bytes: when the program uses almost this much, the runtime
+	// collects garbage more often. It does not limit the memory in use, which the budgets for buffered records limit.
 	memoryLimit = 96 << 20
 )
 
-// tuneMemory sets the collector's parameters, unless the environment sets GOGC or GOMEMLIMIT, which
-// the Go runtime reads by itself.
+// tuneMemory sets the parameters of the garbage collector. It leaves out those that the environment sets by GOGC or
+// GOMEMLIMIT, which the Go runtime reads itself.
 func tuneMemory(getenv func(string) string) {
 	if getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
@@ -27,7 +27,7 @@ func tuneMemory(getenv func(string) string) {
 	}
 }
 
-// NeedMemory raises the memory limit for a program whose configuration needs more live memory: with a lower limit, the
+// NeedMemory raises the memory limit for a program whose configuration needs more memory: with a lower limit, the
 // runtime would collect garbage all the time. It never lowers the limit and never overrides the environment.
 func NeedMemory(bytes int64) {
 	if os.Getenv("GOMEMLIMIT") == "" && bytes > debug.SetMemoryLimit(-1) {

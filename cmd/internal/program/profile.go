@@ -6,8 +6,8 @@ import (
 	"runtime/pprof"
 )
 
-// startProfile starts a CPU profile of the whole process into path. A process has one profile;
-// stopProfile completes it.
+// startProfile starts to write a CPU profile of the whole process to the file at path. A process can have only one
+// profile. stopProfile must complete it.
 func startProfile(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -20,6 +20,6 @@ func startProfile(path string) error {
 	return nil
 }
 
-// stopProfile writes the rest of the profile, if one was started. It is called last, also when a
-// program did not stop in time: a profile without its end is unreadable.
+// stopProfile writes the rest of the profile, if one was started. It is called at the end of the program, even when the
+// program did not stop in time, because a profile without its end cannot be read.
 func stopProfile() { pprof.StopCPUProfile() }

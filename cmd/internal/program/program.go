@@ -1,5 +1,5 @@
-// Package program holds what all programs share: the configuration file, the command line, the
-// start and the shutdown.
+// Package program contains what all programs share: the configuration file, the command line, the start and the
+// shutdown.
 package program
 
 import (
@@ -24,12 +24,12 @@ import (
 // DefaultPath is the default path of the configuration file.
 const DefaultPath = "configs/config.yaml"
 
-// Run is the body of a program: it works until ctx ends and returns the error that stopped it.
+// Run is the work of a program. It works until ctx ends, and returns the error because of which it stopped.
 type Run func(ctx context.Context, args, environ []string, stdout io.Writer) error
 
-// Main runs a program until it returns or receives SIGINT or SIGTERM, and exits: with 0 after a
-// normal end, else with 1 and one line with the reason. It exits within 25 seconds of the signal,
-// even if something hangs.
+// Main runs a program until it returns or receives SIGINT or SIGTERM, and then exits. The exit code is 0 after a normal
+// end, otherwise 1; then Main writes one line with the reason. It exits within 25 seconds of the signal, even if
+// something hangs.
 func Main(name string, run Run) {
 	tuneMemory(os.Getenv)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -41,20 +41,20 @@ func Main(name string, run Run) {
 	os.Exit(code)
 }
 
-// oneLine puts an error of several lines on one line: log collectors treat each line as an entry.
+// oneLine returns the text of an error on one line, because log collectors treat each line as an entry of its own.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// CommandLine holds the options of every program.
+// CommandLine contains the options that every program has.
 type CommandLine struct {
 	Flags *pflag.FlagSet
 	Path  string   // path of the configuration file
-	Args  []string // arguments after the flags
+	Args  []string // arguments that are not flags
 
-	profile string // a file for the CPU profile; "" for none
+	profile string // file for the CPU profile; "" for no profile
 	version bool
 }
 
-// NewCommandLine defines the common flags; the caller adds more to Flags before Parse. usage is the
+// NewCommandLine defines the common flags; the caller may add more flags to Flags before it calls Parse. usage is the
 // text above the list of flags.
 func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
 	c := &CommandLine{Flags: pflag.NewFlagSet(name, pflag.ContinueOnError)}
@@ -69,8 +69,8 @@ func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
 	return c
 }
 
-// Parse reads args, and starts the CPU profile if a flag asks for it. done means that the program
-// has printed its answer (--version or --help) and must exit.
+// Parse reads args, and starts the CPU profile if a flag requests it. done reports that Parse has printed the answer to
+// --version or --help, so that the program must exit.
 func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err error) {
 	err = c.Flags.Parse(args)
 	switch {
@@ -92,7 +92,7 @@ func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err err
 	return err != nil, err
 }
 
-// NoArgs refuses arguments after the flags, for programs without commands.
+// NoArgs returns an error when there are arguments that are not flags. It is for programs without commands.
 func (c *CommandLine) NoArgs() error {
 	if len(c.Args) > 0 {
 		return fmt.Errorf("unknown argument %q", c.Args[0])
@@ -100,17 +100,17 @@ func (c *CommandLine) NoArgs() error {
 	return nil
 }
 
-// Base holds what every program needs first: configuration, logger and metrics.
+// Base contains what every program needs first: the configuration, the logger and the registry of metrics.
 type Base struct {
 	Config   Config
 	Log      *zap.Logger
 	Registry *prometheus.Registry
-	Tracing  *telemetry.Tracing // nil: no spans are recorded
+	Tracing  *telemetry.Tracing // nil when no spans are recorded
 
-	end *endTime // when the program must have stopped
+	end *endTime // time at which the program must have stopped
 }
 
-// Start reads the configuration and creates the logger and the registry.
+// Start reads the configuration, and creates the logger and the registry of metrics.
 func Start(service, path string, environ []string) (Base, error) {
 	cfg, warnings, err := config.Load(path, "DLQ_", DefaultConfig(), config.WithEnviron(environ))
 	if err != nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// movesAndRewrites is the tier as the archiver uses it.
+// movesAndRewrites is the second tier of the archive as the archiver uses it.
 type movesAndRewrites struct {
 	*tier.Mover
 	*tier.Rewriter
 }
 
-// ArchiveTier returns the option that makes the archiver use the object store, or none when the archive is only in
-// PostgreSQL. Without the bucket, a run could neither purge nor delete what is there.
+// ArchiveTier returns the option with which the archiver uses the object store; it returns none when the archive is
+// only in PostgreSQL. It returns an error when objects exist but the configuration names no bucket, because a run could
+// then neither purge nor delete these objects.
 func (b Base) ArchiveTier(ctx context.Context, db *sqlx.DB) ([]archive.Option, error) {
 	objects := postgres.NewObjects(db)
 	if b.Config.Archive.Store != archive.InS3 {

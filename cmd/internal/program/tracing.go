@@ -8,15 +8,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// lastSpans limits how long shutdown waits for a collector to accept the last spans. When only lastWords is left of the
-// shutdown time, StopTracing stops waiting, even if it has waited for less than lastSpans.
+// lastSpans is the maximum time for which the shutdown waits until a collector has accepted the last spans. StopTracing
+// also stops waiting when only lastWords is left of the time for the shutdown.
 const (
 	lastSpans = 1500 * time.Millisecond
 	lastWords = 500 * time.Millisecond
 )
 
-// WithTracing adds tracing to the base if the configuration names a collector. The shutdown time
-// starts when ctx ends; call StopTracing after everything else has stopped.
+// WithTracing returns a Base with tracing, if the configuration names a collector. The time for the shutdown begins
+// when ctx ends. The caller must call StopTracing after everything else has stopped.
 func (b Base) WithTracing(ctx context.Context, service string) (Base, error) {
 	var err error
 	b.end = &endTime{}
@@ -25,17 +25,17 @@ func (b Base) WithTracing(ctx context.Context, service string) (Base, error) {
 	return b, err
 }
 
-// StopTracing sends the remaining spans, for at most lastSpans and within the shutdown time.
+// StopTracing sends the spans that are left, for at most lastSpans and within the time for the shutdown.
 func (b Base) StopTracing() {
 	ctx, cancel := context.WithDeadline(context.Background(), b.end.before(time.Now().Add(lastSpans)))
 	defer cancel()
 	b.Tracing.Stop(ctx)
 }
 
-// endTime is the time at which shutdown stops waiting.
+// endTime is the time at which the shutdown stops waiting.
 type endTime struct{ at atomic.Pointer[time.Time] }
 
-// When ctx ends, watch sets the end time.
+// watch sets the time when ctx ends.
 func (e *endTime) watch(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		at := time.Now().Add(patience - lastWords)
@@ -43,7 +43,7 @@ func (e *endTime) watch(ctx context.Context) {
 	})
 }
 
-// before returns the earlier of until and the end time.
+// before returns the earlier of two times: the parameter until and the endTime.
 func (e *endTime) before(until time.Time) time.Time {
 	if e != nil {
 		if at := e.at.Load(); at != nil && at.Before(until) {

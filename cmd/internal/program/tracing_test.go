@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The last spans get their full time, but not more than the program's shutdown time leaves.
+// StopTracing waits for lastSpans, but not longer than the time that is left for the shutdown.
 func TestEndTime(t *testing.T) {
 	t.Parallel()
 	for drained, want := range map[time.Duration]time.Duration{

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// unencrypted returns warnings about production connections that a third party can read or
-// impersonate. This may be intended, for example in an encrypting mesh, so it is a warning, not a
-// refusal.
+// unencrypted returns warnings about connections in production that others could read or impersonate. Such a connection
+// may be intended, for example in a mesh that encrypts, so it is no error.
 func (c Config) unencrypted() (warnings []string) {
 	if !c.Production() {
 		return nil
@@ -15,7 +14,7 @@ func (c Config) unencrypted() (warnings []string) {
 	warn := func(key, value string) {
 		warnings = append(warnings, fmt.Sprintf("app.environment is production and %s is %s: data can be read and changed in transit", key, value))
 	}
-	// When the host is a path, the connection is a socket on this machine, which needs no encryption.
+	// When the host is a path, the connection is a socket on the same machine, which needs no encryption.
 	if c.Database != nil && c.Database.SSLMode == "disable" && !strings.HasPrefix(c.Database.Host, "/") {
 		warn("database.ssl_mode", c.Database.SSLMode)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestStart_WarnsOfProductionWithoutEncryption: each start in production with an unencrypted
-// connection logs a warning; other configurations log none.
+// TestStart_WarnsOfProductionWithoutEncryption: when a program starts in production with an unencrypted connection, it
+// logs a warning; with other configurations it logs none.
 func TestStart_WarnsOfProductionWithoutEncryption(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// credentialFiles returns the files from which this configuration reads credentials, by their purpose; "" for a purpose
-// without a file.
+// credentialFiles returns the files from which this configuration reads credentials, by what the credentials are for;
+// the path is "" when no file is configured.
 func (c Config) credentialFiles() map[string]string {
 	files := map[string]string{
 		"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile,
@@ -30,5 +30,5 @@ func (c Config) credentialFiles() map[string]string {
 	return files
 }
 
-// watchPool exports metrics of a connection pool.
+// watchPool registers the metrics of a connection pool.
 func (b Base) watchPool(db *sqlx.DB) error { return telemetry.WatchPool(b.Registry, db.DB, "dlq") }

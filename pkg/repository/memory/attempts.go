@@ -24,11 +24,11 @@ func (s *messages) Claim(ctx context.Context, claims []repository.Claim, how rep
 			if !ok {
 				continue
 			}
-			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // the same claim is repeated
+			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // the same claim is requested again
 				taken = append(taken, r.answer(how))
 				continue
 			}
-			if c.OriginalTopic != "" && c.OriginalTopic != r.Message.OriginalTopic { // the message was mapped since the claim was planned
+			if c.OriginalTopic != "" && c.OriginalTopic != r.Message.OriginalTopic { // the original topic was changed after the caller chose the target
 				continue
 			}
 			before := r.Message
@@ -59,7 +59,7 @@ func (s *messages) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID,
 	return free, err
 }
 
-// answer returns the claimed message with the fields that Claim must return.
+// answer returns the claimed message with the fields that Claim must return for these options.
 func (r *Row) answer(how repository.Claiming) entity.Message {
 	m := r.Bare()
 	if !how.Brief {
@@ -158,14 +158,14 @@ func (r *Row) finish(res repository.Result, now time.Time, actor string) error {
 	return nil
 }
 
-// end changes the message's status as the verdict says, and ends the claim.
+// end changes the message's status as the verdict of the result says, and ends the claim.
 func (r *Row) end(res repository.Result, now time.Time) error {
 	m := &r.Message
 	r.countRescues(res.Verdict)
 	m.Claim, m.Unsettled = entity.Claim{}, false
 	switch res.Verdict {
 	case entity.Acknowledged:
-		if m.Outcome == "" { // a record that has already come back keeps its outcome
+		if m.Outcome == "" { // when the record has already come back, the outcome stays returned
 			m.Outcome = entity.Published
 		}
 		return r.resolve(now)
@@ -182,19 +182,19 @@ func (r *Row) end(res repository.Result, now time.Time) error {
 			return m.MarkDead(now)
 		}
 		return r.wait(res.RetryIn, now)
-	default: // Rejected; InDoubt is never passed
+	default: // Rejected; end is not called for InDoubt
 		return m.MarkDead(now)
 	}
 }
 
-// wait makes the message PENDING; its next automatic attempt is due after d.
+// wait makes the message PENDING, and its next automatic attempt due after the time d.
 func (r *Row) wait(d time.Duration, now time.Time) error {
 	r.Message.NextAttemptAt = entity.TruncateTime(now.Add(d))
 	return r.Message.MarkPending(now)
 }
 
-// countRescues counts how many attempts in a row ended as rescues. An attempt that was given back does not change the
-// count; any other end of an attempt resets it.
+// countRescues updates the number of attempts in a row that ended as rescues. An attempt that was given back does not
+// change the count; any other end of an attempt resets it.
 func (r *Row) countRescues(v entity.Verdict) {
 	switch v {
 	case entity.Rescued:
@@ -205,7 +205,7 @@ func (r *Row) countRescues(v entity.Verdict) {
 	}
 }
 
-// resolve makes the message RESOLVED and clears its last error; the history still has the errors of the attempts.
+// resolve makes the message RESOLVED and clears its last error; the errors of the attempts stay in the history.
 func (r *Row) resolve(now time.Time) error {
 	r.Message.LastPublishError, r.Message.LastPublishErrorClass = "", ""
 	return r.Message.MarkResolved(now)
@@ -336,8 +336,8 @@ func (r *Row) keepEdit(c repository.Claim) {
 	r.Edits[c.ID] = c
 }
 
-// Due implements repository.Attempts. Each call scans all messages. It returns a cursor only when more messages were
-// never attempted than fit into the limit.
+// Due implements repository.Attempts. Each call scans all messages. It returns a cursor only when there are more
+// messages that were never attempted than the limit allows.
 func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	var due []uuid.UUID
 	var next repository.Cursor
@@ -366,7 +366,7 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	switch {
 	case m.CanClaim() != nil || !slices.Contains(q.Topics, m.OriginalTopic):
 		return false
-	case m.Share != nil && m.Share.State != entity.Completed: // its record, and what that is a return of, are not known
+	case m.Share != nil && m.Share.State != entity.Completed: // the record of the message is not known, and so it is not known whether the message is a return
 		return false
 	case m.Origin.Confidence != entity.FromOperator && slices.Contains(q.Except, repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}):
 		return false
@@ -377,7 +377,7 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	}
 }
 
-// behind reports whether m comes after a cursor in the order.
+// behind reports whether m comes after the cursor p in the order of created_at and id.
 func behind(m *entity.Message, p repository.Cursor) bool {
 	if order := m.CreatedAt.Compare(p.CreatedAt); order != 0 {
 		return order > 0

@@ -69,7 +69,7 @@ func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, 
 	return err
 }
 
-// changed calls the hook after a message has changed, and remembers the operation of the change.
+// changed must be called after a message has changed. It remembers the operation of the change and calls the hook.
 func (s *messages) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo) {
 	s.Note(action, before.ID, cause)
 	s.Hooks.Changed(now, action, before, r, cause)
@@ -104,8 +104,8 @@ func (r *Row) giveUp(now time.Time, actor string) error {
 	return nil
 }
 
-// operationsLimit is the number of latest changes whose operations are remembered, so that the memory of a long-running
-// process does not grow without limit.
+// operationsLimit is the number of changes whose operations are remembered. Older changes are forgotten, so that the
+// memory of a process that runs for a long time does not grow without limit.
 const operationsLimit = 100_000
 
 // operation is a change, with the id of the operation that made it (see entity.AuditInfo).
@@ -133,7 +133,8 @@ func (s *messages) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// Did returns the objects on which an operation has performed the action. It knows only the latest changes.
+// Did returns the objects on which an operation has performed the action. It knows only the last operationsLimit
+// changes.
 func (s *messages) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 	objects := map[uuid.UUID]bool{}
 	for _, o := range s.operations {

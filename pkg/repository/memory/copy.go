@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// whole is the limit that loads values of any size.
+// whole, as the limit for the size of values, loads values of any size.
 const whole = -1
 
 // clone returns a deep copy of m. In the copy, nil stays nil and empty stays empty, because a null key is not an empty
@@ -54,8 +54,8 @@ func clonePointer[T any](p *T) *T {
 	return &v
 }
 
-// kept returns a copy of m as a database would store it: its times are truncated, and it has no fields that can be read
-// from the headers.
+// kept returns a copy of m as a database would store it: its times are truncated, and the fields that are read from the
+// headers and not stored are empty.
 func kept(m entity.Message) entity.Message {
 	m = clone(m)
 	m.CreatedAt = entity.TruncateTime(m.CreatedAt)
@@ -73,7 +73,7 @@ func kept(m entity.Message) entity.Message {
 }
 
 // Loaded returns a copy of the message. Its value is left out when it is longer than maxValue bytes; a negative
-// maxValue is no limit.
+// maxValue means no limit.
 func (r *Row) Loaded(maxValue int64) entity.Message {
 	m := r.Message
 	if maxValue >= 0 && int64(len(m.Record.Value)) > maxValue {
@@ -122,14 +122,14 @@ func NewPageBudget() *PageBudget {
 	return &PageBudget{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
 }
 
-// Listed returns the message for a page, with those parts of its record for which budget is left.
+// Listed returns the message for a page, with those parts of its record that the page may still load.
 func (r *Row) Listed(budget *PageBudget) entity.Message {
 	m := r.Message
 	limit := int64(repository.ListValueLimit)
 	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
 	budget.bytes -= int64(len(m.ErrorMessage))
 	for _, size := range []int64{key, value, headers} {
-		if size <= limit { // a part that is longer than its own limit is left out and does not count
+		if size <= limit { // a longer part is left out, and its bytes do not count for the page
 			budget.bytes -= size
 		}
 	}

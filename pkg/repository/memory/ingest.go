@@ -26,8 +26,8 @@ func (s *messages) OpenTopics(ctx context.Context, topics []repository.Topic) ([
 	return refs, nil
 }
 
-// ref returns the ids of a topic and its incarnation, and assigns ids to new topics. The ids begin at 1; 0 means that
-// there is none.
+// ref returns the ids of a topic and its incarnation, and assigns ids to new topics. The ids begin at 1, because 0
+// means that there is no id.
 func (s *messages) ref(t repository.Topic) repository.TopicRef {
 	id, ok := s.topicIDs[t.Name]
 	if !ok {
@@ -83,8 +83,8 @@ func (s *messages) SaveMark(ctx context.Context, p repository.Partition, m repos
 	})
 }
 
-// Store implements repository.Ingest. It recognises returns by their headers only, whatever batch.ReturnWindow is. When
-// the id of a message exists already, nothing of the batch is stored, and the error is entity.ErrConflict.
+// Store implements repository.Ingest. It recognises returns only by their headers and ignores batch.ReturnWindow. When
+// a message with the same id exists already, nothing of the batch is stored, and the error is entity.ErrConflict.
 func (s *messages) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	var stored repository.Stored
 	err := s.Step(ctx, "store messages", func(now time.Time) error {
@@ -110,7 +110,7 @@ func (s *messages) Store(ctx context.Context, batch repository.Batch) (repositor
 	return stored, err
 }
 
-// matching returns the new positions of the ranges that begin exactly at their partition's position.
+// matching returns, for each range that begins exactly at the position of its partition, the partition's new position.
 func (s *messages) matching(ranges []repository.Range) map[repository.Partition]int64 {
 	steps := make(map[repository.Partition]int64, len(ranges))
 	for _, r := range ranges {
@@ -121,7 +121,7 @@ func (s *messages) matching(ranges []repository.Range) map[repository.Partition]
 	return steps
 }
 
-// counting returns copies of those messages whose ranges are stored.
+// counting returns copies of the messages that belong to the ranges that are stored.
 func (s *messages) counting(messages []entity.Message, steps map[repository.Partition]int64) ([]*entity.Message, error) {
 	var out []*entity.Message
 	for _, m := range messages {
@@ -146,7 +146,8 @@ func (s *messages) NewRow(m entity.Message) *Row {
 }
 
 // Insert stores a message unchanged, in any status, and replaces a message with the same id. It is for tests and
-// development and not part of the contract. When the source of m has a topic name without ids, Insert sets the ids.
+// development; repository.Core does not contain it. When the source of m has a topic name without ids, Insert sets the
+// ids.
 func (s *messages) Insert(m entity.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +160,7 @@ func (s *messages) Insert(m entity.Message) {
 	s.Hooks.Arrived(r)
 }
 
-// returns makes the messages whose Return ParentOf confirms the children of their parents.
+// returns makes each message that is a return, according to ParentOf, the child of its parent.
 func (s *messages) returns(messages []*entity.Message, batch repository.Batch, _ time.Time) []repository.Arrival {
 	var arrivals []repository.Arrival
 	for _, m := range messages {
@@ -177,8 +178,8 @@ func Confirms(m *entity.Message, parent *Row, batch repository.Batch) bool {
 	return source != 0 && source == parent.Message.Source.TopicID || batch.Declared != nil && batch.Declared(m)
 }
 
-// ParentOf returns the message and the attempt that the Return of m names. It returns false when there is no such
-// attempt that went to the original topic of m.
+// ParentOf returns the message and the attempt that the Return of m names. It returns false when the parent has no such
+// attempt, or when the attempt went to another topic than the original topic of m.
 func (s *messages) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	if m.Return == nil {
 		return nil, entity.Attempt{}, false
@@ -218,7 +219,7 @@ func Arrive(m *entity.Message, parent *Row, attempt entity.Attempt, confirmed bo
 	}
 }
 
-// returnsOf returns how many attempts of a redrive have a confirmed return.
+// returnsOf returns the number of attempts of a redrive whose return is confirmed.
 func (s *messages) returnsOf(redrive uuid.UUID) int {
 	n := 0
 	for _, r := range s.Rows {

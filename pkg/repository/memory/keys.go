@@ -14,7 +14,7 @@ import (
 // keyName identifies an Idempotency-Key.
 type keyName struct{ principal, key string }
 
-// keyRow is the stored state of a key. A status other than 0 says that its answer is stored.
+// keyRow is the stored state of a key. When the status of its answer is not 0, the answer is stored.
 type keyRow struct {
 	name      keyName
 	request   [32]byte
@@ -29,7 +29,7 @@ type keyRow struct {
 type Keys struct {
 	steps steps
 	keys  map[keyName]*keyRow
-	byAge []*keyRow // oldest first; may have rows that were deleted from keys
+	byAge []*keyRow // oldest first; may contain rows that were deleted from keys
 }
 
 // NewKeys returns an empty Keys. The function now is the clock of leases and expiry.
@@ -69,7 +69,7 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 		return repository.KeyOther
 	case r.answer.Status != 0:
 		return repository.KeyDone
-	case r.owner == k.Owner && r.operation == k.Operation: // the same call is repeated
+	case r.owner == k.Owner && r.operation == k.Operation: // the same owner calls OpenKey again
 		return repository.KeyNew
 	case r.owner != k.Owner && r.leasedTo.After(now):
 		return repository.KeyAtWork
@@ -79,7 +79,7 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 }
 
 // forgetKeys deletes keys that are older than repository.KeyLife. When a key was dropped and then used again, byAge
-// still has its old row; deleting the old row leaves the new one.
+// still contains the old row of the key; deleting the old row does not delete the new one.
 func (s *Keys) forgetKeys(now time.Time) {
 	for len(s.byAge) > 0 && !s.byAge[0].createdAt.Add(repository.KeyLife).After(now) {
 		old := s.byAge[0]

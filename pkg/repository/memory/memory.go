@@ -1,5 +1,5 @@
-// Package memory is a store in the memory of the process, for development and tests. An API without a database uses it;
-// it implements only repository.Core. All data is lost when the process ends.
+// Package memory is a store in the memory of the process, for development and tests. An API without a database uses it.
+// It implements only repository.Core. All data is lost when the process ends.
 package memory
 
 import (
@@ -17,17 +17,17 @@ import (
 var _ repository.Core = (*Store)(nil)
 
 // Store implements repository.Core. It copies all input and output, so no caller shares bytes with the store or with
-// another caller. The exported fields, and the methods that are not part of repository.Core, are for package fake, a
-// store for tests that adds the features.
+// another caller. The exported fields, and the methods that repository.Core does not contain, are for package fake,
+// which adds the features to this store for tests.
 type Store struct {
 	*Keys
 	*messages
 	redrives
 }
 
-// messages has the methods of Store for messages and their attempts.
+// messages implements the methods of Store for messages and their attempts.
 type messages struct {
-	steps        // guards all fields below and the redrives; every method runs as one step
+	steps        // its lock guards all fields below, and the redrives; every method runs as one step
 	Hooks        Hooks
 	Rows         map[uuid.UUID]*Row
 	Archived     map[uuid.UUID]*Row // nil when the store has no archive
@@ -41,7 +41,7 @@ type messages struct {
 
 // Hooks are functions that a store calls within its steps.
 type Hooks struct {
-	Observe func(*Row, entity.Message) entity.Message // returns the message that a reader gets, maybe changed
+	Observe func(*Row, entity.Message) entity.Message // called for each message that is read; returns the message that the reader gets, which may differ
 	Arrived func(...*Row)
 	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
 	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo)
@@ -52,7 +52,7 @@ type Hooks struct {
 type Row struct {
 	Message  entity.Message
 	Attempts []entity.Attempt
-	Number   int                            // number of attempts that were ever started, including those before a requeue
+	Number   int                            // number of all attempts that were started, including those before a requeue
 	Rescues  int                            // attempts in a row that ended as rescues
 	Edits    map[uuid.UUID]repository.Claim // claims of the attempts that had an edit, by id of the attempt
 	Returned map[uuid.UUID]uuid.UUID        // redrive of each attempt that came back, by id of the attempt
@@ -90,8 +90,7 @@ type steps struct {
 	mu  sync.Mutex
 }
 
-// Step runs do as one atomic step, with one time of the clock. When ctx has ended, it does not run do, as a database
-// would not.
+// Step runs do as one atomic step, with one time of the clock. Like a database, it does nothing when ctx has ended.
 func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -120,7 +120,7 @@ func TestReturnFromAnotherDeadLetterTopic(t *testing.T) {
 }
 
 // comeBack stores a return of an attempt in a dead-letter topic that has no other messages, and returns the parent and
-// the child as the store has them afterwards.
+// the child as they are stored afterwards.
 func comeBack(t *testing.T, store *memory.Store, parent entity.Message, attempt uuid.UUID, declared bool) (after, child entity.Message) {
 	t.Helper()
 	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: "other.dlq", Incarnation: "life-1"}})

@@ -50,7 +50,7 @@ func (s *messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entit
 	return m, err
 }
 
-// Reserve reserves the memory of messages that were read in the reservation of ctx.
+// Reserve reserves, in the MemoryReservation of ctx, the memory of messages that were read.
 func Reserve(ctx context.Context, messages ...entity.Message) error {
 	for i := range messages {
 		if err := repository.ReserveMemory(ctx, repository.SizeInMemory(&messages[i])); err != nil {

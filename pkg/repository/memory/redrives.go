@@ -16,14 +16,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Redrive is a retry of all messages of a topic. Its counts are computed when it is read.
+// Redrive is a retry of all messages of a topic. Its counts are computed each time it is read.
 type Redrive struct {
 	Entity  entity.Redrive
 	LeftOut map[string]int
 	Batches []*Batch
 }
 
-// redrives has the methods of Store for redrives. They run as steps of messages.
+// redrives implements the methods of Store for redrives. Each method runs as one step of messages, under the same lock.
 type redrives struct {
 	messages *messages
 	Redrives map[uuid.UUID]*Redrive
@@ -118,7 +118,7 @@ func (s *redrives) RedrivesByAge() []*Redrive {
 	})
 }
 
-// WithRedrive runs do with one redrive, as one step.
+// WithRedrive calls the function do with one redrive, as one step.
 func (s *redrives) WithRedrive(ctx context.Context, where string, id uuid.UUID, do func(*Redrive, time.Time) error) error {
 	return s.messages.Step(ctx, where, func(now time.Time) error {
 		r, ok := s.Redrives[id]
@@ -147,7 +147,7 @@ func (r *Redrive) counts() entity.RedriveCounts {
 	return c
 }
 
-// count adds an item of the batch to c.
+// count adds the result of one item of the batch to the counts c.
 func (b *Batch) count(item entity.RedriveItem, c *entity.RedriveCounts) {
 	switch item.Result {
 	case entity.ItemWaiting:
@@ -217,8 +217,8 @@ func (s *redrives) Moved(now time.Time, action entity.Action, from entity.Redriv
 	s.messages.Hooks.Moved(now, action, from, r, cause)
 }
 
-// SaveWaiting implements repository.Redrives. It does not change an inactive redrive, because the note of an inactive
-// redrive is the reason for its state.
+// SaveWaiting implements repository.Redrives. It does not change an inactive redrive, because its note says why it is
+// in its state.
 func (s *redrives) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	return s.WithRedrive(ctx, "record that a redrive waits", id, func(r *Redrive, now time.Time) error {
 		e := &r.Entity
@@ -245,7 +245,7 @@ type Batch struct {
 	ExpiresAt time.Time
 }
 
-// cut splits the ids into batches.
+// cut splits the ids into batches of at most size items.
 func (r *Redrive) cut(ids []uuid.UUID, size int) {
 	for n, id := range ids {
 		if n%size == 0 {
@@ -272,7 +272,7 @@ func (s *redrives) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease ti
 	return leased, err
 }
 
-// free returns the next batch that may be leased; nil when there is none.
+// free returns the next batch that may be leased; nil when no batch may be leased.
 func (r *Redrive) free(now time.Time) *Batch {
 	if !r.Entity.State.Active() {
 		return r.Abandoned(now)
@@ -285,7 +285,8 @@ func (r *Redrive) free(now time.Time) *Batch {
 	return nil
 }
 
-// Abandoned returns a batch whose lease has expired without being ended by its owner; nil when there is none.
+// Abandoned returns a batch that an owner leased and did not save before its lease expired; nil when there is no such
+// batch.
 func (r *Redrive) Abandoned(now time.Time) *Batch {
 	for _, b := range r.Batches {
 		if !b.Done && b.Owner != uuid.Nil && !b.ExpiresAt.After(now) {

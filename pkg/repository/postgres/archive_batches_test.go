@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// TestArchiveBatches: the archiver locks each row only briefly, and moves messages fast nevertheless. The test checks
-// minimum durations, which hold on any machine, and requires only one of many batches to be quick, because a machine
-// may be slow at times.
+// TestArchiveBatches: the archiver locks each row only for a short time, and still moves messages fast. On a busy
+// machine any single batch may be slow, so the test checks only minimum durations, and requires only one of many
+// batches to be fast.
 func TestArchiveBatches(t *testing.T) {
 	t.Parallel()
 
@@ -52,14 +52,14 @@ func TestArchiveBatches(t *testing.T) {
 	})
 }
 
-// archiveAll runs an archiver with the default settings and checks that it moves as many messages as want says.
+// archiveAll runs an archiver with the default settings and checks that it moves the wanted number of messages.
 func archiveAll(t *testing.T, db *sqlx.DB, want int64) {
 	t.Helper()
 	moved, err := New(db).ArchiveOld(t.Context(), 30, 1000)
 	check.Require(t, err == nil && moved == want, "got %d, %v, want %d that are archived", moved, err, want)
 }
 
-// archivedAtOnce returns how many messages of a topic each transaction moved, the earliest transaction first.
+// archivedAtOnce returns the number of messages of a topic that each transaction moved, the earliest transaction first.
 func archivedAtOnce(t *testing.T, db *sqlx.DB, topic string) (sizes []int) {
 	t.Helper()
 	check.NoError(t, db.Select(&sizes, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE original_topic = $1
@@ -77,7 +77,7 @@ func TestArchiveWalk(t *testing.T) {
 		"WithoutStatistics": `SELECT 1`,
 	} {
 		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
-			db.SetMaxOpenConns(1) // one session, because only its own work is visible in the statistics at once
+			db.SetMaxOpenConns(1) // one session, because the statistics show the work of other sessions only later
 			seedAged(t, db, 20_000)
 			exec(t, db, statistics)
 			for _, run := range []struct{ moved, most int64 }{{11, 100}, {0, 20}} {
@@ -94,9 +94,9 @@ func TestArchiveWalk(t *testing.T) {
 	}
 }
 
-// seedAged inserts n final messages that are not due for the archive, half of them with a created_at in the future, and
-// eleven that are due: some in natural order, some whose times were set by SQL, and some with impossible or infinite
-// times.
+// seedAged inserts n final messages that are not due to be archived, half of them with a created_at in the future, and
+// eleven messages that are due. Some of the eleven have times in the natural order, some have times that SQL has set,
+// and some have impossible or infinite times.
 func seedAged(t *testing.T, db *sqlx.DB, n int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)

@@ -77,7 +77,7 @@ func TestCreateArchivePartitions(t *testing.T) {
 
 	withDB(t, "MakesWhatIsMissingAndNothingElse", func(t *testing.T, db *sqlx.DB) {
 		store := New(db)
-		wantQuarters(t, db, 2) // the migration created two quarters
+		wantQuarters(t, db, 2) // the migration created the partitions of two quarters
 		for _, c := range []struct{ ahead, made int }{{0, 0}, {1, 0}, {4, 3}, {4, 0}, {2, 0}} {
 			check.Same(t, check.Must(store.CreatePartitions(t.Context(), c.ahead))(t), int64(c.made), "%d ahead", c.ahead)
 		}
@@ -198,7 +198,7 @@ func TestPurgePartitions(t *testing.T) {
 
 		taken := postgrestest.Get[int](t, db, `SELECT dlq.detach_archive_partitions(365)`)
 		check.Require(t, taken >= 2, "got %d partitions, want some", taken)
-		wantMoved(t, db, 0, partly+young) // messages of a dropped partition are in no list any more
+		wantMoved(t, db, 0, partly+young) // messages of a dropped partition are in no list
 		check.Is(t, check.Err(store.GetArchived(t.Context(), gone, 0)), entity.ErrNotFound,
 			"one of a partition that was taken off, want that there is none")
 		check.Is(t, check.Err(store.Restore(t.Context(), gone, entity.By("alice"))), entity.ErrNotFound,
@@ -209,7 +209,7 @@ func TestPurgePartitions(t *testing.T) {
 		check.Same(t, n, 3, "want a batch of 3")
 		wantOf(t, db, whole+partly+young-3)
 
-		tx, err := db.Beginx() // the purge in this transaction is rolled back with its batch
+		tx, err := db.Beginx() // rolled back later, together with the batch that is purged in it
 		check.NoError(t, err)
 		check.NoError(t, tx.Get(&n, `SELECT dlq.purge_detached(100)`))
 		check.NoError(t, tx.Rollback())
@@ -248,7 +248,7 @@ func TestPurgePartitions(t *testing.T) {
 			return err
 		}
 		atOnce(t, 4, purge)
-		check.NoError(t, purge(0)) // purges the remaining messages
+		check.NoError(t, purge(0)) // purges the messages that are left
 		check.Same(t, purged.Load(), int64(whole), "messages that all callers purged")
 		wantOf(t, db, partly+young)
 	})
@@ -399,13 +399,13 @@ func TestArchivePruning(t *testing.T) {
 	for _, c := range []struct {
 		name, query string
 		args        []string
-		most        int // maximum number of partitions that are scanned
+		most        int // maximum number of partitions that the query may scan
 	}{
 		{"Get", messages.GetArchivedQuery, []string{one, "-1"}, 1},
 		{"Restore", messages.RestoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
 		{"Parent", ingest.ParentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
 		{"Page", page, nil, len(partitions(t, db)) + 1},          // the page reads the index of each partition
-		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // only partitions older than the cut-off
+		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // scans only partitions older than the cut-off
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
@@ -465,8 +465,8 @@ func withoutPartitions(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `DELETE FROM dlq.archive_partitions`)
 }
 
-// seedQuarters inserts `each` messages into every partition that quarters made, except that of the next quarter. Each
-// message has an attempt, an edit, a return and a document.
+// seedQuarters inserts the given number of messages into each partition that quarters created, except that of the next
+// quarter. Each message has an attempt, an edit, a return and a document.
 func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, created_at, archived_at)
@@ -477,7 +477,7 @@ func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	postgrestest.StoreDocuments(t, db, `''`, `'{}'`, `dlq.dlq_messages_archive m`)
 }
 
-// wantKeptIDs checks that dlq.archive_ids has exactly the ids of the messages in the archive.
+// wantKeptIDs checks that dlq.archive_ids contains exactly the ids of the messages in the archive.
 func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	wrong := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.archive_ids i FULL JOIN dlq.dlq_messages_archive a USING (id, archived_at)

@@ -19,8 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestArchiveProcedure tests two versions of the archive procedure: the version of the third migration, and the newest
-// version.
+// TestArchiveProcedure tests the archive procedure in two versions: that of the third migration, and the newest one.
 func TestArchiveProcedure(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *sqlx.DB{
@@ -55,15 +54,15 @@ func TestArchiveProcedure(t *testing.T) {
 			seedFinal(t, db, 105, "RESOLVED")
 			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
 			sizes := postgrestest.All[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`)
-			if len(sizes) < 11 || slices.Max(sizes) > 10 { // batches are shorter when the machine is slow
+			if len(sizes) < 11 || slices.Max(sizes) > 10 { // some batches have fewer rows when the machine is slow
 				t.Errorf("got transactions of %v rows, want at most 10 in each", sizes)
 			}
 		})
 	}
 }
 
-// archiveUnderLocks: four archivers that run at once move all due messages except those that another session has
-// locked, 600 of 1,500.
+// archiveUnderLocks: four archivers that run at the same time move all due messages except those that another session
+// has locked: 600 of 1,500.
 func archiveUnderLocks(t *testing.T, db *sqlx.DB) {
 	seedFinal(t, db, 750, "RESOLVED")
 	seedFinal(t, db, 750, "DEAD")
@@ -152,7 +151,7 @@ func TestArchiveOld(t *testing.T) {
 
 	withDB(t, "LosesNothingWhenCancelled", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 100, "RESOLVED")
-		// The batch after the fiftieth message waits for a lock that the test holds.
+		// After fifty messages, the next batch waits for a lock that the test holds.
 		exec(t, db, `CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN PERFORM pg_advisory_xact_lock(77); END IF; RETURN NEW; END $$`)
 		exec(t, db, `CREATE TRIGGER wait BEFORE INSERT ON dlq.dlq_messages_archive FOR EACH ROW EXECUTE FUNCTION public.wait()`)
@@ -174,7 +173,7 @@ func TestArchiveOld(t *testing.T) {
 		eventually(t, db, "the archiver is gone", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE 'CALL%' AND state <> 'idle')`)
 		live, archived := count(t, db, "dlq_messages"), count(t, db, "dlq_messages_archive")
-		if live+archived != 100 || archived <= 45 || archived >= 55 { // the batch that waited is shorter on a slow machine
+		if live+archived != 100 || archived <= 45 || archived >= 55 { // one batch may have fewer rows on a slow machine
 			t.Errorf("got %d live and %d archived rows, want 50 and 50, or some of a batch less or more", live, archived)
 		}
 		check.True(t, said == int64(archived), "it said that %d were moved, want the %d that were", said, archived)
@@ -184,7 +183,7 @@ func TestArchiveOld(t *testing.T) {
 	})
 
 	withDB(t, "CountsWhatWasMovedBeforeABatchThatFails", func(t *testing.T, db *sqlx.DB) {
-		db.SetMaxOpenConns(1) // one session for all calls, so that a count left over from an earlier call would show
+		db.SetMaxOpenConns(1) // one session for all calls, so that a wrong count would show if an earlier call left its count in the session
 		seedFinal(t, db, 100, "RESOLVED")
 		exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN RAISE 'no room'; END IF; RETURN NEW; END $$`)
@@ -224,7 +223,8 @@ func TestPurgeArchive(t *testing.T) {
 	}
 }
 
-// seedAttempts inserts `each` attempts of every message, live or archived, and a return and an edit for each attempt.
+// seedAttempts inserts the given number of attempts for every message, live or archived, and a return and an edit for
+// each attempt.
 func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
@@ -236,7 +236,7 @@ func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
 		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
 }
 
-// TestDelete: what is stored about a message elsewhere is deleted with it.
+// TestDelete: a deleted message takes all rows with it that other tables have about it.
 func TestDelete(t *testing.T) {
 	db := freshDB(t)
 	gone, stays := seedTen(t, db, "DEAD", "2001-01-01"), seedTen(t, db, "DEAD", "2001-01-01")
@@ -260,17 +260,17 @@ func TestPurgeBookkeeping(t *testing.T) {
 
 	withDB(t, "DeletesWhatHadItsTimeAndNothingElse", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 25, "1000d") // oldest first, the order in which production inserts them
-		seedBookkeeping(t, db, 25, "366d")  // old enough to delete redrives and returns, but not audit entries
-		seedBookkeeping(t, db, 25, "364d")  // redrives and returns are still kept
-		seedBookkeeping(t, db, 25, "29d")   // old enough to delete keys
-		seedBookkeeping(t, db, 25, "23h")   // keys are still kept
+		seedBookkeeping(t, db, 25, "366d")  // old enough for redrives and returns to be deleted, but not audit entries
+		seedBookkeeping(t, db, 25, "364d")  // too young for redrives and returns to be deleted
+		seedBookkeeping(t, db, 25, "29d")   // old enough for keys to be deleted
+		seedBookkeeping(t, db, 25, "23h")   // too young for keys to be deleted
 		seedBookkeeping(t, db, 25, "0")
 		countDeletes(t, db, tables...)
 		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 400, 10)
 		if want := int64(4*25 + 2*25 + 2*25 + 25); err != nil || n != want {
 			t.Errorf("got %d, %v, want %d", n, err, want)
 		}
-		// Unfinished redrives are kept, and so are returns whose attempts still exist.
+		// Unfinished redrives stay, and so do returns whose attempts still exist.
 		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 5*25)
 		most := postgrestest.All[string](t, db, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`)
 		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {
@@ -336,9 +336,9 @@ func TestPurgeBookkeeping(t *testing.T) {
 	})
 }
 
-// seedBookkeeping inserts n rows of each of these kinds, made and ended at the age in the parameter ago: idempotency
-// keys; finished redrives with two batches each; unfinished redrives; returns; returns whose attempts still exist;
-// entries of the audit trail.
+// seedBookkeeping inserts n rows of each of these kinds, created and ended at the time that the parameter ago says:
+// idempotency keys; finished redrives with two batches each; unfinished redrives; returns; returns whose attempts still
+// exist; entries of the audit trail.
 func seedBookkeeping(t *testing.T, db *sqlx.DB, n int, ago string) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
@@ -372,7 +372,7 @@ func countDeletes(t *testing.T, db *sqlx.DB, tables ...string) {
 	}
 }
 
-// count returns the number of rows of a table. The parameter of is the table's name, with or without a WHERE condition.
+// count returns the number of rows of a table. The parameter names the table; a WHERE condition may follow the name.
 func count(t *testing.T, db *sqlx.DB, of string, args ...any) (n int) {
 	t.Helper()
 	check.NoError(t, db.Get(&n, `SELECT count(*) FROM dlq.`+of, args...))
@@ -409,8 +409,7 @@ func TestTryLock(t *testing.T) {
 	unlock()
 }
 
-// waitingQuery reports whether a session of this database runs a query that matches the pattern $1 and waits for a
-// lock.
+// waitingQuery reports whether a session of this database waits for a lock in a query that matches the pattern $1.
 const waitingQuery = `SELECT EXISTS (SELECT FROM pg_stat_activity
 	WHERE datname = current_database() AND query LIKE $1 AND wait_event_type = 'Lock')`
 
@@ -421,7 +420,7 @@ func seedFinal(t *testing.T, db *sqlx.DB, n int, status string) {
 		FROM generate_series(1, $1::int) n`, n, status)
 }
 
-// fullRow returns the statement that inserts a row with a value in every column.
+// fullRow returns a statement that inserts a row with a value in every column.
 func fullRow(columns []columnOf, status string) string {
 	var names, values []string
 	for _, c := range columns {

@@ -46,8 +46,8 @@ func BenchmarkStore(b *testing.B) {
 	b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time. The table already has the
-// documents of earlier messages.
+// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time. The table contains
+// documents of earlier messages already.
 func BenchmarkStoreDocuments(b *testing.B) {
 	const batch = 500
 	db := postgrestest.Open(b)
@@ -63,8 +63,8 @@ func BenchmarkStoreDocuments(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(next), "µs/document")
 }
 
-// BenchmarkSearchBehindAFlood searches for a word that 10,000 old messages contain; none of the newer messages, of
-// which there are as many as the benchmark's name says, contains it.
+// BenchmarkSearchBehindAFlood searches for a word that 10,000 old messages contain. The name of each benchmark is the
+// number of newer messages, which do not contain the word.
 func BenchmarkSearchBehindAFlood(b *testing.B) {
 	for _, flood := range []int{0, 500, 5_000, 50_000} {
 		b.Run(fmt.Sprint(flood), func(b *testing.B) {
@@ -120,7 +120,7 @@ func documentsOf(random *rand.Rand, ids []uuid.UUID) []entity.Document {
 	return documents
 }
 
-// BenchmarkAttempts claims batches of 500 messages and finishes their attempts. One case sends the records
+// BenchmarkAttempts claims batches of 500 messages and finishes their attempts. One benchmark sends the records
 // unchanged, the other with an edit that sets a value of 1 KB.
 func BenchmarkAttempts(b *testing.B) {
 	b.Run("AsTheyAre", func(b *testing.B) { attempts(b, nil) })
@@ -159,9 +159,9 @@ func attempts(b *testing.B, edit *entity.Edit) {
 	b.ReportMetric(float64(finishing.Microseconds())/1000/float64(batches), "ms/finish")
 }
 
-// benchmarkCounters writes the rows of the counters that the triggers would have written for millions of messages:
-// 1,000 error groups in three topics each with a week of arrivals, 200 topics, every shard in use. Only 100,000
-// messages exist.
+// benchmarkCounters inserts the counters that triggers would have written for millions of messages, without the
+// messages: those of 1,000 error groups, each with arrivals of a week in three topics, and those of 200 topics, in all
+// shards. Only 100,000 messages exist.
 func benchmarkCounters(b *testing.B, db *sqlx.DB) {
 	b.Helper()
 	for _, statement := range []string{
@@ -220,7 +220,7 @@ func BenchmarkGroups(b *testing.B) {
 		})
 	}
 	b.Run("One", func(b *testing.B) {
-		id := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // md5 of 1 is the id of the first error group
+		id := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // the id of the first error group, the md5 of 1
 		week := repository.Trend{Since: time.Now().Add(-7 * 24 * time.Hour), Until: time.Now()}
 		for b.Loop() {
 			check.Must(store.ErrorGroup(b.Context(), id, nil, week))(b)
@@ -262,7 +262,7 @@ func pending(tb testing.TB, db *sqlx.DB, topic string, n int) {
 	}
 }
 
-// BenchmarkCreateRedrive creates a retry of all messages.
+// BenchmarkCreateRedrive creates redrives that retry all messages.
 func BenchmarkCreateRedrive(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -277,7 +277,7 @@ func BenchmarkCreateRedrive(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch leases and saves batches of 500 messages, all of them sent.
+// BenchmarkBatch leases and saves batches of 500 messages that were all sent.
 func BenchmarkBatch(b *testing.B) {
 	const n = 1_000_000
 	db := postgrestest.Open(b)

@@ -28,12 +28,12 @@ func openConfig(t *testing.T, c conn.Config, options ...conn.OpenOption) *sqlx.D
 	return db
 }
 
-// rotated is a pool whose idle connections have signed in as a first role. Its credentials file has been replaced since
-// then: it names a second role.
+// rotated is a pool with idle connections that have signed in as the role first. After that, its credentials file was
+// replaced by one that names the role second.
 type rotated struct {
 	*sqlx.DB
 	first, second string
-	held          interface{ Close() error } // a connection of the first role that is in use
+	held          interface{ Close() error } // a connection that has signed in as the role first and is in use
 }
 
 const poolOfRotated = 4
@@ -64,7 +64,7 @@ func openRotated(t *testing.T, at string, options ...conn.OpenOption) *rotated {
 }
 
 // After the first role was dropped, the next statement succeeds on a new connection, and no later statement uses a
-// connection of that role.
+// connection that has signed in as that role.
 func TestSession_RoleDropped(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t) // the migrations of this database create dlq_rw
@@ -112,7 +112,7 @@ func TestSession_RoleDropped(t *testing.T) {
 					r := openRotated(t, at, options...)
 					postgrestest.AsAdmin(t, replaced(drop, r.first))
 					check.NoError(t, ask(ctx, r))
-					check.NoError(t, r.held.Close()) // the connection was in use, and now returns to the pool
+					check.NoError(t, r.held.Close()) // the connection was in use, and returns to the pool now
 					for range poolOfRotated {
 						postgrestest.WantUser(t, r.DB, r.second)
 						postgrestest.HoldConnection(t, r.DB)
@@ -123,7 +123,7 @@ func TestSession_RoleDropped(t *testing.T) {
 	}
 }
 
-// When a role lacks a right, the server's error is final: the statement is not repeated and no connection is closed.
+// When a role that still exists lacks a right, the statement fails: it is not repeated, and no connection is closed.
 func TestSession_RoleWithoutARight(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(t, postgrestest.URL(t))

@@ -25,26 +25,26 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// openWith connects to a new database that has this setting.
+// openWith connects to a new database with the given setting.
 func openWith(t *testing.T, setting string) *sqlx.DB {
 	t.Helper()
 	db := postgrestest.Open(t)
 	exec(t, db, `DO $do$ BEGIN EXECUTE format('ALTER DATABASE %I SET %s', current_database(), $set$`+setting+`$set$); END $do$`)
 	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-	db.SetMaxIdleConns(0) // every session is new, so it has the setting
+	db.SetMaxIdleConns(0) // no idle connections, so that every statement gets a new session with the setting
 	return db
 }
 
-// TestDeadlockIsTriedAgain: PostgreSQL ends a deadlock by aborting the store's statement; the store repeats it, and the
-// caller gets no error.
+// TestDeadlockIsTriedAgain: when PostgreSQL ends a deadlock by aborting a statement of the store, the store repeats the
+// statement, and the caller gets no error.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, `deadlock_timeout = '3s'`)
 	store := New(db)
-	for range 5 { // on a very busy machine PostgreSQL may miss the deadlock, because the session that waits first checks only once
+	for range 5 { // PostgreSQL may miss the deadlock on a very busy machine, because the session that waits first checks for it only once
 		first, second := seedTen(t, db, "PENDING", "2001-01-01"), seedTen(t, db, "PENDING", "2001-01-01")
 		if strings.Compare(first.String(), second.String()) > 0 {
-			first, second = second, first // now they are in the order in which the store locks them
+			first, second = second, first // now they are in the order in which the store locks messages
 		}
 		other := db.MustBegin()
 		other.MustExec(`SET LOCAL deadlock_timeout = '1h'; SET LOCAL lock_timeout = '20s'`)
@@ -58,15 +58,15 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 		_, err := other.Exec(`SELECT FROM dlq.dlq_messages WHERE id = $1 FOR UPDATE`, first)
 		check.NoError(t, other.Rollback())
 		check.NoError(t, <-ended)
-		if err == nil { // the other session succeeded, so the store's statement was aborted
+		if err == nil { // the other session succeeded, so PostgreSQL aborted the store's statement
 			return
 		}
 	}
 	t.Error("there was no deadlock in five rounds")
 }
 
-// TestSerializationFailureIsTriedAgain: in a database with a stricter isolation level, a statement that waited for a
-// row of another session fails; the store repeats it.
+// TestSerializationFailureIsTriedAgain: in a database with a stricter isolation level, a statement fails after it has
+// waited for a row that another session changed; the store repeats the statement.
 func TestSerializationFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, `default_transaction_isolation = 'repeatable read'`)
@@ -84,8 +84,8 @@ func TestSerializationFailureIsTriedAgain(t *testing.T) {
 	check.NoError(t, <-ended)
 }
 
-// TestContentionThatGoesOnIsNoOutage: after some tries the store returns an error that names the conflict with other
-// sessions, and not the error of an unavailable database.
+// TestContentionThatGoesOnIsNoOutage: when the tries of a statement are used up, the store returns an error that names
+// the conflict with other sessions, and not that of an unavailable database.
 func TestContentionThatGoesOnIsNoOutage(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `CREATE SEQUENCE public.tries`)
@@ -103,9 +103,9 @@ func TestContentionThatGoesOnIsNoOutage(t *testing.T) {
 	check.Same(t, postgrestest.Get[int](t, db, `SELECT last_value FROM public.tries`), conn.StatementTries, "the batch was sent times")
 }
 
-// TestStoreInOppositeOrders: an ingester that has not noticed that it lost its partitions stores the same ranges as
-// their new owner, in the opposite order. The table of positions is large, so that PostgreSQL reads the positions one
-// by one through the index.
+// TestStoreInOppositeOrders: an ingester that has not noticed that it lost its partitions stores the same ranges as the
+// new owner of the partitions, in the opposite order. The table of positions is so large that PostgreSQL reads the
+// positions one by one through the index.
 func TestStoreInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -135,8 +135,8 @@ func TestStoreInOppositeOrders(t *testing.T) {
 	}
 }
 
-// TestDocumentsInOppositeOrders: two indexers assign error groups to the same messages at the same time, each in
-// its own order. Half of the messages are live, half are archived.
+// TestDocumentsInOppositeOrders: two indexers assign error groups to the same messages at the same time, in opposite
+// orders. One half of the messages is live, the other half archived.
 func TestDocumentsInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	indexers := []*Store{New(db), New(db)}
@@ -167,7 +167,7 @@ func TestDocumentsInOppositeOrders(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// inParallel calls functions concurrently and joins their errors.
+// inParallel calls the functions at the same time, waits for all of them, and joins their errors.
 func inParallel(calls ...func() error) error {
 	errs := make([]error, len(calls))
 	var all sync.WaitGroup
@@ -178,8 +178,8 @@ func inParallel(calls ...func() error) error {
 	return errors.Join(errs...)
 }
 
-// TestStatementSentTwice: when a connection ends after a change was committed and before its answer arrived,
-// database/sql sends the statement again, and the caller still gets the correct answer.
+// TestStatementSentTwice: when a connection ends after a change was committed but before the answer arrived,
+// database/sql sends the statement again. The caller must still get the correct answer.
 func TestStatementSentTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -262,7 +262,8 @@ func unless(ok bool) error {
 	return errors.New("another answer than wanted")
 }
 
-// losing opens connections that lose the first answer to a statement that writes an audit entry or an idempotency key.
+// losing is a connector whose connections lose the answer to the first statement that writes an audit entry or an
+// idempotency key.
 type losing struct {
 	driver.Connector
 	lost *atomic.Int32
@@ -297,7 +298,7 @@ func (s losingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	if err != nil || !s.lost.CompareAndSwap(0, 1) {
 		return rows, err
 	}
-	if err := rows.Close(); err != nil { // wait until the statement was executed
+	if err := rows.Close(); err != nil { // waits until the statement was executed
 		return nil, err
 	}
 	return nil, driver.ErrBadConn

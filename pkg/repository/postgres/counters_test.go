@@ -75,7 +75,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// TestFinishInOppositeOrders: a late worker and the settler end the same attempts, in opposite orders.
+// TestFinishInOppositeOrders: a worker that is late and the settler end the same attempts, in opposite orders.
 func TestFinishInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -103,7 +103,7 @@ func TestFinishInOppositeOrders(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// mix runs random changes in several sessions. It has the store and the state that the sessions share.
+// mix runs random changes in several sessions. It contains the store and the state that the sessions share.
 type mix struct {
 	db    *sqlx.DB
 	store *Store
@@ -205,7 +205,7 @@ func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Posit
 	return err
 }
 
-// mixGroups is the number of error groups. It is small, so that the sessions conflict.
+// mixGroups is the number of error groups. It is small, so that the sessions conflict with each other.
 const mixGroups = 5
 
 func mixGroup(random *rand.Rand) entity.Fingerprint {
@@ -300,7 +300,7 @@ func results(claims []repository.Claim, verdict entity.Verdict) []repository.Res
 	return all
 }
 
-// one calls do with the id of one message in one of the states, if there is such a message.
+// one calls the function do with the id of a message in one of the given states, if there is such a message.
 func (m *mix) one(ctx context.Context, what, states string, do func(context.Context, uuid.UUID) error) {
 	var ids []uuid.UUID
 	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages
@@ -316,7 +316,7 @@ func (m *mix) exec(ctx context.Context, what, query string, args ...any) {
 	m.fail(what, err)
 }
 
-// fail records an error, unless it is an error that the storage contract allows.
+// fail records an error, unless the storage contract allows it.
 func (m *mix) fail(what string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -367,7 +367,7 @@ func (m *mix) wantArrivals(t *testing.T) {
 	}
 }
 
-// wantExactCounters compares every counter with the number of its rows.
+// wantExactCounters compares every counter with the number of rows that it counts.
 func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	t.Helper()
 	wrong := postgrestest.All[string](t, db, `

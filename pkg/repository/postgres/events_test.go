@@ -26,8 +26,8 @@ func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	return objects
 }
 
-// eventuallyFind polls until each id in want has been found. It fails when another object is found, or an object is
-// found twice.
+// eventuallyFind calls findEvents until it has returned each wanted id. It fails the test when findEvents returns any
+// other id, or an id for the second time.
 func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
 	t.Helper()
 	missing := map[uuid.UUID]bool{}
@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 		early, late := uuid.New(), uuid.New()
 		tx := db.MustBegin()
 		defer func() { _ = tx.Rollback() }()
-		check.NoError(t, check.Err(tx.Exec(deadEntry, early))) // this audit entry has the lower id
+		check.NoError(t, check.Err(tx.Exec(deadEntry, early))) // this audit entry has the lower id of the two
 		exec(t, db, deadEntry, late)
 		for range 3 {
 			found := findEvents(t, s)

@@ -57,8 +57,8 @@ func BenchmarkFacets(b *testing.B) {
 	}
 }
 
-// storeOrders stores messages of the topic orders, one second apart, whose values are the JSON of what the function
-// value returns.
+// storeOrders stores messages of the topic orders, one second apart, whose values are the JSON of the results of the
+// function value.
 func storeOrders(t testing.TB, store *Store, messages int, value func(n int) any) {
 	t.Helper()
 	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}}))(t)

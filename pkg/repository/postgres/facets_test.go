@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/search"
 )
 
-// randomOrder returns JSON in which each member may be missing, of another kind, or written in another way.
+// randomOrder returns a value for JSON in which each member may be missing or of a different kind.
 func randomOrder(random *rand.Rand) any {
 	pick := func(values ...any) any { return values[random.IntN(len(values))] }
 	order := map[string]any{
@@ -34,8 +34,9 @@ func randomOrder(random *rand.Rand) any {
 	return order
 }
 
-// facetsBySQL is what a facet must be by SQL on the column payload: the values with their messages and sums, and how
-// many messages have none. %s is the SQL of a set of values of m.payload, and the condition.
+// facetsBySQL computes by SQL, from the column payload, what a facet must be: its values, with the number of messages
+// and the sum of each, and the number of messages without a value. The two %s are the SQL of a set of values of
+// m.payload and the condition on messages.
 const facetsBySQL = `
 	WITH m AS (
 		SELECT m.*, CASE WHEN jsonb_typeof(payload->'total') = 'number' OR payload->'total' = '"3"' THEN (payload->>'total')::numeric END AS total
@@ -59,7 +60,7 @@ func facetRows(t *testing.T, db *sqlx.DB, found repository.Facets, facet reposit
 		}
 		text := v.Text
 		if v.Kind == repository.NullValue {
-			text = "" // format has no text for NULL
+			text = "" // the SQL function format writes NULL as an empty text
 		}
 		rows = append(rows, fmt.Sprintf("%s %s %d %s", v.Kind, text, v.Messages, sum))
 	}
@@ -143,7 +144,8 @@ func counted(t *testing.T, store *Store, q repository.FacetQuery) repository.Fac
 	return check.Must(search.NewFacetCounter(store, nil, nil).Facets(t.Context(), q))(t)
 }
 
-// TestFacets_ReadLongRecords: keys, headers and values that do not fit into the steps of an export are read too.
+// TestFacets_ReadLongRecords: facets also count keys, headers and values that are too long to be read with the rest of
+// an export's rows.
 func TestFacets_ReadLongRecords(t *testing.T) {
 	t.Parallel()
 	store := New(postgrestest.Open(t))

@@ -45,20 +45,20 @@ func TestErrorGroups(t *testing.T) {
 		exec(t, db, `UPDATE dlq.dlq_messages SET outcome = 'returned'`)
 		later := put("2026-01-01 10:01:01+00")
 		check.True(t, later != first, "a message after a minute left the group's row at %s, want it written", later)
-		// A session that stores a message does not wait for another session that has locked the row of the message's
-		// error group.
+		// A session that stores a message must not wait for a session that has locked the row of the message's error
+		// group.
 		tx := begin(t, db)
 		tx.MustExec(`SELECT FROM dlq.error_groups FOR UPDATE`)
 		check.Same(t, put("2026-01-01 10:01:02+00"), later, "while it was locked")
 	})
 }
 
-// TestPurgeGroups: old error groups are deleted, so that their table does not grow for ever, and their deletion changes
+// TestPurgeGroups: old error groups are deleted, so that their table does not grow forever, and their deletion changes
 // no count.
 func TestPurgeGroups(t *testing.T) {
 	t.Parallel()
-	// put stores a message of an error group, with an arrival at the age in the parameter ago. It deletes the message
-	// again unless stays is set.
+	// put stores a message of an error group, so that it arrived at the time that the parameter ago says. Unless stays
+	// is set, put deletes the message again.
 	put := func(t *testing.T, db *sqlx.DB, group, ago string, stays bool) {
 		t.Helper()
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at, updated_at)

@@ -21,9 +21,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestOpenKeyOfTheSameMoment: another caller inserts the same key while OpenKey runs. The key is not in the snapshot of
-// OpenKey's statement. OpenKey must still find it when the other caller commits, and own it when the other caller rolls
-// back.
+// TestOpenKeyOfTheSameMoment: another caller inserts the same key while OpenKey runs, so the snapshot of OpenKey's
+// statement does not contain it. OpenKey must still find the key when the other caller commits, and acquire the key
+// when the other caller rolls back.
 func TestOpenKeyOfTheSameMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestOpenKeyOfTheSameMoment(t *testing.T) {
 	}
 }
 
-// Processes that start together on an empty database all use the same signing key.
+// Processes that start at the same time with an empty database all use the same signing key.
 func TestSigningKeys_OneForAll(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(t, postgrestest.URL(t))

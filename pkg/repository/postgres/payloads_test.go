@@ -33,8 +33,8 @@ func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUI
 	return storeBatch(t, store, topic, values)
 }
 
-// storeBatch stores values as one batch through Ingest, in the topic's partition, after the records that it already
-// has.
+// storeBatch stores values as one batch through Ingest, in partition 0 of the topic, after the records that the
+// partition contains already.
 func storeBatch(t *testing.T, store *Store, topic string, values [][]byte) (ids []uuid.UUID) {
 	t.Helper()
 	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: topic, Incarnation: "1"}}))(t)
@@ -74,7 +74,7 @@ func payloadsOf(t *testing.T, db *sqlx.DB, table string) (p payloadState) {
 	return p
 }
 
-// FillPayloads begins with the latest batches, and fills many small batches at once; payload_until is the age of the
+// FillPayloads begins with the latest batches, and fills many small batches at once; PayloadLag is the age of the
 // oldest message that waits for its payload.
 func TestFillPayloads_LatestFirst(t *testing.T) {
 	db := freshDB(t)
@@ -139,7 +139,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	pendingMessages(t, store, "orders.dlq", 5)
-	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // as after a caller died
+	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // the same state as after a caller died
 	wantFilled(t, store, 0, false)
 	clock = clock.Add(ingest.PayloadLease + time.Second)
 	for range 20 {
@@ -169,7 +169,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	check.True(t, total == 105 && p.Filled == 105 && p.Pending == 0, "got %d filled and %+v, want 105", total, p)
 }
 
-// In the mode PayloadNever, no message is queued to be filled, and the reason why its payload is empty is stored.
+// In the mode PayloadNever, no message waits for its payload, and the reason for the empty payload is stored.
 func TestPayloadNever(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]Option{
@@ -184,8 +184,8 @@ func TestPayloadNever(t *testing.T) {
 	}
 }
 
-// projections are values and what the column payload has for each: either the jsonb, or NULL and a note that says why.
-// "-" means NULL without a note.
+// projections are values, with what the column payload contains for each: either the jsonb, or NULL and a note that
+// says why. A note of "-" means NULL without a note.
 var projections = []struct {
 	name, value string
 	note, jsonb string
@@ -222,7 +222,7 @@ var projections = []struct {
 	{"OverTheLimit", `"` + strings.Repeat("x", ingest.DefaultPayloadLimit-1) + `"`, ingest.NoteTooLarge, ""},
 	{"Empty", ``, ingest.NoteNotJSON, ""},
 	{"Blank", ` `, ingest.NoteNotJSON, ""},
-	{"Null", "\x00null", "", "-"}, // valueOf returns nil for \x00null, which is Kafka's null
+	{"Null", "\x00null", "", "-"}, // valueOf returns nil for the text \x00null; it stands for Kafka's null
 	{"JSONNull", `null`, "", `null`},
 	{"Text", `plain text`, ingest.NoteNotJSON, ""},
 	{"TwoValues", `{} {}`, ingest.NoteNotJSON, ""},
@@ -265,8 +265,8 @@ func testProjection(t *testing.T, mode ingest.PayloadMode) {
 	}
 }
 
-// TestProjectionRefused: a database whose encoding is not UTF-8 refuses some text that the product's rules allow. Then
-// only the message with that text has no payload.
+// TestProjectionRefused: a database whose encoding is not UTF-8 refuses some texts that Projectable allows. Then only
+// the message with such a text has no payload.
 func TestProjectionRefused(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []ingest.PayloadMode{ingest.PayloadInline, ingest.PayloadBackground} {
@@ -289,8 +289,7 @@ func testProjectionRefused(t *testing.T, mode ingest.PayloadMode) {
 	check.True(t, string(m.Record.Value) == `{"price": "5 €"}`, "got %q, want the value byte for byte", m.Record.Value)
 }
 
-// TestProjectableIsSafe: PostgreSQL accepts every value that the product's rules allow, and the stored jsonb stays
-// small.
+// TestProjectableIsSafe: PostgreSQL accepts every value that Projectable allows, and the stored jsonb stays small.
 func TestProjectableIsSafe(t *testing.T) {
 	db := freshDB(t)
 	random := rand.New(rand.NewPCG(4, 2))
@@ -308,7 +307,7 @@ func TestProjectableIsSafe(t *testing.T) {
 	check.True(t, accepted >= 500, "only %d values were accepted, want a real sample", accepted)
 }
 
-// FuzzProjectable casts every value that the product's rules allow to jsonb on a real server.
+// FuzzProjectable casts values that Projectable allows to jsonb on a real server, which must accept them.
 func FuzzProjectable(f *testing.F) {
 	db := postgrestest.Open(f)
 	for _, p := range projections {
@@ -327,7 +326,7 @@ func FuzzProjectable(f *testing.F) {
 	})
 }
 
-// wantTaken casts a value to jsonb with the store's expression and checks the size of the result.
+// wantTaken casts a value to jsonb with the same SQL expression as the store, and checks the size of the result.
 func wantTaken(t *testing.T, db *sqlx.DB, value []byte) {
 	t.Helper()
 	size := postgrestest.Get[int](t, db, `SELECT octet_length((convert_from($1::bytea, 'UTF8')::jsonb)::text)`, value)
@@ -375,8 +374,8 @@ func valueOf(text string) []byte {
 	return []byte(text)
 }
 
-// storeValues stores values as one batch, through Ingest, and fills the payloads that this mode does not fill while it
-// stores.
+// storeValues stores values as one batch, through Ingest, and then fills the payloads if Store does not fill them in
+// this mode.
 func storeValues(t *testing.T, db *sqlx.DB, mode ingest.PayloadMode, values [][]byte) []uuid.UUID {
 	t.Helper()
 	store := New(db, WithPayload(mode, ingest.DefaultPayloadLimit))
@@ -443,8 +442,8 @@ func BenchmarkProjectable(b *testing.B) {
 	}
 }
 
-// TestPatchedRetry: during a roll-out an older version of the program works on the same redrives. It must not send a
-// record without the redrive's patch.
+// TestPatchedRetry: during a roll-out an older version of the program works on the same redrives. That version must not
+// send a record without the redrive's patch.
 func TestPatchedRetry(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -1,15 +1,15 @@
-// Package postgres keeps dead letters in PostgreSQL, for production: each method of the storage contract is atomic,
-// so a crash leaves nothing half done. Open makes connections; migrations create the schema.
+// Package postgres is the store for production, in PostgreSQL. Each method of the storage contract is atomic, so a
+// crash leaves no change half done. Open makes connections; migrations create the schema.
 //
-// Store joins the packages below internal, each of which has the statements of one part of the contract:
+// Store joins the packages below internal, each of which contains the statements for one part of the contract:
 //
 //   - conn: connections, credentials, prepared statements, errors of the driver
 //   - codec: arrays, headers and rows
-//   - audit: the audit trail as other statements write and ask it
+//   - audit: what other statements write to the audit trail and read from it
 //   - messages: claim, finish, read, change, archive
 //   - ingest: incoming records, their returns, quarantine, payloads
 //   - search: filters, scopes of topics, pages, counts, exports, the search index
-//   - objects: the manifest of the archive's objects, and what moves there and back
+//   - objects: the manifest of the archive's objects, and the moves of messages to objects and back
 //   - redrives: selections, redrives, batches, results
 //   - insight: error groups, topics, activity, audit trail, keys, notifications, mapping, redirects, runs of the archiver
 //   - replica: reads that a streaming replica may answer
@@ -36,8 +36,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
-// Store implements the repository in PostgreSQL. It is safe for concurrent use; locks of the database, not of the
-// process, serialise callers.
+// Store implements the repository in PostgreSQL. It is safe for concurrent use; callers wait for each other only by
+// locks in the database.
 type Store struct {
 	db     *conn.DB
 	scopes *search.Scopes
@@ -85,8 +85,8 @@ type options struct {
 	payloadLimit int
 }
 
-// WithClock replaces the database's clock, for tests. Production uses the database's, so that the clocks of many
-// processes cannot disagree about an expiry.
+// WithClock replaces the database's clock, for tests. Programs use the database's clock, so that several processes
+// cannot disagree about an expiry because of their clocks.
 func WithClock(now func() time.Time) Option {
 	return func(o *options) { o.now = now }
 }
@@ -94,13 +94,13 @@ func WithClock(now func() time.Time) Option {
 // PayloadMode says when the column payload of a message is filled; see WithPayload.
 type PayloadMode = ingest.PayloadMode
 
-// WithPayload sets when the column payload is filled, and the largest value in bytes that
-// is copied into it (0: none). The default is ingest.PayloadBackground and ingest.DefaultPayloadLimit.
+// WithPayload sets when the column payload is filled, and the maximum size in bytes of a value that is copied to it;
+// with 0, no value is copied. The default is ingest.PayloadBackground and ingest.DefaultPayloadLimit.
 func WithPayload(mode PayloadMode, maxBytes int) Option {
 	return func(o *options) { o.payloadMode, o.payloadLimit = mode, maxBytes }
 }
 
-// New returns a Store on a database that Open returned and whose schema has been migrated. It does not close db.
+// New returns a Store for a database whose schema has been migrated; Open returns such a db. It does not close db.
 func New(db *sqlx.DB, with ...Option) *Store {
 	o := options{payloadMode: ingest.PayloadBackground, payloadLimit: ingest.DefaultPayloadLimit}
 	for _, change := range with {
@@ -146,11 +146,11 @@ func New(db *sqlx.DB, with ...Option) *Store {
 	}
 }
 
-// Reads are the reads of a Store that a replica of its database may answer; see replica.Reads.
+// Reads are those reads of a Store that a replica of its database may answer; see replica.Reads.
 type Reads = replica.Reads
 
-// NewReads returns the Reads of the store and of a pool for its replica, which is used while its data is not older than
-// maxLag.
+// NewReads returns the Reads of the store and of a pool for its replica. The replica is used while its data are not older
+// than maxLag.
 func (s *Store) NewReads(pool *sqlx.DB, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *Reads {
 	primary := replica.Readers{
 		Searcher: s.Searcher, Indexer: s.Indexer, Messages: s.Messages, Groups: s.Groups, Topics: s.Topics, Activity: s.Activity, Audit: s.Audit,
@@ -164,19 +164,19 @@ func (s *Store) Ping(ctx context.Context) error {
 	return conn.Translate("ping", s.db.Pool.GetContext(ctx, &one, "SELECT 1"))
 }
 
-// Config is where the database is, and how to sign in.
+// Config says where the database is, and how to sign in.
 type Config = conn.Config
 
 // DefaultConfig returns settings for a small pool without TLS. Host, Name and User have no default.
 func DefaultConfig() Config { return conn.DefaultConfig() }
 
-// OpenOption changes the connections of Open.
+// OpenOption changes the connections of the pool that Open returns.
 type OpenOption = conn.OpenOption
 
-// WithTracing makes a client span for each statement within a recorded trace; see conn.WithTracing.
+// WithTracing makes a span for each statement that belongs to a recorded trace; see conn.WithTracing.
 func WithTracing(provider trace.TracerProvider) OpenOption { return conn.WithTracing(provider) }
 
-// Open returns a pool for the database without connecting to it; see conn.Open.
+// Open returns a pool of connections to the database. It opens no connection; see conn.Open.
 func Open(cfg Config, with ...OpenOption) (*sqlx.DB, error) { return conn.Open(cfg, with...) }
 
 // WaitReady tries to reach the database until it answers or the timeout has passed; see conn.WaitReady.
@@ -187,23 +187,24 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 // Sessions stores what replicas of the API share: the keys that sign cursors, and ended sessions.
 type Sessions = insight.Sessions
 
-// NewSessions returns the Sessions of a database that Open returned and whose schema has been migrated.
+// NewSessions returns the Sessions of a database whose schema has been migrated; Open returns such a db.
 func NewSessions(db *sqlx.DB) *Sessions { return insight.NewSessions(db) }
 
 // Drafts keeps the drafts of the console for all replicas.
 type Drafts = insight.Drafts
 
-// NewDrafts uses a database that Open connected, whose schema has been migrated. A draft is kept for as long as life.
+// NewDrafts returns the Drafts of a database whose schema has been migrated; Open returns such a db. A draft is kept
+// for the time in the parameter life.
 func NewDrafts(db *sqlx.DB, life time.Duration) *Drafts { return insight.NewDrafts(db, life) }
 
-// Objects keeps the manifest of the archive's objects.
+// Objects contains the manifest of the archive's objects.
 type Objects struct {
 	*objects.Mover
 	*objects.Rewriter
 	*objects.Reader
 }
 
-// NewObjects returns the Objects of a database that Open returned and whose schema has been migrated.
+// NewObjects returns the Objects of a database whose schema has been migrated; Open returns such a db.
 func NewObjects(db *sqlx.DB, with ...Option) *Objects {
 	o := options{}
 	for _, change := range with {

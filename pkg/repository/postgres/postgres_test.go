@@ -28,13 +28,13 @@ var (
 	eventually = postgrestest.Eventually
 )
 
-// withDB runs a subtest as postgrestest.Parallel does, with a database of its own.
+// withDB runs a subtest like postgrestest.Parallel, with a database that only this subtest uses.
 func withDB(t *testing.T, name string, test func(t *testing.T, db *sqlx.DB)) {
 	t.Helper()
 	postgrestest.Parallel(t, name, func(t *testing.T) { test(t, postgrestest.Open(t)) })
 }
 
-// atOnce runs do n times at once, and ends the test when one of them fails.
+// atOnce calls the function do n times at the same time, and ends the test when one call fails.
 func atOnce(t testing.TB, n int, do func(i int) error) {
 	t.Helper()
 	errs := make([]error, n)
@@ -46,7 +46,8 @@ func atOnce(t testing.TB, n int, do func(i int) error) {
 	check.NoError(t, errors.Join(errs...))
 }
 
-// TestRepository tests the whole contract as the login of the programs, which has only dlq_rw.
+// TestRepository tests the whole contract. The store signs in with the role that programs use, which has only the
+// rights of dlq_rw.
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	role := login(t, "dlq_rw")
@@ -96,7 +97,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 	check.Require(t, err == nil, "insert message: %v", err)
 }
 
-// archive moves a message to the archive without changing any column.
+// archive moves a message to the archive by SQL, without changing any column.
 func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
 	t.Helper()
 	var names []string
@@ -108,8 +109,7 @@ func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
 		INSERT INTO dlq.dlq_messages_archive (`+columns+`) SELECT `+columns+` FROM moved`, id)
 }
 
-// insertTenColumns inserts a message as the author of a plain SQL statement does, who knows only the ten documented
-// columns.
+// insertTenColumns inserts a message by SQL, like a user who knows only the ten documented columns.
 func insertTenColumns(t *testing.T, db *sqlx.DB, m entity.Message) {
 	t.Helper()
 	_, err := db.Exec(`

@@ -18,14 +18,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// refuse adds a constraint to the table of records, which refuses a record whose value contains "refused".
+// refuse adds a constraint to the table of records. PostgreSQL then refuses records whose value contains "refused".
 func refuse(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	db.MustExec(`ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
 }
 
-// twoPartitions returns a batch of two partitions with n records each. PostgreSQL refuses the records at the
-// indexes in refused, counted over both partitions.
+// twoPartitions returns a batch of two partitions with n records each. PostgreSQL refuses the records whose index is in
+// refused; the indexes continue from the first partition to the second.
 func twoPartitions(t testing.TB, f *feed, n int, refused ...int) repository.Batch {
 	t.Helper()
 	_, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: repository.Partition{Incarnation: f.ref.Incarnation, Partition: 1}}})
@@ -53,8 +53,8 @@ func wantCounts(t *testing.T, db *sqlx.DB, messages, quarantined int) {
 	}
 }
 
-// TestRefusedRecordGoesIntoQuarantine: PostgreSQL refuses one of 200 records; Store stores the other 199 at once. The
-// refused record is stored as a message, with all of its data, when it is tried again after the constraint was dropped.
+// TestRefusedRecordGoesIntoQuarantine: when PostgreSQL refuses one of 200 records, Store stores the other 199. After
+// the constraint was dropped, the refused record is tried again and stored as a message, with all of its data.
 func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -66,11 +66,11 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	}
 	wantCounts(t, db, 199, 1)
 
-	again, err := f.store.Store(t.Context(), b) // again, as by a member that lost its partitions, or after a lost answer
+	again, err := f.store.Store(t.Context(), b) // stored a second time, as by a member that lost its partitions, or after a lost answer
 	check.True(t, err == nil && len(again.Ranges) == 0, "Store of the same batch = %+v, %v, want nothing", again, err)
 	exec(t, db, `UPDATE dlq.ingest_positions SET next_offset = next_offset - 100`)
 	bad := repository.Batch{Ranges: b.Ranges[1:], Messages: b.Messages[137:138]}
-	if _, err := f.store.Store(t.Context(), bad); err != nil { // the position was moved back, so the record is stored again
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // the position was moved back, so the batch with the record is stored again
 		t.Errorf("Store of the refused record = %v", err)
 	}
 	wantCounts(t, db, 199, 1)
@@ -93,11 +93,11 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"Release")
 	wantCounts(t, db, 199, 1)
 	exec(t, db, `ALTER TABLE dlq.records DROP CONSTRAINT chk_test`)
-	if _, err := f.store.Store(t.Context(), bad); err != nil { // the record is in quarantine already and is not stored again
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // the record is in quarantine already and must not be stored again
 		t.Errorf("Store of the record in quarantine = %v", err)
 	}
 	wantCounts(t, db, 199, 1)
-	for range 2 { // the record is released twice, as by two processes: the second call finds nothing to release
+	for range 2 { // released twice, as by two processes; the second call must find nothing to release
 		check.Must(f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}))(t)
 	}
 	wantCounts(t, db, 200, 0)
@@ -106,8 +106,8 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"released %+v, want the record as it was", got)
 }
 
-// TestEveryPermanentRefusal: whichever permanent error PostgreSQL returns for one record, the other records of the
-// batch are stored.
+// TestEveryPermanentRefusal: whatever permanent error PostgreSQL returns for one record, the other records of the batch
+// are stored.
 func TestEveryPermanentRefusal(t *testing.T) {
 	t.Parallel()
 	raise := func(code string) string {
@@ -124,7 +124,7 @@ func TestEveryPermanentRefusal(t *testing.T) {
 		"23514": `ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`,
 	} {
 		withDB(t, state, func(t *testing.T, db *sqlx.DB) {
-			if state == "54000" { // the error of a row that is too large for an index page
+			if state == "54000" { // PostgreSQL returns this error for a row that is too large for a page of an index
 				exec(t, db, `CREATE FUNCTION public.long(value bytea) RETURNS text IMMUTABLE LANGUAGE sql AS $$
 					SELECT string_agg(md5(n::text || $1::text), '') FROM generate_series(1, 500) n $$`)
 				ddl = `CREATE INDEX ON dlq.records ((CASE WHEN position('refused'::bytea IN value) > 0 THEN public.long(value) END))`
@@ -140,8 +140,8 @@ func TestEveryPermanentRefusal(t *testing.T) {
 	}
 }
 
-// TestQuarantineIsTriedWhenItIsDue: only one caller at a time gets a record of the quarantine to try it again. After a
-// try the record is due again when its pause is over, or when an operator asks for it.
+// TestQuarantineIsTriedWhenItIsDue: only one caller at a time gets a quarantined record to try it again. After a try,
+// the record is due again when its pause is over or when an operator requests it.
 func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -178,7 +178,8 @@ func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 	wantCounts(t, db, 1, 0)
 }
 
-// TestQuarantineOfVisibleTopics: the list of the quarantine has only records of topics that the caller may see.
+// TestQuarantineOfVisibleTopics: the list of quarantined records contains only records of topics that the caller may
+// see.
 func TestQuarantineOfVisibleTopics(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -203,8 +204,8 @@ func TestQuarantineOfVisibleTopics(t *testing.T) {
 		"QuarantineCounts = %+v, want 3 of one topic", counts)
 }
 
-// TestRefusedBatchThatFails: when Store fails in the middle of a batch that has a refused record, it returns the error
-// and the stored part; the caller can store the rest, starting at the positions that the store has now.
+// TestRefusedBatchThatFails: when Store fails in the middle of a batch with a refused record, it returns the error and
+// what it has stored. The caller can then store the rest, from the present positions on.
 func TestRefusedBatchThatFails(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -229,8 +230,8 @@ func TestRefusedBatchThatFails(t *testing.T) {
 	wantCounts(t, db, 14, 2)
 }
 
-// TestRefusedBatchAsksAboutEachValueOnce: Store halves a refused batch until it finds the refused record. It checks
-// each value only once, and not again for each half.
+// TestRefusedBatchAsksAboutEachValueOnce: Store halves a refused batch until it finds the refused record. In doing so,
+// it lets PostgreSQL check each value only once, and not again for each half.
 func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	t.Parallel()
 	db, count := postgrestest.OpenCounted(t)
@@ -247,8 +248,8 @@ func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	wantCounts(t, db, n-1, 1)
 }
 
-// TestQuarantineIsListedWithinItsRoom: the list of the quarantine does not load a long key, and reserves the memory of
-// its records in the caller's reservation.
+// TestQuarantineIsListedWithinItsRoom: the list of quarantined records does not load a long key, and reserves memory
+// for its records in the caller's MemoryReservation.
 func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -283,7 +284,7 @@ func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 
 var errFullRoom = errors.New("the room is full")
 
-// countedRoom is a memory reservation that counts the reserved bytes and refuses more when it is full.
+// countedRoom is a MemoryReservation that counts the reserved bytes. It reserves nothing when full is set.
 type countedRoom struct {
 	taken int64
 	full  bool

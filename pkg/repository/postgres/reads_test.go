@@ -44,7 +44,7 @@ func newReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// follow returns running Reads that use the replica while its data is not older than maxLag.
+// follow returns running Reads that use the replica while its data are not older than maxLag.
 func (r *replicated) follow(maxLag time.Duration) *Reads {
 	r.t.Helper()
 	registry := prometheus.NewRegistry()
@@ -59,14 +59,14 @@ func (r *replicated) follow(maxLag time.Duration) *Reads {
 	return reads
 }
 
-// shown returns how many messages a search shows.
+// shown returns the number of messages that a search through reads finds.
 func (r *replicated) shown(reads *Reads, ctx context.Context) int {
 	r.t.Helper()
 	page := check.Must(reads.Search(ctx, repository.SearchQuery{Limit: 100}))(r.t)
 	return len(page.Messages)
 }
 
-// answers returns how many reads were answered in this way.
+// answers returns the number of reads that were counted with this value of the label answer.
 func (r *replicated) answers(answer string) (n float64) {
 	r.t.Helper()
 	for _, family := range check.Must(r.registry.Gather())(r.t) {
@@ -79,7 +79,7 @@ func (r *replicated) answers(answer string) (n float64) {
 	return n
 }
 
-// awaitReplica waits until the replica answers with n messages.
+// awaitReplica waits until a search on the replica finds n messages.
 func (r *replicated) awaitReplica(n int) {
 	r.t.Helper()
 	for range 3000 {
@@ -92,8 +92,8 @@ func (r *replicated) awaitReplica(n int) {
 	r.t.Fatalf("the replica never answered with %d messages", n)
 }
 
-// TestReadsOfAReplica: reads use the replica as far as the caller does not miss own changes and the replica is not too
-// old, and the database itself otherwise.
+// TestReadsOfAReplica: the replica answers a read only when its data are not too old and contain the caller's own
+// changes; otherwise the database answers.
 func TestReadsOfAReplica(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -128,7 +128,7 @@ func TestReadsOfAReplica(t *testing.T) {
 	check.True(t, r.reads.CheckMark("16/zz") != nil && r.reads.CheckMark(mark) == nil, "CheckMark")
 }
 
-// TestEveryReadOfAReplica: the replica can answer every read, with what the database answers.
+// TestEveryReadOfAReplica: the replica can answer every read, and gives the same answers as the database.
 func TestEveryReadOfAReplica(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -175,7 +175,7 @@ func TestEveryReadOfAReplica(t *testing.T) {
 		var got, want any
 		var err, wantErr error
 		before := r.answers("replica")
-		for range 3000 { // until the replica has replayed the mark
+		for range 3000 { // waits until the replica has replayed the change with the mark
 			got, err = read(repository.WithReading(t.Context(), mark))
 			if r.answers("replica") > before {
 				break

@@ -20,8 +20,8 @@ func wantRecords(t *testing.T, db *sqlx.DB, when string, want int) {
 	check.Same(t, postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.records`), want, "%s there are records", when)
 }
 
-// The bytes of a record are written once. They stay where they are when the message is archived or restored, and are
-// deleted when the message is deleted or purged.
+// The bytes of a record are written only once. Archiving and restoring the message does not move them; deleting and
+// purging the message deletes them.
 func TestRecordsFollowTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -49,7 +49,7 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 	wantRecords(t, db, "after truncating", 0)
 }
 
-// A message that was inserted by SQL has the bytes of its record in its own row of dlq_messages.
+// A message that was inserted by SQL has the bytes of its record in its row of dlq_messages.
 func TestRecordsInTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

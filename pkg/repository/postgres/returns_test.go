@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// feed stores the batches of a test in one partition.
+// feed stores records for a test, all in the same partition.
 type feed struct {
 	store *Store
 	ref   repository.TopicRef
@@ -55,7 +55,7 @@ func (f *feed) batch(window time.Duration, records ...entity.Record) repository.
 	return b
 }
 
-// put stores records and returns their messages.
+// put stores records as one batch and returns their messages.
 func (f *feed) put(t testing.TB, window time.Duration, records ...entity.Record) ([]entity.Message, repository.Stored) {
 	t.Helper()
 	b := f.batch(window, records...)
@@ -64,7 +64,7 @@ func (f *feed) put(t testing.TB, window time.Duration, records ...entity.Record)
 	return b.Messages, stored
 }
 
-// send makes one acknowledged attempt on each message, as part of the redrive.
+// send makes one acknowledged attempt on each message, on behalf of the redrive.
 func (f *feed) send(t testing.TB, redrive uuid.UUID, messages ...entity.Message) {
 	t.Helper()
 	var claims []repository.Claim
@@ -78,7 +78,7 @@ func (f *feed) send(t testing.TB, redrive uuid.UUID, messages ...entity.Message)
 	check.Len(t, check.Must(f.store.Finish(t.Context(), results, entity.By("a")))(t), len(messages), "Finish")
 }
 
-// records returns n records with different contents, numbered from the parameter first on.
+// records returns n records with different contents, which are numbered from first on.
 func records(first, n int) []entity.Record {
 	out := make([]entity.Record, n)
 	for i := range out {
@@ -87,8 +87,8 @@ func records(first, n int) []entity.Record {
 	return out
 }
 
-// TestReturnsAreNoted: dlq.returns has one row for each attempt whose record came back, with the redrive that made the
-// attempt, whether the return was recognised by its headers or by its content.
+// TestReturnsAreNoted: dlq.returns contains one row for each attempt whose record came back, with the redrive that made
+// the attempt, both for returns that were recognised by headers and for those that were recognised by content.
 func TestReturnsAreNoted(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -101,7 +101,7 @@ func TestReturnsAreNoted(t *testing.T) {
 
 	back, _ := f.put(t, time.Hour, records(0, 2)...)
 	b := f.batch(time.Hour, records(2, 2)...)
-	for i := range b.Messages { // both records name the one claim that has no result yet
+	for i := range b.Messages { // both records name the attempt of the one claim that has no result yet
 		b.Messages[i].Return = &entity.Return{Parent: claim.MessageID, Attempt: claim.ID}
 	}
 	check.NoError(t, check.Err(f.store.Store(t.Context(), b)))
@@ -121,7 +121,7 @@ func TestReturnsAreNoted(t *testing.T) {
 	}
 }
 
-// TestArchivedParentIsKnownByContent: a return is recognised by its content also after its parent was archived, because
+// TestArchivedParentIsKnownByContent: a return is recognised by its content even after its parent was archived, because
 // the parent's attempts are still stored.
 func TestArchivedParentIsKnownByContent(t *testing.T) {
 	db := freshDB(t)
@@ -136,8 +136,8 @@ func TestArchivedParentIsKnownByContent(t *testing.T) {
 	check.Same(t, outcome, string(entity.Returned), "outcome in the archive, want returned")
 }
 
-// TestEqualNumbersAreNoProof: a record with the same hash as a sent record is not taken for its return when their bytes
-// differ.
+// TestEqualNumbersAreNoProof: a record with the same hash as a sent record does not count as its return when its bytes
+// are different.
 func TestEqualNumbersAreNoProof(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -154,16 +154,16 @@ func TestEqualNumbersAreNoProof(t *testing.T) {
 	}
 }
 
-// TestStoreLooksAgain: Store queries the attempts first and inserts the returns with a second statement. When another
-// batch stores a return for the same attempt in between, that statement fails, and the attempt does not get a second
-// return.
+// TestStoreLooksAgain: Store finds the attempts with one statement and inserts the returns with a second one. When
+// another batch stores a return of the same attempt in between, the second statement fails. Store must then search
+// again and not store a second return of that attempt.
 func TestStoreLooksAgain(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
 	sent, _ := f.put(t, 0, append(records(0, 1), records(0, 1)...)...)
 	f.send(t, uuid.Nil, sent...)
 
-	tx := db.MustBegin() // the other batch has inserted the return of the latest attempt and is not committed
+	tx := db.MustBegin() // the transaction of the other batch, which has inserted the return of the latest attempt and is not committed yet
 	latest := postgrestest.Get[uuid.UUID](t, tx, `
 		INSERT INTO dlq.returns SELECT attempt_id, message_id, $1, NULL, true, now() FROM dlq.attempts
 		ORDER BY ended_at DESC, message_id DESC LIMIT 1 RETURNING parent_id`, uuid.New())
@@ -187,8 +187,8 @@ func TestStoreLooksAgain(t *testing.T) {
 }
 
 // BenchmarkStoreWindow stores full batches of 1 KB records that were never sent, with 200,000 attempts in the table. It
-// alternates between storing with and without a ReturnWindow: the cost of searching for returns is the difference of
-// the two medians.
+// stores alternately with and without a ReturnWindow; the difference of the two medians is the cost of searching for
+// returns.
 func BenchmarkStoreWindow(b *testing.B) {
 	const rows = 1000
 	db := postgrestest.Open(b)
@@ -224,8 +224,8 @@ func BenchmarkStoreWindow(b *testing.B) {
 	}
 }
 
-// TestAttemptThatSentNothingEndsWithItsReturns: when the result of an attempt says that nothing was sent, the result is
-// stored and the returns that were wrongly matched to the attempt by content are deleted, both or neither.
+// TestAttemptThatSentNothingEndsWithItsReturns: when the result of an attempt says that nothing was sent, storing the
+// result and deleting the returns that were matched to the attempt by content succeed or fail together.
 func TestAttemptThatSentNothingEndsWithItsReturns(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -235,7 +235,7 @@ func TestAttemptThatSentNothingEndsWithItsReturns(t *testing.T) {
 		claims[i] = repository.Claim{MessageID: sent[i].ID, ID: uuid.New(), Topic: "orders"}
 	}
 	check.NoError(t, check.Err(f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})))
-	f.put(t, time.Hour, records(0, 1)...) // another producer wrote a record that equals the first
+	f.put(t, time.Hour, records(0, 1)...) // another producer wrote a record equal to the first one
 	n := count(t, db, "returns")
 	check.Require(t, n == 1, "%d returns, want one by content", n)
 	exec(t, db, `CREATE FUNCTION public.stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stopped'; END $$`)

@@ -155,7 +155,7 @@ func TestRoles(t *testing.T) {
 		app := openConfig(t, cfg)
 		exec(t, app, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('o', 'e')`)
 		auditIsAppendOnly(t, app, super)
-		auditIsAppendOnly(t, app, db) // db is signed in as the owner of the tables
+		auditIsAppendOnly(t, app, db) // db has signed in as the owner of the tables
 		wantDenied(t, app, foreign...)
 		wantExactCounters(t, app)
 	})
@@ -167,7 +167,7 @@ func TestRoles(t *testing.T) {
 		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+first+"\npassword: p\n")
 		db := openConfig(t, cfg)
 		store := New(db)
-		for range 3 { // opens several connections and prepares the statement on each
+		for range 3 { // opens several connections, and prepares the statement on each
 			held := postgrestest.HoldConnection(t, db)
 			defer held.Close()
 			check.Must(store.Counts(t.Context()))(t)
@@ -183,7 +183,7 @@ func TestRoles(t *testing.T) {
 }
 
 // auditIsAppendOnly: the application may read the audit trail, append entries, and purge old ones, but it cannot change
-// entries. The owner of the table cannot change them with a plain statement either.
+// entries. Even the owner of the table cannot change entries with a plain statement.
 func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	t.Helper()
 	for _, ago := range []string{"500 days", "366 days", "364 days", "0"} {
@@ -218,14 +218,14 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before, "the trail became, want it as before")
 	check.Same(t, check.Must(New(app).PurgeBookkeeping(t.Context(), 365, 365, 1))(t), 2, "purge of a year")
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before[2:], "the purge left")
-	wantDenied(t, owner, `DELETE FROM dlq.audit`, // a purge in the same session must not permit it
+	wantDenied(t, owner, `DELETE FROM dlq.audit`, // a purge in the same session must not allow this
 		`SELECT dlq.purge_audit(365, 10); DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit DISABLE TRIGGER USER`)
 	exec(t, owner, `DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit ENABLE TRIGGER USER`)
 }
 
-// foreign are statements that only the owner of the tables may run.
+// foreign are statements that only the owner of the tables may execute.
 var foreign = []string{
 	`CREATE TABLE dlq.mine (n INT)`,
 	`ALTER TABLE dlq.dlq_messages ADD COLUMN mine INT`,
@@ -236,8 +236,8 @@ var foreign = []string{
 	`CREATE INDEX ON dlq.dlq_messages (error_message)`,
 	`CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(p_retention_days INT DEFAULT 30, p_batch_size INT DEFAULT 1000) LANGUAGE sql AS ''`,
 	`SET session_replication_role = 'replica'`,
-	// The functions that count run with the rights of their owner. If a caller could use them for a table of its own,
-	// it could write any number to the counters.
+	// The functions that write counters run with the rights of their owner. If a role could use them as triggers on a
+	// table of its own, it could write any number to the counters.
 	`CREATE TEMP TABLE mine (n INT); CREATE TRIGGER t AFTER TRUNCATE ON mine EXECUTE FUNCTION dlq.count_truncated_messages()`,
 	`CREATE TEMP TABLE mine (original_topic TEXT, dlq_topic_id INT, status TEXT);
 	 CREATE TRIGGER t AFTER INSERT ON mine REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.count_inserted_messages()`,
@@ -252,7 +252,7 @@ func wantDenied(t *testing.T, db *sqlx.DB, statements ...string) {
 	}
 }
 
-// login creates a role that may log in with the password p and is a member of group.
+// login creates a role that may sign in with the password p and is a member of the role group.
 func login(t *testing.T, group string) string {
 	t.Helper()
 	postgrestest.URL(t) // the migrations of this database create the groups

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the schema of the migrations to testdata/schema.txt")
 
-// theTen are the columns that the documentation guarantees.
+// theTen are the columns of dlq_messages that the documentation guarantees.
 var theTen = []string{
 	"id", "original_topic", "error_message", "retry_count", "max_retries",
 	"payload", "status", "created_at", "updated_at", "last_retry_at",
@@ -73,7 +73,7 @@ func TestSchema(t *testing.T) {
 		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
 		reader := begin(t, db)
 		postgrestest.Get[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages`)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise the call would wait without a limit
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without a limit, a call that waits would never end
 		defer cancel()
 		if err := migrate.Up(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "migration to version 4") ||
 			!strings.Contains(err.Error(), "lock timeout") {
@@ -219,7 +219,7 @@ func TestPgcrypto(t *testing.T) {
 	})
 }
 
-// step is one migration, which is run alone.
+// step is a single migration, which the test runs alone.
 type step struct{ name, up, down string }
 
 func (s step) run(t *testing.T, db *sqlx.DB, way string) {
@@ -245,8 +245,8 @@ func steps(t *testing.T) []step {
 	return all
 }
 
-// empty returns a database without a schema. It first creates the template database, whose grants keep the roles of the
-// cluster in use: a parallel test that runs the migrations down then cannot drop them.
+// empty returns a database without a schema. It first creates the template database. The grants in that database keep
+// the server's roles in use, so that a parallel test that reverts all migrations cannot drop these roles.
 func empty(t *testing.T) *sqlx.DB {
 	t.Helper()
 	postgrestest.URL(t)
@@ -255,7 +255,7 @@ func empty(t *testing.T) *sqlx.DB {
 	return db
 }
 
-// bare returns a database that has only the version table of the migrations.
+// bare returns a database that contains only the version table of the migrations.
 func bare(t *testing.T) *sqlx.DB {
 	t.Helper()
 	db := empty(t)
@@ -265,8 +265,8 @@ func bare(t *testing.T) *sqlx.DB {
 }
 
 // catalogue describes everything that migrations create, one sorted line for each object. Columns are numbered by their
-// order and not by PostgreSQL's own numbers, because PostgreSQL never reuses the number of a dropped column. A missing
-// privilege has a line too.
+// order and not by PostgreSQL's own numbers, because PostgreSQL never reuses the number of a dropped column. Privileges
+// that are missing have lines too.
 func catalogue(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
 	const acl = `(SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(coalesce(%s)) a)`
@@ -309,8 +309,8 @@ func catalogue(t *testing.T, db *sqlx.DB) []string {
 	return lines
 }
 
-// outline returns the catalogue without partitions, which have dates in their names, without the
-// bodies of functions, and without the name of the server's user.
+// outline returns the lines of catalogue without the parts that differ between databases or are too long: partitions,
+// whose names contain dates, the bodies of functions, and the name of the server's user.
 func outline(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
 	user := postgrestest.Get[string](t, db, `SELECT current_user`)
@@ -336,7 +336,7 @@ func wantLines(t *testing.T, when string, got, want []string) {
 	}
 }
 
-// columnOf is a column as the system catalogue describes it.
+// columnOf is a column, described by PostgreSQL's system catalogue.
 type columnOf struct {
 	Name string `db:"name"`
 	Type string `db:"type"`
@@ -349,8 +349,8 @@ func columnsOf(t *testing.T, db *sqlx.DB, table string) []columnOf {
 	return columns
 }
 
-// sample returns a value for the column as an SQL expression. Each column has a different value, so that a test notices
-// when one column is copied into another.
+// sample returns a value for the column as an SQL expression. Each column gets a different value, so that a test
+// notices when one column is copied to another.
 func (c columnOf) sample() string {
 	seed := "hashtext('" + c.Name + "')"
 	switch c.Type {
@@ -377,7 +377,7 @@ func (c columnOf) sample() string {
 	}
 }
 
-// seedTen inserts a row of the ten columns and returns its id.
+// seedTen inserts a row with values for the ten documented columns, and returns its id.
 func seedTen(t *testing.T, db *sqlx.DB, status, updated string) (id uuid.UUID) {
 	t.Helper()
 	check.NoError(t, db.Get(&id, `
@@ -393,8 +393,7 @@ func tenOf(t *testing.T, db *sqlx.DB, id uuid.UUID) (text string) {
 	return text
 }
 
-// urlOf returns the server's URL with another database and the settings that the
-// store relies on.
+// urlOf returns the URL of a database on the server, with the settings that the store needs.
 func urlOf(t *testing.T, server, database string) string {
 	t.Helper()
 	u := check.Must(url.Parse(server))(t)

@@ -14,8 +14,8 @@ import (
 )
 
 // TestSearchWithAnIncompleteIndex: while the index is incomplete, a search for words finds all messages up to the
-// indexer's position, and those messages of the indexer's present batch that have documents already. They form one list
-// in the order of time.
+// indexer's position, and those messages of the indexer's present batch that have documents already. All of these form
+// one list in the order of time.
 func TestSearchWithAnIncompleteIndex(t *testing.T) {
 	db := freshDB(t)
 	newest := postgrestest.SeedBehind(t, db)
@@ -68,8 +68,8 @@ func TestSearchWithAnIncompleteIndex(t *testing.T) {
 	})
 }
 
-// TestSearchWithoutAMark: documents that exist already are found while the indexer has no position yet, as when the
-// index is rebuilt.
+// TestSearchWithoutAMark: documents that exist already are found while the indexer has no position yet, which is the
+// case when the index is rebuilt.
 func TestSearchWithoutAMark(t *testing.T) {
 	db := freshDB(t)
 	newest := postgrestest.SeedBehind(t, db)
@@ -79,8 +79,8 @@ func TestSearchWithoutAMark(t *testing.T) {
 	check.Same(t, len(found.Messages), len(newest), "messages")
 }
 
-// TestSearchInTheMiddleOfABatch: the indexer stores the documents of a batch first and its own position later. In
-// between, no page leaves out a message that an earlier or later page shows.
+// TestSearchInTheMiddleOfABatch: the indexer stores the documents of a batch first and its own position later. Between
+// these two steps, the pages of a search leave out no message between the first and the last message that they show.
 func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	db := freshDB(t)
 	postgrestest.SeedBehind(t, db)

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// finder does the work of an indexer with a clock that the test sets.
+// finder does the work of an indexer, with a clock that the test sets.
 type finder struct {
 	*testing.T
 	db    *sqlx.DB
@@ -34,8 +34,8 @@ func newFinder(t *testing.T) *finder {
 	return f
 }
 
-// insert inserts a message of the given age by SQL. It has an error group and a topic of its own, so that parallel
-// sessions do not wait for each other's counters.
+// insert inserts a message of the given age by SQL. The message gets an error group and a topic of its own, so that
+// parallel sessions do not wait for each other's counters.
 func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
 	f.Helper()
 	var id uuid.UUID
@@ -64,7 +64,7 @@ func (f *finder) keep(ids []uuid.UUID) {
 	check.NoError(f.T, f.store.StoreDocuments(f.Context(), 1, documents))
 }
 
-// work polls once for messages without documents, stores documents for them, and returns their ids.
+// work polls once for messages without documents, stores documents for them, and returns the ids of these messages.
 func (f *finder) work() []uuid.UUID {
 	f.Helper()
 	ids := f.look()
@@ -79,7 +79,7 @@ func (f *finder) want(what string, got []uuid.UUID, want ...uuid.UUID) {
 	}
 }
 
-// open returns a transaction that stays open and has a transaction id, because it has written.
+// open returns a transaction that stays open. It has written something, so it has a transaction id.
 func (f *finder) open() *sqlx.Tx {
 	f.Helper()
 	tx := check.Must(f.db.Beginx())(f.T)
@@ -89,7 +89,7 @@ func (f *finder) open() *sqlx.Tx {
 }
 
 // TestSearchIndexBehindAnOpenTransaction: the indexer waits for the open transactions of the whole server. Other tests
-// open and end transactions at any time, so each case opens a transaction of its own.
+// open and end transactions at any time, so each subtest opens its own.
 func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
@@ -143,8 +143,8 @@ func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 	})
 }
 
-// TestSearchIndexTakesWhatIsOld: a message that is older than the indexer's position when it is stored is indexed
-// nevertheless.
+// TestSearchIndexTakesWhatIsOld: a message that is older than the indexer's position when it is stored is still
+// indexed.
 func TestSearchIndexTakesWhatIsOld(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -193,8 +193,8 @@ func waitForLock(t *testing.T, db *sqlx.DB) {
 	t.Fatal("no session waits for a lock")
 }
 
-// TestDocumentsAgainstDeletions: the indexer and a deletion lock messages and documents in different orders, and do
-// not deadlock.
+// TestDocumentsAgainstDeletions: the indexer and a deletion lock messages and documents in different orders, but do not
+// deadlock.
 func TestDocumentsAgainstDeletions(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -277,7 +277,7 @@ func TestActivityForgets(t *testing.T) {
 	old := `SELECT FROM dlq.activity WHERE at < $1::timestamptz - interval '1509 days' FOR UPDATE`
 	check.Must(holder.Exec(old, f.now.Add(time.Hour)))(t)
 	for _, want := range []int{500 + 1 + 3, 1 + 1 + 6, 1 + 1 + 9} { // each message adds three rows
-		f.insert(f.db, 0) // no other message has the topic of this message
+		f.insert(f.db, 0) // the topic of this message has no other messages
 		f.work()
 		check.Same(t, count(t, f.db, "activity"), want, "rows that are left")
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// stretches has the database of TestSearchPagesAreThoseOfSQL. Its messages form stretches: time ranges with different
-// distributions of messages.
+// stretches is the database of TestSearchPagesAreThoseOfSQL. Its messages form several time ranges with different
+// distributions of messages, which are called stretches.
 type stretches struct {
 	*testing.T
 	db     *sqlx.DB
@@ -59,7 +59,7 @@ func seedStretches(t *testing.T, seed uint64) *stretches {
 	return s
 }
 
-// inRow stores the messages of the seconds from `from` to `upTo` one after another.
+// inRow stores one message for each second from the first parameter up to, but not including, the second.
 func (s *stretches) inRow(from, upTo int, word string) {
 	for from < upTo {
 		n := min(1+s.random.IntN(80), upTo-from)
@@ -72,7 +72,7 @@ func (s *stretches) inRow(from, upTo int, word string) {
 	}
 }
 
-// batches stores the messages of some seconds, n in each batch.
+// batches stores a message for each of the given seconds, n messages in each batch.
 func (s *stretches) batches(seconds []int, n int, word string, offset ...int) {
 	for batch := range slices.Chunk(slices.Clone(seconds), n) {
 		for i := range batch {
@@ -128,7 +128,7 @@ func (s *stretches) text(word string) string {
 	text := []string{randomLetters(s.random, 5+s.random.IntN(60)), fmt.Sprint("no", s.random.IntN(100))}
 	for _, some := range []struct {
 		text string
-		of   int // how many messages of a stretch have the word
+		of   int // number of messages of a stretch that contain the word
 	}{{word, 2}, {"common thing", 3}, {"needle", 150}, {"größe", 9}, {"tag", 10}} {
 		if s.random.IntN(some.of) == 0 {
 			text = append(text, some.text)
@@ -161,7 +161,7 @@ func askedWords() [][]string {
 	}
 }
 
-// expected returns the ids that a plain SQL query finds, without the search index.
+// expected returns the ids that plain SQL finds without the search index.
 func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	s.Helper()
 	where, sign := "true", "<"
@@ -193,7 +193,7 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	return ids
 }
 
-// wantPages compares the first pages of a search, or all its pages, with the result of plain SQL.
+// wantPages compares pages of a search, the first ones or all, with the result of plain SQL.
 func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	s.Helper()
 	want, got := s.expected(q), pageByPage(s.T, s.store, q, pages)
@@ -252,8 +252,8 @@ func (s *stretches) places() (known []repository.Cursor) {
 	return known
 }
 
-// TestSearchPagesAreThoseOfSQL: the pages of a search for words equal those of plain SQL, wherever they begin, also
-// when each page uses up its time limit as soon as its cursor has advanced.
+// TestSearchPagesAreThoseOfSQL: the pages of a search for words are equal to those of plain SQL, at whatever cursor
+// they begin, even when the time limit of each page ends as soon as its cursor has advanced.
 func TestSearchPagesAreThoseOfSQL(t *testing.T) {
 	t.Parallel()
 	s := seedStretches(t, 1)
@@ -304,7 +304,7 @@ func (s *stretches) wantAllPages() {
 	})
 }
 
-// orderOf returns the SQL order of a list.
+// orderOf returns the SQL after ORDER BY for a list in this order.
 func orderOf(s repository.Sort, at, id string) string {
 	if s.Ascending {
 		return at + ", " + id

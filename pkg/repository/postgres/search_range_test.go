@@ -17,11 +17,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// somePages is the number of pages that reach the middle of the messages that share one created_at.
+// somePages is a number of pages after which a search is in the middle of the messages that share one created_at.
 const somePages = 10
 
-// TestWordsPageByPage: all pages of a search for words together are the list of all matches, in the same order, however
-// the messages are distributed over time.
+// TestWordsPageByPage: the pages of a search for words contain together all matches in the right order, however the
+// messages are distributed over time.
 func TestWordsPageByPage(t *testing.T) {
 	db := freshDB(t)
 	seedTimes(t, db)
@@ -72,8 +72,8 @@ func TestWordsPageByPage(t *testing.T) {
 	}
 }
 
-// pageByPage returns the ids of the messages on the given number of full pages. After a page that is not full, it
-// continues from Next.
+// pageByPage returns the ids of the messages on the first pages of a search, until it has read the given number of full
+// pages. After a page that is not full, it continues at the page's Next.
 func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int) (ids []uuid.UUID) {
 	t.Helper()
 	q.NoValues = true
@@ -94,7 +94,7 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 	return ids[:min(len(ids), pages*q.Limit)]
 }
 
-// seedTimes inserts 12,000 messages into the live table and as many into the archive: most of them one second apart,
+// seedTimes inserts 12,000 messages into the live table and 12,000 into the archive: most of them one second apart,
 // 3,000 with the same created_at, some very old, some in the future, and some that were stored late.
 func seedTimes(t *testing.T, db *sqlx.DB) {
 	t.Helper()
@@ -127,8 +127,8 @@ const (
 	fewBuffersOfDocuments = 15_000
 )
 
-// TestWordsReadLittle: a page reads few buffers, both when all of the newest messages have the word and when few
-// messages have it.
+// TestWordsReadLittle: a page of a search reads few buffers, both when all of the newest messages contain the word and
+// when only few messages contain it.
 func TestWordsReadLittle(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -167,7 +167,7 @@ func TestWordsReadLittle(t *testing.T) {
 	}
 }
 
-// buffersOf returns how many buffers of a table, its partitions and their indexes have been read so far.
+// buffersOf returns the number of buffers of a table, its partitions and their indexes that have been read so far.
 func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	t.Helper()
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
@@ -176,8 +176,8 @@ func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	return n
 }
 
-// seedHalves inserts 60,000 messages, two a second; the older half has one word, the newer half another. PostgreSQL
-// has analyzed only the first thousand.
+// seedHalves inserts 60,000 messages, two a second; the older half contains one word, the newer half another.
+// PostgreSQL has analyzed only the first thousand.
 func seedHalves(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
@@ -194,7 +194,7 @@ func seedHalves(t *testing.T, db *sqlx.DB) {
 			exec(t, db, `ANALYZE dlq.message_documents`)
 		}
 	}
-	exec(t, db, `VACUUM dlq.message_documents`) // moves the entries of the indexes' pending lists into the indexes
+	exec(t, db, `VACUUM dlq.message_documents`) // moves the entries in the pending lists of the indexes into the indexes
 	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
 	exec(t, db, `ANALYZE dlq.search_index`)
 }
@@ -245,7 +245,7 @@ func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	})
 }
 
-// partitionsOf returns the days with a partition of the search index.
+// partitionsOf returns the days for which the search index has a partition.
 func partitionsOf(t *testing.T, db *sqlx.DB) (days []string) {
 	t.Helper()
 	check.NoError(t, db.Select(&days, `SELECT right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -294,8 +294,8 @@ func TestDocumentsOfAnyTime(t *testing.T) {
 	}
 }
 
-// TestEmptyPartitionsAreDropped: a partition of the search index is dropped when no message of its day is live or
-// archived any more, and is created again when a message needs it.
+// TestEmptyPartitionsAreDropped: a partition of the search index is dropped when no live or archived message is from
+// its day, and is created again when a message needs it.
 func TestEmptyPartitionsAreDropped(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -314,7 +314,7 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 		check.True(t, slices.Equal(got, append(days, ahead...)),
 			"%s: got partitions of %v, want %v and %v", what, got, days, ahead)
 	}
-	tx, err := f.db.Beginx() // holds the lock that a running search holds
+	tx, err := f.db.Beginx() // takes the same lock as a running search
 	check.NoError(t, err)
 	check.NoError(t, check.Err(tx.Exec(`SELECT FROM dlq.message_documents`)))
 	purge()

@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestTooBroad: a search that takes too long ends with a TooBroadError; a search that its caller cancels does not. In
-// this test every search takes too long, because it waits for a lock that is not released.
+// TestTooBroad: a search that takes too long ends with a TooBroadError; a search that its caller cancels ends with
+// another error. In this test every search takes too long, because it waits for a lock that is never released.
 func TestTooBroad(t *testing.T) {
 	db := freshDB(t)
 	seedTen(t, db, "DEAD", "2001-01-01")
@@ -113,8 +113,7 @@ func TestDocuments(t *testing.T) {
 		db := seed(t, 1)
 		store := New(db)
 		id, gone, other := allIDs(t, db, "dlq_messages")[0], uuid.New(), uuid.New()
-		// These documents belong to no messages: this is the state when the messages were deleted after the indexer had
-		// read them.
+		// These documents belong to no messages, as if the messages were deleted after the indexer had read them.
 		at := time.Now().Truncate(time.Microsecond)
 		exec(t, db, `SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, at)
 		exec(t, db, `INSERT INTO dlq.message_documents VALUES ($1, $3, 1, 'boom', '{1}'), ($2, $3, 1, 'boom', '{1}')`, gone, other, at)
@@ -127,8 +126,8 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// TestRestoreKeepsEveryColumn: Restore keeps or resets each column of dlq_messages. The test fails when a new column is
-// added and Restore does neither.
+// TestRestoreKeepsEveryColumn: Restore keeps or resets each column of dlq_messages. The test fails when a column is
+// added and Restore neither keeps nor resets it.
 func TestRestoreKeepsEveryColumn(t *testing.T) {
 	db := freshDB(t)
 	columns := columnsOf(t, db, "dlq_messages")
@@ -156,7 +155,7 @@ func TestRestoreKeepsEveryColumn(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// TestTrigrams tests the extension pg_trgm in the same cases in which TestPgcrypto tests pgcrypto.
+// TestTrigrams tests the extension pg_trgm in the same situations in which TestPgcrypto tests pgcrypto.
 func TestTrigrams(t *testing.T) {
 	t.Parallel()
 	has := func(t *testing.T, between, before string) (there bool) {
@@ -176,7 +175,7 @@ func TestTrigrams(t *testing.T) {
 		"it is gone, want it left where something uses it")
 }
 
-// TestExportOfLargeKeys: the memory of an export is bounded, whichever part of a message is large. The test is not
+// TestExportOfLargeKeys: the memory of an export is limited, whatever part of a message is large. The test is not
 // parallel, because it measures the heap of the process.
 func TestExportOfLargeKeys(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const messages, size = 150, 960_000

@@ -43,9 +43,9 @@ func wantDuplicates(t *testing.T, db *sqlx.DB, want ...string) {
 		ORDER BY m.original_offset, m.dlq_topic_id, m.dlq_offset`), want, "messages with their duplicates")
 }
 
-// TestRepeatsOfShareGroups: a dead letter that repeats another dead letter is counted exactly once, at the message of
-// that dead letter, in the same batch and in a later batch. A dead letter with another value becomes a message of its
-// own, and so does a repeat of a final message.
+// TestRepeatsOfShareGroups: a dead letter that repeats another dead letter is counted exactly once, for the message of
+// that dead letter, whether it is in the same batch or in a later one. A dead letter with another value becomes a
+// separate message, and so does a repeat of a final message.
 func TestRepeatsOfShareGroups(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -57,7 +57,7 @@ func TestRepeatsOfShareGroups(t *testing.T) {
 	later.Messages[0].ErrorMessage = "another text"
 	f.storeBatch(t, later)
 	wantDuplicates(t, db, "5+2", "6+2", "7+0")
-	stored := check.Must(f.store.Store(t.Context(), later))(t) // again, as by a member that lost its partitions
+	stored := check.Must(f.store.Store(t.Context(), later))(t) // stored a second time, as by a member that lost its partitions
 	check.Len(t, stored.Ranges, 0, "stored ranges")
 	wantDuplicates(t, db, "5+2", "6+2", "7+0")
 
@@ -83,7 +83,7 @@ func TestRepeatsOfShareGroups(t *testing.T) {
 }
 
 // TestRepeatOfAMessageThatEnds: a message becomes final, or is deleted, after a repeat of it was recognised and before
-// the repeat is counted. Then the repeat is a message of its own.
+// the repeat is counted. The repeat must then become a separate message.
 func TestRepeatOfAMessageThatEnds(t *testing.T) {
 	for name, end := range map[string]string{
 		"final":   `UPDATE dlq.dlq_messages SET status = 'DEAD'`,
@@ -110,7 +110,8 @@ func TestRepeatOfAMessageThatEnds(t *testing.T) {
 	}
 }
 
-// TestRepeatBesideARefusedRecord: a repeat in a batch that PostgreSQL refuses in part is still counted once.
+// TestRepeatBesideARefusedRecord: a repeat is still counted exactly once when PostgreSQL refuses another record of its
+// batch.
 func TestRepeatBesideARefusedRecord(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -123,7 +124,7 @@ func TestRepeatBesideARefusedRecord(t *testing.T) {
 	wantCounts(t, db, 3, 1)
 }
 
-// take takes the pointers that are due, by the offset of their record.
+// take returns the pointers that are due, by the offset of the record in the original topic.
 func (f *feed) take(t *testing.T) map[int64]repository.Pointer {
 	t.Helper()
 	pointers := map[int64]repository.Pointer{}
@@ -140,7 +141,8 @@ func completed(p repository.Pointer, value string) repository.Completion {
 	}
 }
 
-// TestTakePointersLimitsBytes: the list ends when the headers of its messages reach the limit, and the rest is still due.
+// TestTakePointersLimitsBytes: the list ends when the headers of its messages reach the limit; the other messages are
+// still due.
 func TestTakePointersLimitsBytes(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -161,7 +163,8 @@ func TestTakePointersLimitsBytes(t *testing.T) {
 	}
 }
 
-// TestPointerIsGivenBack: a message that was not tried is due at once, with its former number of tries.
+// TestPointerIsGivenBack: a message that was given back untried is due again at once, and its number of tries is the
+// same as before.
 func TestPointerIsGivenBack(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -174,8 +177,8 @@ func TestPointerIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestRestoredPointerIsDue: a message whose record was not read before the message was archived is due after it was
-// restored.
+// TestRestoredPointerIsDue: a message whose record was not read before the message was archived is due again after it
+// was restored.
 func TestRestoredPointerIsDue(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -188,9 +191,9 @@ func TestRestoredPointerIsDue(t *testing.T) {
 	check.Len(t, f.take(t), 1, "pointers")
 }
 
-// TestCompletion: a completed message has the record's own bytes and time, is indexed again, and is not due any more. A
-// message whose record could not be read keeps the reason and is due again; a message whose record is gone is not due
-// again.
+// TestCompletion: a completed message has the bytes and the timestamp of its record, is indexed again, and is never due
+// again. A message whose record could not be read stores the reason and is due again. A message whose record is gone is
+// never due again.
 func TestCompletion(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -238,7 +241,7 @@ func TestCompletion(t *testing.T) {
 }
 
 // TestCompletionIsAReturn: a completed record whose headers name an attempt makes its message the child of the message
-// that was sent, DEAD at the limit, and the parent's outcome returned.
+// that was sent, which becomes DEAD when its retries are used up; the outcome of the parent becomes returned.
 func TestCompletionIsAReturn(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -264,7 +267,8 @@ func TestCompletionIsAReturn(t *testing.T) {
 	check.Equal(t, count(t, db, "returns"), 2, "rows of dlq.returns")
 }
 
-// TestCompletionKeepsTheStatus: a message that changed after it was taken keeps its status, and its own attempts count.
+// TestCompletionKeepsTheStatus: when a message changes after TakePointers has returned it, its completion does not
+// change its status, and its own attempts are added to its retry count.
 func TestCompletionKeepsTheStatus(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -295,7 +299,7 @@ func TestCompletionKeepsTheStatus(t *testing.T) {
 	}
 }
 
-// TestForgetPointers: the rows of deleted messages are deleted; the rows of other messages stay.
+// TestForgetPointers: ForgetPointers deletes the rows of deleted messages, but not those of other messages.
 func TestForgetPointers(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -307,7 +311,7 @@ func TestForgetPointers(t *testing.T) {
 	check.Equal(t, count(t, db, "share_records"), 1, "rows that stay")
 }
 
-// end saves that the record of the only due pointer will not be read.
+// end stores that the record of the only due pointer will never be read, with the given state.
 func (f *feed) end(t *testing.T, state entity.Completion) {
 	t.Helper()
 	for _, p := range f.take(t) {
@@ -316,16 +320,16 @@ func (f *feed) end(t *testing.T, state entity.Completion) {
 	}
 }
 
-// TestDeadLetterAfterOneThatIsNotCompleted: the record of a forged dead letter, or of one from before the topic was created
-// again, is gone or refused for good. The next dead letter of the same offset is a message of its own.
+// TestDeadLetterAfterOneThatIsNotCompleted: the record of a forged dead letter, or of one from before the topic was
+// created again, is gone or refused for good. The next dead letter for the same offset becomes a separate message.
 func TestDeadLetterAfterOneThatIsNotCompleted(t *testing.T) {
 	for _, state := range []entity.Completion{entity.SourceGone, entity.CompletionRefused} {
 		t.Run(string(state), func(t *testing.T) {
 			db := freshDB(t)
 			f := newFeed(t, New(db))
-			f.storeBatch(t, f.deadLetters(nil, 5)) // forged, or of the topic before it was created again
+			f.storeBatch(t, f.deadLetters(nil, 5)) // forged, or from before the topic was created again
 			f.end(t, state)
-			f.storeBatch(t, f.deadLetters(nil, 5)) // genuine
+			f.storeBatch(t, f.deadLetters(nil, 5)) // the genuine dead letter
 			check.Len(t, f.take(t), 1, "pointers that are due after the genuine dead letter")
 		})
 	}
@@ -356,8 +360,8 @@ func TestReplayWhoseDeadLetterIsStored(t *testing.T) {
 	}
 }
 
-// TestParentAndChildInOneCompletion: a message and its return are completed together. The message has its record and its
-// outcome.
+// TestParentAndChildInOneCompletion: when a message and its return are completed together, the message gets both its
+// record and the outcome returned.
 func TestParentAndChildInOneCompletion(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -449,7 +453,7 @@ func TestActivityOfAReturnThatIsIndexedMeanwhile(t *testing.T) {
 	check.Equal(t, postgrestest.Get[int](t, db, `SELECT coalesce(sum(returned), 0) FROM dlq.activity WHERE minutes = 1`), 1, "returns in the activity")
 }
 
-// TestRepeatAfterARefusedRecord: a repeat that follows a record that goes into quarantine is counted.
+// TestRepeatAfterARefusedRecord: a repeat is counted even when the record before it goes into quarantine.
 func TestRepeatAfterARefusedRecord(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -491,14 +495,14 @@ func TestDueNeedsTheRecord(t *testing.T) {
 	check.True(t, err == nil && len(ids) == 2, "Due = %v, %v, want the two with their records", ids, err)
 }
 
-// TestReasonAge: the age of a reason begins when the reason changes.
+// TestReasonAge: the age of a reason is counted from the time when the reason changed.
 func TestReasonAge(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
 	f.storeBatch(t, f.deadLetters(nil, 1))
 	for i, step := range []struct {
 		reason string
-		old    bool // of the age at the next try
+		old    bool // whether the reason must be old at the next try
 	}{{"READ", true}, {"READ", true}, {"no topic", false}} {
 		p := f.take(t)[1]
 		c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: step.reason, Again: time.Microsecond}
@@ -512,7 +516,8 @@ func TestReasonAge(t *testing.T) {
 	}
 }
 
-// TestNewPointersComeFirst: messages that were never tried are taken before those that failed, however long these wait.
+// TestNewPointersComeFirst: messages that were never tried come before messages that failed, however long the latter
+// have waited.
 func TestNewPointersComeFirst(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))

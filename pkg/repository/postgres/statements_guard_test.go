@@ -14,9 +14,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatements checks the number of round trips to the server. A statement for each record would cost many times the
-// record's own work, and so would preparing a statement for every call. The number is the same on every machine. When a
-// change of the store changes it on purpose, change it here too.
+// TestStatements checks the number of round trips to the server. A separate statement for each record would take many
+// times the work for the record itself, and so would preparing a statement for each call. The numbers do not depend on
+// the machine. When the store is changed so that it must send more or fewer statements, change the numbers here too.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -55,10 +55,10 @@ type statementGuard struct {
 	count    *postgrestest.Statements
 	s        *Store
 	round    int
-	prepared int64 // statements prepared by the last counted operation
+	prepared int64 // number of statements that the last counted operation prepared
 }
 
-// of returns the number of round trips that do makes.
+// of returns the number of round trips of a call of the function do.
 func (g *statementGuard) of(do func()) int64 {
 	before := g.count.Prepared()
 	trips := g.count.Of(do)
@@ -66,7 +66,7 @@ func (g *statementGuard) of(do func()) int64 {
 	return trips
 }
 
-// must fails the test unless a counted operation succeeded and did all of its work.
+// must fails the test unless a counted operation has succeeded and done all of its work.
 func (g *statementGuard) must(ok bool, err error, what string, got any) {
 	g.Helper()
 	if err != nil || !ok {
@@ -134,8 +134,8 @@ func (g *statementGuard) attempts(n, batch int) int64 {
 	})
 }
 
-// index stores documents of n messages and returns the round trips. The same call counts arrivals and assigns error
-// groups.
+// index stores documents of n messages, and returns the number of round trips. Storing documents also counts arrivals
+// and assigns error groups.
 func (g *statementGuard) index(n int) int64 {
 	held, err := g.s.AcquireIndexerLease(g.Context(), uuid.Nil, 1, time.Hour)
 	g.must(held, err, "AcquireIndexerLease", held)

@@ -25,8 +25,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
-// openTraced returns a pool that makes spans with provider, on a new database whose name it returns too. One connection
-// is open already.
+// openTraced returns a pool for a new database, and the name of the database. The pool makes spans with the given
+// provider. One connection is open already.
 func openTraced(t *testing.T, provider trace.TracerProvider) (*sqlx.DB, string) {
 	t.Helper()
 	cfg := configOf(t, postgrestest.URL(t))
@@ -53,7 +53,7 @@ func TestWithTracing(t *testing.T) {
 		for _, operation := range []string{"counts", "get", "claim", "active redrives", "search"} {
 			want = append(want, operation+" "+name)
 		}
-		if got := slices.Compact(spans.Names()); !slices.Equal(got, want) { // Claim sends a second statement when it could not claim all messages
+		if got := slices.Compact(spans.Names()); !slices.Equal(got, want) { // Claim sends a second statement, because it could not claim all messages
 			t.Errorf("got the spans %q, want %q", got, want)
 		}
 		span, parent := spans.Named("claim " + name)[0], trace.SpanContextFromContext(ctx)
@@ -79,8 +79,8 @@ func TestWithTracing(t *testing.T) {
 		})
 		check.NoError(t, err)
 		check.Same(t, n, 5*search.ExportStep, "messages")
-		// The spans of an export are only those of the cursor, of the prepared fetch, of the first fetch, and of
-		// messages that are read again because of their size.
+		// An export has spans only for the cursor, for the fetch when it is prepared and first used, and for messages
+		// that are read again because of their size.
 		got := len(spans.Named("export " + name))
 		check.True(t, got >= 3 && got <= 10, "got %d spans, want a few", got)
 	})

@@ -34,13 +34,13 @@ func (h *harness) arrivals(q repository.ArrivalsQuery) repository.Arrivals {
 	return check.Must(h.Repository.Arrivals(h.Context(), q))(h)
 }
 
-// lastWeek returns a query for seven days by the hour, including the present hour.
+// lastWeek returns a query for the arrivals of seven days, by the hour, up to the end of the present hour.
 func (h *harness) lastWeek() repository.ArrivalsQuery {
 	until := h.clock.Now().UTC().Truncate(time.Hour).Add(time.Hour)
 	return repository.ArrivalsQuery{Since: until.Add(-7 * 24 * time.Hour), Until: until, Step: time.Hour}
 }
 
-// wantArrivals checks how many messages arrived in the last week, and how many of them are returns.
+// wantArrivals checks the number of messages that arrived in the last week, and the number of returns among them.
 func (h *harness) wantArrivals(what string, arrived, returned int64, changes ...func(*repository.ArrivalsQuery)) {
 	h.Helper()
 	q := h.lastWeek()
@@ -54,7 +54,7 @@ func (h *harness) wantArrivals(what string, arrived, returned int64, changes ...
 	check.True(h, a == arrived && r == returned, "%s: %d arrived and %d returned, want %d and %d", what, a, r, arrived, returned)
 }
 
-// documented stores documents of messages, as the indexer does.
+// documented stores documents of messages, like the indexer.
 func (h *harness) documented(version int64, ids ...uuid.UUID) {
 	h.Helper()
 	h.hold(version)
@@ -94,7 +94,7 @@ func activitySteps(h *harness) {
 	for _, p := range h.arrivals(q).Points {
 		hours = append(hours, p.Arrived)
 	}
-	if !slices.Equal(hours, []int64{4, 2}) { // 04:10 to 05:06
+	if !slices.Equal(hours, []int64{4, 2}) { // the arrivals from 04:10 to 05:06
 		h.Errorf("by the hour %v, want 4 and 2", hours)
 	}
 }
@@ -245,8 +245,8 @@ func activityUntil(h *harness) {
 	}
 }
 
-// activityTogether: several indexers, each of which believes that it holds the lease, store documents of the same
-// messages. Each message is counted once.
+// activityTogether: several indexers store documents of the same messages at the same time, because each believes that
+// it has the lease. Each message is counted only once.
 func activityTogether(h *harness) {
 	const workers = 4
 	ids := h.puts(100)

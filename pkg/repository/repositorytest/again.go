@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// againPromises: a driver repeats a request when its connection ended after the first request. Two requests with the
-// same operation are one change.
+// againPromises returns the promises about repeated requests. A driver repeats a request when the connection ends after
+// the first one. Two requests with the same operation make only one change.
 func againPromises() []promise {
 	return []promise{
 		{"ByHandIsOneChangeOfOneOperation", againByHand},
@@ -38,7 +38,7 @@ func againByHand(h *harness) {
 	}
 }
 
-// wantLines checks how many audit entries with this action an object has.
+// wantLines checks the number of audit entries that an object has with this action.
 func (h *harness) wantLines(id uuid.UUID, action entity.Action, want int) {
 	h.Helper()
 	if h.core {
@@ -56,7 +56,7 @@ func againOther(h *harness) {
 			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
 			h.wantLines(m.ID, way.action, 1)
 		}
-		nobody := entity.By("alice") // the cause has no operation, so each call is a change of its own
+		nobody := entity.By("alice") // the cause has no operation, so each call makes a change
 		m := h.failedIn(way.from)
 		check.NoError(h, way.do(h, m.ID, nobody))
 		h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, nobody))
@@ -116,8 +116,8 @@ func againChange(h *harness) {
 	}
 }
 
-// againChangeRest: one operation may change different messages in several calls. All batches of a redrive use the
-// operation of the redrive.
+// againChangeRest: one operation may change different messages in several calls, because all batches of a redrive use
+// the operation of the redrive.
 func againChangeRest(h *harness) {
 	for _, way := range byHand {
 		cause := fullCause()

@@ -133,7 +133,7 @@ func archivedAgain(h *harness) {
 func archivedErase(h *harness) {
 	m, other := h.archived(), h.archived()
 	cause := fullCause()
-	for range 2 { // a repetition is no error
+	for range 2 { // repeating the call is no error
 		erased, err := h.Repository.Erase(h.Context(), m.ID, cause)
 		check.True(h, err == nil && erased == repository.Erased{}, "Erase = %+v, %v, want nothing left", erased, err)
 	}
@@ -181,7 +181,7 @@ func archivedRace(h *harness) {
 func archivedUnindexed(h *harness) {
 	m := h.archived()
 	h.hold(indexVersion)
-	for range 3 { // the indexer's position moves past the message
+	for range 3 { // makes the indexer's position move past the message
 		for _, id := range h.puts(3, func(m *entity.Message) { m.Group = someGroup }) {
 			h.document(indexVersion, entity.Document{MessageID: id})
 		}
@@ -333,8 +333,8 @@ func exportPromises() []promise {
 	}
 }
 
-// exported returns the ids of the exported messages. It calls the function with for each message; the export waits
-// until that function returns.
+// exported returns the ids of the exported messages. For each message, it calls the function in the parameter with, and
+// the export waits until the call returns.
 func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID
@@ -348,8 +348,8 @@ func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message))
 	return all
 }
 
-// export returns the ids of all messages that the query matches. Without a limit in q, values are loaded whatever their
-// size.
+// export returns the ids of all messages that the query matches. When q has no limit for values, values of any size are
+// loaded.
 func (h *harness) export(q repository.ExportQuery) []uuid.UUID {
 	h.Helper()
 	if q.Limit == 0 {
@@ -376,7 +376,7 @@ func exportWhole(h *harness) {
 }
 
 func exportMoment(h *harness) {
-	// Each of these messages is so large that an export reads it with a query of its own.
+	// Each of these messages is so large that an export reads it with a separate query.
 	want := h.puts(30, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("v"), 40_000) })
 	slices.Reverse(want)
 	changed := false
@@ -416,7 +416,7 @@ func exportStops(h *harness) {
 		}
 		return nil
 	})
-	if err != enough || seen != 3 { //nolint:errorlint // the caller's own error, unwrapped
+	if err != enough || seen != 3 { //nolint:errorlint // the error of the caller must be returned without a wrapper
 		h.Errorf("Export = %v after %d messages, want the caller's error after 3", err, seen)
 	}
 	h.put() // fails if the export blocks the store
@@ -436,8 +436,9 @@ func exportLargeValues(h *harness) {
 	}
 }
 
-// exportParts checks that an export of parts has these parts, and the fields of ExportQuery.Parts, as a whole message has
-// them, also when a part is too long for a step.
+// exportParts checks an export that loads only parts of the messages: these parts, and the fields that
+// ExportQuery.Parts names, are equal to those of the whole messages, even when a part is too long to be read together
+// with others.
 func exportParts(h *harness) {
 	h.assorted()
 	h.put(func(m *entity.Message) {

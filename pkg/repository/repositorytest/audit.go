@@ -44,7 +44,7 @@ func operationsPromises() []promise {
 	}
 }
 
-// everything is a limit that is higher than the number of rows that any test writes.
+// everything, as a limit, is higher than the number of rows that any test writes.
 const everything = 1000
 
 func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
@@ -63,8 +63,8 @@ func fullCause() entity.AuditInfo {
 	}
 }
 
-// wantEntries checks the audit entries of one object, the oldest first. Their ids must increase; in the parameter want
-// the ids are 0.
+// wantEntries checks the audit entries of one object, the oldest first. The ids of the entries must increase. They are
+// not compared with those in want, which are 0.
 func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	h.Helper()
 	got := h.trail(repository.TrailQuery{ObjectID: id})
@@ -74,7 +74,7 @@ func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 		check.True(h, got[i].ID > last, "entry %d has number %d, want more than %d", i, got[i].ID, last)
 		last, got[i].ID = got[i].ID, 0
 		if i < len(want) && want[i].Cause.Operation == uuid.Nil {
-			got[i].Cause.Operation = uuid.Nil // an operation that the store made is not compared
+			got[i].Cause.Operation = uuid.Nil // the store may have chosen an operation, so operations are not compared
 		}
 	}
 	check.Same(h, got, want, "trail of %s", id)
@@ -88,7 +88,7 @@ func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity
 	}
 }
 
-// withError returns e with the class and the error of a failed attempt.
+// withError returns the entry e with the class and the error of a failed attempt.
 func withError(e entity.AuditEntry) entity.AuditEntry {
 	e.Class, e.LastError = entity.NetworkTimeout, "no answer in 5s"
 	return e
@@ -133,8 +133,8 @@ func auditTakeOver(h *harness) {
 	h.wantEntries(m.ID, want)
 }
 
-// auditTwinClaims: when a caller claims the same message twice in one call, there is one attempt, with one of the two
-// claim ids, and one audit entry.
+// auditTwinClaims: when a caller claims the same message twice in one call, it makes only one attempt, with one of the
+// two claim ids, and one audit entry.
 func auditTwinClaims(h *harness) {
 	m := h.put()
 	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}
@@ -182,7 +182,7 @@ var byHand = []struct {
 	action   entity.Action
 	redrive  entity.RedriveAction
 	from, to entity.Status
-	count    int // the message's retry count after the change
+	count    int // retry count of the message after the change
 	do       func(h *harness, id uuid.UUID, cause entity.AuditInfo) error
 }{
 	{entity.ActionDelete, entity.RedriveDelete, entity.Pending, "", 1, func(h *harness, id uuid.UUID, cause entity.AuditInfo) error {
@@ -198,7 +198,7 @@ var byHand = []struct {
 	}},
 }
 
-// failedIn returns a message that one failed attempt has left PENDING or DEAD.
+// failedIn returns a message that is PENDING or DEAD after one failed attempt.
 func (h *harness) failedIn(status entity.Status) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {
@@ -301,7 +301,7 @@ func auditText(h *harness) {
 	}
 }
 
-// dyings marks a message dead and requeues it, rounds times. Each round adds two audit entries.
+// dyings marks a message dead and requeues it, as often as rounds says. Each round adds two audit entries.
 func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.AuditInfo) {
 	h.Helper()
 	for range rounds {
@@ -350,7 +350,8 @@ func auditPages(h *harness) {
 	}
 }
 
-// variety writes audit entries that differ in all fields by which they can be filtered, and returns them.
+// variety writes audit entries with different values in all fields by which entries can be filtered, and returns all
+// entries.
 func (h *harness) variety() []entity.AuditEntry {
 	h.Helper()
 	for i, actor := range []string{"alice", "bob", "alice"} {
@@ -364,7 +365,8 @@ func (h *harness) variety() []entity.AuditEntry {
 	return all
 }
 
-// trailFilters returns queries for the entries of variety. Some of them ask for the values of e, the seventh entry.
+// trailFilters returns queries for the entries of variety. The parameter e is the seventh entry; some queries ask for
+// entries with its values.
 func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	return map[string]func(*repository.TrailQuery){
 		"object":  func(q *repository.TrailQuery) { q.ObjectID = e.ObjectID },
@@ -382,7 +384,8 @@ func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	}
 }
 
-// trailHolds reports whether e matches q. It is written independently of the stores.
+// trailHolds reports whether the entry e matches q. It is written independently of the stores, so that it can be
+// compared with them.
 func trailHolds(e entity.AuditEntry, q repository.TrailQuery) bool {
 	switch {
 	case q.ObjectID != uuid.Nil && q.ObjectID != e.ObjectID,
@@ -437,7 +440,7 @@ func auditFilterPairs(h *harness) {
 	})
 }
 
-// auditByRequest: a request that changes many messages has one entry in the list of requests, also when the list is
+// auditByRequest: a request that changes many messages has one entry in the list of requests, even when the list is
 // read page by page.
 func auditByRequest(h *harness) {
 	by := func(actor, request string) entity.AuditInfo {
@@ -452,7 +455,7 @@ func auditByRequest(h *harness) {
 		change := repository.Change{Action: entity.RedriveDead, IDs: []uuid.UUID{id}, Lease: repository.Lease{RedriveID: r.ID, Number: batch.Number, Owner: batch.owner}}
 		check.Must(h.Repository.Change(h.Context(), change, by("bob", "req_2")))(h)
 	}
-	h.dyings(single.ID, 1, entity.By("carol")) // two changes, each without a request id
+	h.dyings(single.ID, 1, entity.By("carol")) // two changes; neither has a request id
 	c := h.claim(single.ID)
 	check.Must(h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Failed)}, entity.By(entity.ActorAuto)))(h)
 
@@ -504,7 +507,7 @@ func auditReusedRequestID(h *harness) {
 	var want []string
 	for _, actor := range []string{"alice", "bob", "alice"} {
 		check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1", Call: uuid.New()}))(h)
-		check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1"}))(h) // as entries were before the server gave each request an id of its own
+		check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1"}))(h) // like entries from before the server gave each request an id of its own
 		want = append(want, actor+" dead", actor+" requeue")
 	}
 	var got []string
@@ -515,8 +518,8 @@ func auditReusedRequestID(h *harness) {
 	check.Same(h, got, want, "requests with one id")
 }
 
-// auditCountsVisible: entries of messages name no topic. So a caller with roles on only some topics gets just the
-// number of entries of the object that the query names.
+// auditCountsVisible: entries about messages name no topics. So for a caller who may see only some topics, only the
+// request's entries about the object in the query are counted.
 func auditCountsVisible(h *harness) {
 	ids := h.puts(3)
 	h.change(entity.RedriveDead, entity.AuditInfo{Actor: "alice", Call: uuid.New()}, ids...)

@@ -58,12 +58,12 @@ func changeWithoutLease(h *harness) {
 	}
 }
 
-// changedTo is the status that each action leads to; "" when the message is deleted.
+// changedTo is the status that a message has after each action; "" when the action deletes the message.
 var changedTo = map[entity.RedriveAction]entity.Status{
 	entity.RedriveRequeue: entity.Pending, entity.RedriveDead: entity.Dead, entity.RedriveDelete: "",
 }
 
-// statusOf returns the status of a message; "" when the message does not exist.
+// statusOf returns the status of a message; "" when no such message exists.
 func (h *harness) statusOf(id uuid.UUID) entity.Status {
 	h.Helper()
 	m, err := h.Repository.Get(h.Context(), id, 0)
@@ -167,8 +167,8 @@ func changeInvalid(h *harness) {
 	h.wantStatus(m.ID, entity.Pending)
 }
 
-// changeRace: when several callers change the same messages at once, in opposite orders, each message is changed by one
-// of them.
+// changeRace: when several callers change the same messages at the same time, in opposite orders, only one of them
+// changes each message.
 func changeRace(h *harness) {
 	for _, way := range byHand {
 		var forth []uuid.UUID
@@ -218,7 +218,7 @@ func changeAgainstClaim(h *harness) {
 	}
 }
 
-// changeIsOneStep reads messages while Change changes them: a reader sees all of them changed, or none.
+// changeIsOneStep: readers that read messages while Change changes them see either all of them changed or none.
 func changeIsOneStep(h *harness) {
 	all := h.puts(20)
 	together(4, func(i int) {
@@ -324,8 +324,8 @@ func requeueClaim(h *harness) {
 	h.wantFinished(h.attempt(m.ID, entity.Acknowledged), entity.Resolved, 1)
 }
 
-// requeueRefused: Requeue is refused for every status except DEAD. That includes RETRYING, although a RETRYING message
-// may become PENDING in other ways.
+// requeueRefused: Requeue is refused for every status except DEAD. This includes RETRYING, although the result of an
+// attempt may change RETRYING to PENDING.
 func requeueRefused(h *harness) {
 	for _, s := range []entity.Status{entity.Pending, entity.Retrying, entity.Resolved} {
 		m := h.in(s)
@@ -412,8 +412,8 @@ func giveUpHistory(h *harness) {
 	check.Len(h, h.history(pending.ID), 0, "history of what was never tried")
 }
 
-// wantAbandoned checks that the history of a message ends with the attempt whose claim the message before has, as an
-// attempt that could not be settled.
+// wantAbandoned checks that the last attempt in a message's history is the one whose claim the message had before, and
+// that it is stored as an attempt that could not be settled.
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)

@@ -75,8 +75,8 @@ func claimKeepsBytes(h *harness) {
 	h.wantUnchanged(after)
 }
 
-// claimClearsError: Claim clears the error class of the previous attempt, because a class that is stored during a claim
-// belongs to the new attempt, and decides whether that attempt counts when it is settled.
+// claimClearsError: Claim clears the error class of the previous attempt, because a class that is stored later, during
+// the claim, belongs to the new attempt and decides whether this attempt counts when it is settled.
 func claimClearsError(h *harness) {
 	m := h.put(func(m *entity.Message) {
 		m.LastPublishError, m.LastPublishErrorClass = "connection reset", entity.BrokerUnavailable
@@ -197,7 +197,7 @@ func claimTakeOver(h *harness) {
 }
 
 // claimTakeOverLimit: a claim with TakeOver also claims a message whose last allowed attempt is in doubt, because
-// without TakeOver that attempt could never end.
+// nothing else could end such an attempt.
 func claimTakeOverLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
 	h.unsettleable(m.ID)
@@ -260,8 +260,8 @@ func claimTakeOverOnce(h *harness) {
 	check.Same(h, h.get(m.ID).RetryCount, 2, "retry count")
 }
 
-// claimOnce: 50 callers claim the same messages at once, each starting at a different message. Each message is claimed
-// once.
+// claimOnce: 50 callers claim the same messages at the same time, each beginning with a different message. Each message
+// is claimed only once.
 func claimOnce(wait bool) func(h *harness) {
 	return func(h *harness) {
 		const callers = 50
@@ -285,7 +285,8 @@ func claimOnce(wait bool) func(h *harness) {
 	}
 }
 
-// claimBrief claims with Brief, and repeats the claim with the same ids, as a caller does whose answer was lost.
+// claimBrief claims with Brief, and then repeats the claim with the same ids, like a caller that has not received the
+// answer.
 func claimBrief(h *harness) {
 	for _, wait := range []bool{false, true} {
 		m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
@@ -329,8 +330,8 @@ func claimMapped(h *harness) {
 		"Claim without a topic took %v, %v, want the message wherever it belongs", taken, err)
 }
 
-// claimWait claims a message with Wait while another caller may be marking it dead. Whichever comes first, the answer
-// of Claim agrees with what is stored.
+// claimWait claims a message with Wait while another caller may be marking it dead. Whatever comes first, the answer of
+// Claim must agree with what is stored.
 func claimWait(h *harness) {
 	for range rounds {
 		m := h.put()
@@ -373,8 +374,8 @@ func claimOppositeOrders(h *harness) {
 	}
 }
 
-// claimAgain: when the answer to a claim was lost, the driver or the caller repeats the claim, and gets the same
-// answer.
+// claimAgain: a claim that is repeated, by the driver or by the caller, because the answer was lost, has the same
+// answer again.
 func claimAgain(h *harness) {
 	ids := h.puts(3)
 	claims := intents(ids...)

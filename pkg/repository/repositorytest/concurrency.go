@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// rounds is the number of times that each race is run.
+// rounds is the number of times that each test of a race is repeated.
 const rounds = 10
 
 func concurrencyPromises() []promise {
@@ -51,7 +51,7 @@ func raceClaimDelete(h *harness) {
 	}
 }
 
-// wantOne runs do in many goroutines at once; it must return true in exactly one of them.
+// wantOne calls the function do in many goroutines at the same time. It must return true in exactly one of them.
 func (h *harness) wantOne(what string, do func() bool) {
 	h.Helper()
 	var winners atomic.Int32
@@ -76,7 +76,8 @@ func raceFinish(h *harness) {
 	}
 }
 
-// raceVerdicts: when a late publisher and the settler end the same claim at once, only one result is stored.
+// raceVerdicts: when a publisher that is late and the settler end the same claim at the same time, only one result is
+// stored.
 func raceVerdicts(h *harness) {
 	for range rounds {
 		m := h.put()
@@ -129,7 +130,7 @@ func raceFinishOrders(h *harness) {
 	}
 }
 
-// raceList reads pages while messages change: no message may be missing on them or be on them twice.
+// raceList reads pages while messages change: no message may be missing on the pages or be on them twice.
 func raceList(h *harness) {
 	want := h.puts(6)
 	slices.Reverse(want)

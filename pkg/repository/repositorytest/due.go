@@ -42,7 +42,7 @@ func (h *harness) wantDue(topics []string, want ...uuid.UUID) {
 	check.Same(h, next, (repository.Cursor{}), "Due goes on at, want the end")
 }
 
-// backingOff returns a message whose first attempt failed, and whose next attempt is due after wait.
+// backingOff returns a message whose first attempt failed, and whose next attempt is due after the time wait.
 func (h *harness) backingOff(wait time.Duration, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.put(changes...)
@@ -72,7 +72,7 @@ func dueTopics(h *harness) {
 	h.backingOff(0, ofTopic("b"))
 	h.wantDue([]string{"c", "a", "a"}, a.ID, c.ID)
 	h.wantDue([]string{"nobody"})
-	h.wantDue([]string{deadLetter}) // automatic retry selects by the original topic only
+	h.wantDue([]string{deadLetter}) // automatic retry selects messages only by their original topic
 	h.wantDue(nil)
 }
 
@@ -135,7 +135,7 @@ func dueFull(h *harness) {
 	check.Same(h, next, want, "next of Due, want the place of the last returned message")
 }
 
-// dueAll: Due finds all due messages of a topic that are stored between many messages of other topics.
+// dueAll: Due finds all due messages of a topic when many messages of other topics were stored between them.
 func dueAll(h *harness) {
 	const n = 5000
 	s := h.open(deadLetter, 0, 0)

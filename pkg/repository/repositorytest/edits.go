@@ -140,7 +140,7 @@ func editsEndings(h *harness) {
 	h.wantEdits(m.ID, want...)
 }
 
-// doubtful claims c and lets the attempt end in doubt, so that it cannot be settled.
+// doubtful claims a message with c, and lets the attempt end in doubt and become unsettleable.
 func (h *harness) doubtful(c repository.Claim) {
 	h.Helper()
 	h.claimAll(c)
@@ -171,7 +171,7 @@ func editsGiveUp(h *harness) {
 func editsNotTaken(h *harness) {
 	m := h.in(entity.Resolved)
 	c := edited(m.ID, fullEdit())
-	c.ID = h.history(m.ID)[0].ID // the id of an attempt that had no edit
+	c.ID = h.history(m.ID)[0].ID // the id of an attempt without an edit
 	taken := h.claimAll(c, edited(uuid.New(), fullEdit()))
 	check.Require(h, len(taken) == 0, "Claim took %v, want nothing", ids(taken))
 	h.wantEdits(m.ID, nil)
@@ -252,8 +252,8 @@ func editsAttemptsOf(h *harness) {
 	}
 }
 
-// sentAs returns a message with the key "k" and the value "v". An attempt with the edit e has sent its record and was
-// acknowledged.
+// sentAs returns a message with the key "k" and the value "v". Its record was sent by an acknowledged attempt with the
+// edit e.
 func (h *harness) sentAs(e *entity.Edit) entity.Message {
 	h.Helper()
 	messages, _ := h.arrives(1)
@@ -282,7 +282,7 @@ func editsReturn(h *harness) {
 		parent := h.sentAs(c.edit)
 		child, got := h.arrives(1, c.came...)
 		h.wantReturn(got, child[0], parent.ID, 1)
-		h.clock.Advance(2 * window) // later attempts can then not be matched with this attempt
+		h.clock.Advance(2 * window) // so that later attempts cannot be confused with this one
 	}
 }
 
@@ -316,8 +316,8 @@ func editsNoHash(h *harness) {
 	h.wantNoReturn(got, came, messages[0].ID)
 }
 
-// editsOtherAttempts: the first attempt on a message was edited, and failed or sent nothing. The second attempt was not
-// edited. Only the second attempt can have a return, so a dead letter with the edited value is not a return.
+// editsOtherAttempts: the first attempt on a message had an edit, and failed or sent nothing. The second attempt had no
+// edit. Only the second attempt can have a return, so a dead letter with the edited value is no return.
 func editsOtherAttempts(h *harness) {
 	e := &entity.Edit{SetValue: true, Value: []byte("new")}
 	for _, first := range []entity.Verdict{entity.Failed, entity.GivenBack} {

@@ -78,7 +78,8 @@ func expiredInDoubt(h *harness) {
 	h.wantIDs("Expired after one more doubt of a known class", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// unsettleable claims a message, lets the claim expire, and stores a result that marks the message as unsettleable.
+// unsettleable claims a message, lets the claim expire, and stores a result because of which the message is marked as
+// unsettleable.
 func (h *harness) unsettleable(id uuid.UUID) {
 	h.Helper()
 	r := result(h.claim(id), entity.InDoubt)
@@ -128,7 +129,8 @@ func expiredEarlierUnknown(h *harness) {
 	h.wantIDs("Expired of the next claim", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// expiredAfter: a caller that cannot settle the oldest expired claims now can skip them and read later ones.
+// expiredAfter: a caller that cannot settle the oldest expired claims at the moment can skip them and read the next
+// ones.
 func expiredAfter(h *harness) {
 	want := h.puts(5)
 	for _, id := range want {
@@ -208,7 +210,7 @@ func historySays(h *harness) {
 
 func historyEndings(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 100 })
-	h.attempt(h.put().ID, entity.Failed) // its history must not be returned for another message
+	h.attempt(h.put().ID, entity.Failed) // a message with a history, which must not be returned for another message
 	steps := []struct {
 		verdict entity.Verdict
 		to      entity.Status

@@ -37,7 +37,7 @@ func finishPromises() []promise {
 	}
 }
 
-// endings are all verdicts except InDoubt: they end an attempt.
+// endings are all verdicts that end an attempt; InDoubt does not.
 var endings = []entity.Verdict{
 	entity.Acknowledged, entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack,
 }
@@ -217,8 +217,8 @@ func finishLate(h *harness) {
 	}
 }
 
-// finishOtherClaim: while a claim holds a message, results with the id of an earlier claim, of another message's claim,
-// or without a claim change nothing.
+// finishOtherClaim: while a claim holds a message, a result changes nothing when it has the id of an earlier claim or
+// of another message's claim, or no claim id.
 func finishOtherClaim(h *harness) {
 	m := h.put()
 	old := h.claim(m.ID)
@@ -280,7 +280,7 @@ func rescuePromises() []promise {
 	return promises
 }
 
-// rescues makes n attempts that end as rescues; after each the message must be PENDING.
+// rescues makes n attempts that end as rescues. After each of them the message must be PENDING.
 func (h *harness) rescues(id uuid.UUID, n int) {
 	h.Helper()
 	for i := range n {
@@ -329,8 +329,8 @@ func rescueRequeue(h *harness) {
 	h.lastRescue(m.ID)
 }
 
-// rescueGivenBack: attempts that are given back do not count as rescues. The process that gives an attempt back is
-// alive, so the message has not killed it.
+// rescueGivenBack: attempts that are given back do not count as rescues: the process that gives an attempt back is
+// alive, so the message has not crashed it.
 func rescueGivenBack(h *harness) {
 	m := h.put()
 	for i := range 3 * repository.RescueLimit {

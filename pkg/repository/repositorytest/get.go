@@ -54,7 +54,7 @@ func full(m *entity.Message) {
 	m.Outcome = entity.Returned
 }
 
-// asKept returns m with the precision and the texts that every store keeps.
+// asKept returns the message m with its times in the precision in which every store returns them.
 func asKept(m entity.Message) entity.Message {
 	m.CreatedAt, m.UpdatedAt = entity.TruncateTime(m.CreatedAt), entity.TruncateTime(m.UpdatedAt)
 	return m
@@ -154,8 +154,8 @@ func getUnreadable(h *harness) {
 	h.wantKept(entity.Record{State: entity.ValueUnreadable, Unreadable: "unknown codec \"7\"", LastOffset: 1 << 40})
 }
 
-// wantKept checks that a record is returned unchanged: after it was stored by ingest or as a message, from the live
-// table, from the archive, and after a restore.
+// wantKept checks that every way to read a record returns it unchanged: when it was stored by Store or inserted as a
+// message, from the live table, from the archive, and after a restore.
 func (h *harness) wantKept(want entity.Record) {
 	h.Helper()
 	stored := h.message(func(m *entity.Message) { m.Record = want })
@@ -227,7 +227,7 @@ func scribble(r *entity.Record) {
 }
 
 // wantUnscribbled checks that the stored record of a message was not changed. It compares the record with literals,
-// because an earlier answer might use the same memory as the store.
+// because the test's own copy might share memory with the store.
 func (h *harness) wantUnscribbled(id uuid.UUID) {
 	h.Helper()
 	r := h.get(id).Record
@@ -330,8 +330,8 @@ func loadGone(h *harness) {
 	check.True(h, len(got) == 0 && taken == 2, "Load of what is gone = %v, %d taken, want none and 2", ids(got), taken)
 }
 
-// loadGoesOn reads all messages as a caller does: it calls Load again and again, each time with the ids that the
-// previous call did not take.
+// loadGoesOn reads all messages like a caller: it calls Load again and again, each time with the ids that the call
+// before did not process.
 func loadGoesOn(h *harness) {
 	var want, left []uuid.UUID
 	for _, n := range []int{10, 5000, 10, 10, 900, 200, 5000, 5000, 0, 0} {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failures returns n failures of a dead-letter topic, each with a fingerprint of its own.
+// failures returns n failures of a dead-letter topic, each with a different fingerprint.
 func failures(topic, name string, n int) []repository.TopicFailure {
 	list := make([]repository.TopicFailure, n)
 	for i := range list {
@@ -21,7 +21,7 @@ func failures(topic, name string, n int) []repository.TopicFailure {
 	return list
 }
 
-// refused returns how many of the failures AdmitFingerprints refuses.
+// refused returns the number of failures that AdmitFingerprints refuses.
 func (h *harness) refused(list []repository.TopicFailure) int {
 	h.Helper()
 	refused := check.Must(h.Repository.AdmitFingerprints(h.Context(), list))(h)
@@ -33,7 +33,7 @@ func (h *harness) wantRefused(what string, list []repository.TopicFailure, want 
 	check.Same(h, h.refused(list), want, "%s: failures are refused", what)
 }
 
-// untilNextHour returns the time left in the hour of the store's clock.
+// untilNextHour returns the time that is left in the present hour of the store's clock.
 func (h *harness) untilNextHour() time.Duration {
 	now := h.clock.Now()
 	return now.Truncate(time.Hour).Add(time.Hour).Sub(now)

@@ -122,8 +122,8 @@ func minutesSorted(h *harness) {
 	h.wantPaged(by, "c", "b", "a")
 }
 
-// lastSeenExact: error groups are sorted by the exact times that the list shows, although a store may write a group's
-// time up to a minute late.
+// lastSeenExact: a list of error groups is sorted by the exact times that it shows, although a store may write the time
+// of a group up to a minute late.
 func lastSeenExact(h *harness) {
 	const n = 5
 	groups := make([]entity.Fingerprint, n)

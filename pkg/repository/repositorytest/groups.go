@@ -54,7 +54,7 @@ func ofGroup(f entity.Fingerprint) func(*entity.Message) {
 	return func(m *entity.Message) { m.Group = f.ID() }
 }
 
-// came stores n messages of an error group.
+// came stores n messages of an error group, and returns their ids.
 func (h *harness) came(f entity.Fingerprint, n int, changes ...func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -91,14 +91,14 @@ func groupsSavedLate(h *harness) {
 	}
 }
 
-// wantGroups checks which error groups a list has, by their titles.
+// wantGroups checks which error groups a list contains, by their titles.
 func (h *harness) wantGroups(what string, q repository.GroupQuery, want ...string) {
 	h.Helper()
 	got := check.Each(h.groups(q), func(g repository.ListedGroup) string { return g.Title })
 	check.Same(h, got, want, "groups %s", what)
 }
 
-// wantPaged checks that a list has these error groups when it is read in pages of one group.
+// wantPaged checks that a list contains these error groups when it is read in pages of one group each.
 func (h *harness) wantPaged(q repository.GroupQuery, want ...string) {
 	h.Helper()
 	var got []string
@@ -161,7 +161,7 @@ func groupsCount(h *harness) {
 	f := h.fingerprint("no stock")
 	first, second := h.came(f, 4), h.came(f, 3, ofTopic("payments"))
 	h.came(h.fingerprint("other"), 2)
-	h.puts(2) // these messages have no error group
+	h.puts(2) // messages without an error group
 	h.attempt(first[0], entity.Acknowledged)
 	h.attempt(first[1], entity.Rejected)
 	h.claim(second[0])
@@ -184,7 +184,7 @@ func groupsSeen(h *harness) {
 	gone := h.came(f, 1)
 	h.clock.Advance(2 * time.Hour)
 	h.came(f, 1)
-	h.clock.Advance(10 * time.Second) // a store may write last_seen up to a minute late, and must show it exactly
+	h.clock.Advance(10 * time.Second) // a store may write last_seen up to a minute late, but must return the exact time
 	last := h.clock.Kept()
 	h.came(f, 1)
 	h.clock.Advance(time.Hour)
@@ -197,13 +197,13 @@ func groupsSeen(h *harness) {
 
 func groupsTrend(h *harness) {
 	f := h.fingerprint("no stock")
-	start := h.clock.Kept() // 05:06:07 UTC, in a zone that is half an hour off
+	start := h.clock.Kept() // 05:06:07 in UTC; the clock's time zone differs from UTC by half an hour
 	h.came(f, 3)
-	h.clock.Advance(53 * time.Minute) // 05:59
+	h.clock.Advance(53 * time.Minute) // now it is 05:59 in UTC
 	h.came(f, 1, ofTopic("payments"))
-	h.clock.Advance(time.Minute) // 06:00
+	h.clock.Advance(time.Minute) // now it is 06:00 in UTC
 	late := h.came(f, 2)
-	h.clock.Advance(3 * time.Hour) // 09:00
+	h.clock.Advance(3 * time.Hour) // now it is 09:00 in UTC
 	h.came(f, 5)
 	h.attempt(late[0], entity.Acknowledged)
 	hour := start.Truncate(time.Hour)
@@ -288,8 +288,7 @@ func groupsByOpen(h *harness) {
 	h.wantPaged(by, "c")
 }
 
-// titles returns the titles of error groups whose messages arrived at the same time, in the order in which a list has
-// them.
+// titles returns the titles of error groups, whose messages arrived at the same time, in the order of a list.
 func titles(f ...entity.Fingerprint) []string {
 	slices.SortFunc(f, func(a, b entity.Fingerprint) int { return compareIDs(b.ID(), a.ID()) })
 	all := check.Each(f, func(one entity.Fingerprint) string { return one.Title })
@@ -408,7 +407,7 @@ func groupsRegress(h *harness) {
 	want("while one was RETRYING", never, false)
 
 	g := h.fingerprint("other")
-	h.came(g, 1) // open messages of another group do not matter
+	h.came(g, 1) // open messages of another group, which do not matter
 	f = h.fingerprint("of one message")
 	last := h.came(f, 1)[0]
 	h.attempt(last, entity.Acknowledged)
@@ -427,7 +426,7 @@ func groupsRegress(h *harness) {
 	want("when it came back again", at, true)
 }
 
-// searched returns the PENDING messages of an error group.
+// searched returns the ids of the PENDING messages that a search for an error group finds.
 func (h *harness) searched(f entity.Fingerprint) []uuid.UUID {
 	h.Helper()
 	found := check.Must(h.Repository.Search(h.Context(), repository.SearchQuery{
@@ -459,7 +458,7 @@ func groupsLater(h *harness) {
 	h.attempt(h.came(f, 1)[0], entity.Acknowledged)
 	h.clock.Advance(time.Hour)
 	created := h.clock.Kept()
-	m := h.put() // the message has no error group
+	m := h.put() // a message without an error group
 	h.clock.Advance(time.Hour)
 	check.NoError(h, h.Repository.StoreDocuments(h.Context(), 1, []entity.Document{{MessageID: m.ID, Fingerprint: &f}}))
 	check.Same(h, h.get(m.ID).Group, f.ID(), "the message's group")
@@ -556,8 +555,8 @@ func (h *harness) patterns(list ...string) *entity.TopicPatterns {
 	return &p
 }
 
-// groupsAnnotatedByTopic: a user who may see only some topics of an error group reads and writes the annotations of
-// these topics only. The audit entries name only these topics too.
+// groupsAnnotatedByTopic: a user who may see only some topics of an error group reads and writes only the annotations
+// of these topics. The audit entries name only these topics.
 func groupsAnnotatedByTopic(h *harness) {
 	f := h.fingerprint("no stock")
 	in := func(topic string) { h.came(f, 1, func(m *entity.Message) { m.OriginalTopic = topic }) }
@@ -609,7 +608,7 @@ func groupsAnnotatedByTopic(h *harness) {
 	trail(nil, "eve gamma", "root ", "ann alpha", "bob beta")
 }
 
-// groupsAtOnce stores the first messages of two error groups through eight partitions at once. All messages are
+// groupsAtOnce: when eight sessions store the first messages of two error groups at the same time, all messages are
 // counted, and no group counts as regressed.
 func groupsAtOnce(h *harness) {
 	a, b := h.fingerprint("a"), h.fingerprint("b")

@@ -18,21 +18,21 @@ const (
 	original   = "orders"
 	deadLetter = "orders.dlq"
 	expiry     = 30 * time.Second
-	whole      = int64(-1) // the limit with which values of any size are loaded
+	whole      = int64(-1) // as a limit, loads values of any size
 )
 
-// harness tests one promise: it has the store, its clock, and helpers. A helper ends the test when the store returns an
-// error.
+// harness is what the test of one promise uses: the store, its clock, and helpers. A helper ends the test when the
+// store returns an error.
 type harness struct {
 	*testing.T
 	Fixture
 	clock *Clock
-	next  int64 // offset of the next message that the method message returns
+	next  int64 // offset of the message that the method message returns next
 	refs  map[string]repository.TopicRef
 }
 
-// message returns a PENDING message of the usual dead-letter topic, without storing it. A message that is returned
-// later comes later in the order of lists.
+// message returns a PENDING message of the usual dead-letter topic, without storing it. Each message has a later time
+// than the messages before.
 func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := entity.NewMessage(original, "boom", h.clock.Now())
@@ -47,7 +47,7 @@ func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// put stores a message that the method message returns, and advances the clock by a second.
+// put stores a new message from the method message, and advances the clock by a second.
 func (h *harness) put(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.message(changes...)
@@ -56,7 +56,7 @@ func (h *harness) put(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// puts stores n messages as put does, and returns their ids, the oldest first.
+// puts stores n messages like put, and returns their ids, the oldest first.
 func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	ids := make([]uuid.UUID, n)
@@ -66,7 +66,7 @@ func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
 	return ids
 }
 
-// source returns the source of a record: partition 0 of the first incarnation of a topic, and the offset.
+// source returns the source of a record in partition 0 of a topic's first incarnation, at the given offset.
 func (h *harness) source(topic string, offset int64) entity.Source {
 	h.Helper()
 	ref, ok := h.refs[topic]
@@ -94,7 +94,7 @@ func (h *harness) list(topic string, page repository.Page) repository.List {
 	return check.Must(h.Repository.List(h.Context(), topic, page))(h)
 }
 
-// claimable returns how many messages of the topic can be claimed now.
+// claimable returns the number of messages of the topic that can be claimed now.
 func (h *harness) claimable(topic string) int {
 	h.Helper()
 	free, err := h.Repository.Claimable(h.Context(), ids(h.list(topic, repository.Page{Number: 1, Size: everything}).Messages))
@@ -113,7 +113,7 @@ func (h *harness) expired(limit int) []uuid.UUID {
 	return ids(messages)
 }
 
-// intent returns a claim on a message with a new id.
+// intent returns a claim with a new id on a message.
 func intent(id uuid.UUID) repository.Claim {
 	return repository.Claim{MessageID: id, ID: uuid.New(), Topic: original, Partition: 2, EndOffset: 40}
 }
@@ -140,7 +140,8 @@ func (h *harness) claim(id uuid.UUID) repository.Claim {
 	return c
 }
 
-// result returns a result for the claim c: the verdict, with the class, error and offset that usually belong to it.
+// result returns a result for the claim c, with the verdict and with the class, the error and the offset that usually
+// belong to the verdict.
 func result(c repository.Claim, verdict entity.Verdict) repository.Result {
 	r := repository.Result{
 		MessageID: c.MessageID, ClaimID: c.ID, Verdict: verdict,
@@ -167,7 +168,7 @@ func (h *harness) finishAll(results ...repository.Result) []repository.Finished 
 	return check.Must(h.Repository.Finish(h.Context(), results, entity.By("alice")))(h)
 }
 
-// finish ends the attempt of c, which must not have ended before.
+// finish ends the attempt of the claim c, which must not have ended before.
 func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.Finished {
 	h.Helper()
 	finished := h.finishAll(result(c, verdict))
@@ -184,7 +185,7 @@ func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finis
 	return h.finish(c, verdict)
 }
 
-// in returns a new message that the methods of the store have brought into that status.
+// in returns a new message with that status, to which methods of the store have changed it.
 func (h *harness) in(status entity.Status, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.put(changes...)
@@ -217,7 +218,7 @@ func (h *harness) wantMoved(before, after entity.Message) {
 	check.Same(h, after.UpdatedAt, h.clock.Kept(), "UpdatedAt, want the clock's")
 }
 
-// wantUnchanged checks that the stored message equals the message before in every field.
+// wantUnchanged checks that the stored message is equal to the message before, in every field.
 func (h *harness) wantUnchanged(before entity.Message) {
 	h.Helper()
 	check.Same(h, h.get(before.ID), before, "message changed")
@@ -257,7 +258,7 @@ func (h *harness) wantNoArrow(call string, from, to entity.Status, err error) {
 		"%s = %v, want a TransitionError from %s to %s", call, err, from, to)
 }
 
-// together runs do in n goroutines, which start at the same moment, and waits for all of them.
+// together calls the function do in n goroutines, which begin at the same moment, and waits for all of them.
 func together(n int, do func(i int)) {
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
@@ -285,7 +286,7 @@ func ids(messages []entity.Message) []uuid.UUID {
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
 // Clock is the clock of a store under test. It changes only by Advance. Its times have nanoseconds and a time zone
-// other than UTC, because a store must keep neither. It is safe for concurrent use.
+// other than UTC, so that a test notices when a store returns either of them. It is safe for concurrent use.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -304,7 +305,7 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// Kept returns the present time with the precision and the zone in which a store returns it.
+// Kept returns the present time in the precision and the time zone in which a store returns times.
 func (c *Clock) Kept() time.Time { return entity.TruncateTime(c.Now()) }
 
 // Advance moves the clock forward by d.

@@ -31,7 +31,7 @@ func indexPromises() []promise {
 	}
 }
 
-// worker is the owner of the indexer lease in all of these tests.
+// worker is the owner of the indexer lease in these tests.
 var worker = uuid.MustParse("00000000-0000-4000-8000-00000000c0de")
 
 func (h *harness) hold(version int64) {
@@ -100,7 +100,7 @@ func indexVersions(h *harness) {
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("unindexed in the new version", h.unindexed(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // a worker still has the old version
+	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // a worker that still has the old version
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("unindexed", h.unindexed(8), []uuid.UUID{b.ID})
 }
@@ -113,7 +113,7 @@ func indexStale(h *harness) {
 	h.hold(8)
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"}, entity.Document{MessageID: b.ID, Text: "boom"})
 	h.wantIDs("unindexed", h.unindexed(8), nil)
-	for range 3 { // the indexer's position moves past both messages
+	for range 3 { // makes the indexer's position move past both messages
 		h.clock.Advance(time.Hour)
 		h.wantIDs("unindexed", h.unindexed(8), nil)
 	}
@@ -285,7 +285,8 @@ func indexUntil(h *harness) {
 	}
 }
 
-// indexUndecoded: a deferred message becomes due again, later after every try, until it is forgotten or deleted.
+// indexUndecoded: a deferred message becomes due again and again, each time after a longer pause, until it is forgotten
+// or deleted.
 func indexUndecoded(h *harness) {
 	h.hold(1)
 	list := h.puts(2)
@@ -302,7 +303,7 @@ func indexUndecoded(h *harness) {
 		})))
 	}
 	deferAll(one)
-	h.clock.Advance(time.Second) // so that one is due for longer
+	h.clock.Advance(time.Second) // so that one message has been due for longer than the other
 	deferAll(two)
 	due("at once")
 	h.clock.Advance(10 * time.Second)

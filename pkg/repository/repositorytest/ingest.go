@@ -48,7 +48,7 @@ func (s stream) partition() repository.Partition {
 	return repository.Partition{Incarnation: s.ref.Incarnation, Partition: s.part}
 }
 
-// open opens a partition of the first incarnation of a topic at start.
+// open opens a partition of the first incarnation of a topic, with the position start.
 func (h *harness) open(topic string, start int64, part int32) stream {
 	h.Helper()
 	s := stream{topic: topic, ref: h.topic(topic, "life-1"), part: part}
@@ -56,7 +56,8 @@ func (h *harness) open(topic string, start int64, part int32) stream {
 	return s
 }
 
-// position returns the position of the partition of s. If the partition has no position yet, it gets start.
+// position returns the position of the partition of s. If the partition has no position yet, it gets the position
+// start.
 func (h *harness) position(s stream, start int64) int64 {
 	h.Helper()
 	got := check.Must(h.Repository.OpenPosition(h.Context(), []repository.Position{{Partition: s.partition(), Next: start}}))(h)
@@ -94,7 +95,7 @@ func join(batches ...repository.Batch) repository.Batch {
 	return b
 }
 
-// store stores a batch and checks that n of its ranges were stored.
+// store stores a batch, checks that n of its ranges were stored, and returns these.
 func (h *harness) store(b repository.Batch, n int) []repository.Partition {
 	h.Helper()
 	stored := check.Must(h.Repository.Store(h.Context(), b))(h)
@@ -108,7 +109,7 @@ func (h *harness) wantPosition(s stream, want int64) {
 	check.Same(h, h.position(s, -1), want, "position of %+v", s)
 }
 
-// wantStored checks that a dead-letter topic has exactly these messages.
+// wantStored checks that a dead-letter topic has exactly the messages with these ids.
 func (h *harness) wantStored(topic string, want []uuid.UUID) {
 	h.Helper()
 	got := h.list(topic, repository.Page{Number: 1, Size: 10_000})
@@ -178,7 +179,7 @@ func ingestCreatedAt(h *harness) {
 	}
 }
 
-// ingestState: a message may already be DEAD when it is stored, because the attempts of its lineage are used up.
+// ingestState: a message may be DEAD when it is stored, because the attempts of its lineage are used up.
 func ingestState(h *harness) {
 	parent, root := uuid.New(), uuid.New()
 	b := h.batch(h.open(deadLetter, 0, 0), 0, 1, func(m *entity.Message) {
@@ -197,16 +198,16 @@ func ingestState(h *harness) {
 }
 
 // ingestRedelivered stores the same records again in every way in which Kafka may deliver them again. The ingester
-// decodes them again each time, so their messages have new ids.
+// decodes the records each time they are delivered, so their messages have other ids each time.
 func ingestRedelivered(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	first := h.batch(s, 0, 10)
 	h.store(first, 1)
 	for _, again := range []repository.Batch{
-		first,             // the same batch, because its answer was lost
+		first,             // the same batch, because the answer was lost
 		h.batch(s, 0, 10), // all records again, from the first one
 		h.batch(s, 5, 10), // records from the middle on, and records that are new
-		h.batch(s, 0, 11), // all records again, and one that is new
+		h.batch(s, 0, 11), // all records again, and a new one
 		h.batch(s, 9, 1),  // only the last record
 	} {
 		h.store(again, 0)

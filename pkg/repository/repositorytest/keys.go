@@ -49,7 +49,7 @@ func keyRequest(key string) repository.Key {
 	}
 }
 
-// sentAgain returns the request as its client repeats it: with a new owner and a new operation.
+// sentAgain returns the same request with a new owner and a new operation, as when its client sends it again.
 func sentAgain(k repository.Key) repository.Key {
 	k.Operation, k.Owner = uuid.New(), uuid.New()
 	return k
@@ -108,8 +108,7 @@ func keysAtWork(h *harness) {
 	}
 }
 
-// keysAgain: the owner of a key gets the same answer when it repeats a call, because a driver may send a statement
-// twice.
+// keysAgain: a call that the owner of a key repeats has the same answer, because a driver may send a statement twice.
 func keysAgain(h *harness) {
 	k := h.begin("k")
 	h.clock.Advance(keyLease - time.Second)
@@ -142,7 +141,7 @@ func keysAnswer(h *harness) {
 	answer.Body = allBytes()
 	h.closeKey(k, answer)
 	for i := range answer.Body {
-		answer.Body[i] = 'x' // the store must not share the bytes of the answer
+		answer.Body[i] = 'x' // changes the caller's copy of the body, whose memory the store must not share
 	}
 	want := repository.KeyState{Phase: repository.KeyDone, Operation: k.Operation, Answer: anAnswer()}
 	want.Answer.Body = allBytes()
@@ -312,8 +311,8 @@ func keysText(h *harness) {
 	}
 }
 
-// openAll opens the key of one request in n goroutines at once. It returns how often each phase was returned, and the
-// request of the caller that owns the key.
+// openAll opens the key of one request in n goroutines at the same time. phases contains the number of times that each
+// phase was returned; winner is the request of the caller that owns the key.
 func (h *harness) openAll(n int, k repository.Key) (phases map[repository.KeyPhase]int, winner repository.Key) {
 	h.Helper()
 	phases = map[repository.KeyPhase]int{}

@@ -31,7 +31,7 @@ func lineagePromises() []promise {
 	}
 }
 
-// sendBack claims a message and returns the claim. The caller must finish it.
+// sendBack claims a message and returns the claim. The caller must finish the claim.
 func (h *harness) sendBack(id uuid.UUID) repository.Claim {
 	h.Helper()
 	c := intent(id)
@@ -47,11 +47,10 @@ func (h *harness) acknowledge(c repository.Claim) {
 	}, entity.By("alice")))(h)
 }
 
-// always is a Batch.Declared that accepts every dead-letter topic.
+// always is a function for Batch.Declared that accepts every dead-letter topic.
 func always(*entity.Message) bool { return true }
 
-// comeBack stores a new message whose Return names the parent and the attempt, and returns the message as the store has
-// it.
+// comeBack stores a new message whose Return names the parent and the attempt, and returns the stored message.
 func (h *harness) comeBack(parent, attempt uuid.UUID, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	s := h.open("returns.dlq", 0, 0)
@@ -162,8 +161,8 @@ func lineageRedelivered(h *harness) {
 	h.wantOutcome(m.ID, entity.Returned)
 }
 
-// lineageGivenUp: a message was marked DEAD because its attempt could not be settled. The record of the attempt was in
-// the target log nevertheless, and comes back. It becomes a child of the message.
+// lineageGivenUp: a message was marked DEAD because its attempt could not be settled. But the record of the attempt was
+// in the target log, and comes back. It must become a child of the message.
 func lineageGivenUp(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
@@ -186,8 +185,8 @@ func lineageTakenOver(h *harness) {
 		"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
 }
 
-// lineageCount: a requeue resets the message's number of attempts, but not the number that the record of an earlier
-// attempt brings back.
+// lineageCount: a requeue resets the message's number of attempts, but not the number that a return of an earlier
+// attempt continues.
 func lineageCount(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
 	h.unsettleable(m.ID)
@@ -249,8 +248,8 @@ func lineageAudit(h *harness) {
 	}))
 }
 
-// lineageForeignNeverKills: an application copies the headers of dlq-manager onto records for another topic. These
-// records are no returns and never become DEAD, however often they arrive.
+// lineageForeignNeverKills: an application copies the headers of dlq-manager onto records for another topic. The
+// messages of these records are no returns and never become DEAD, however often they arrive.
 func lineageForeignNeverKills(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 2 })
 	c := h.sendBack(m.ID)

@@ -17,7 +17,7 @@ import (
 
 var firstPage = repository.Page{Number: 1, Size: 100}
 
-// impossible are names that no topic can have. Some of them cannot be stored in a database column.
+// impossible are names that no topic can have. Some of these names cannot be stored in a column of a database.
 var impossible = []string{
 	"no.such.topic", "orders'; DROP SCHEMA dlq; --", "orders%", "ORDERS", " orders", "orders\x00", "\xff\xfe",
 	strings.Repeat("x", 5000),
@@ -43,8 +43,8 @@ func listPromises() []promise {
 	}
 }
 
-// twoNames stores four messages: two of one dead-letter topic that failed in two original topics, one of unknown
-// origin, and one of another dead-letter topic.
+// twoNames stores four messages. Three have the same dead-letter topic: two failed in different original topics, and
+// the original topic of the third is not known. The fourth message has another dead-letter topic.
 func twoNames(h *harness) (orders, payments, unknown entity.Message) {
 	shared := func(topic string) func(*entity.Message) {
 		return func(m *entity.Message) { m.OriginalTopic, m.Source = topic, h.source("shared.dlq", 7) }
@@ -79,7 +79,7 @@ func listUnknownTopic(h *harness) {
 	}
 }
 
-// ties stores messages, three with the same time each, and returns their ids, the oldest first.
+// ties stores n messages, always three with the same created_at, and returns their ids, the oldest first.
 func ties(h *harness, n int) []uuid.UUID {
 	var all []uuid.UUID
 	for len(all) < n {
@@ -161,7 +161,8 @@ func listLargeValue(h *harness) {
 	}
 }
 
-// listLongKey: a long key is not loaded to show a message, but is loaded to send it.
+// listLongKey: a long key is not loaded when a message is read to be shown, but it is loaded when the message is read
+// to be sent.
 func listLongKey(h *harness) {
 	key := func(n int) entity.Message {
 		return h.put(func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), n) })
@@ -239,8 +240,8 @@ func listLargeHeaders(h *harness) {
 	}
 }
 
-// listBounded: a page loads values, beginning with those of the newest messages, only as long as their bytes stay
-// within the page's limit.
+// listBounded: a page loads values only as long as their bytes stay within the limit of the page, beginning with those
+// of the newest messages.
 func listBounded(h *harness) {
 	const size = 60 << 10
 	fits := repository.ListPageLimit / size
@@ -260,12 +261,12 @@ func listBounded(h *harness) {
 	}
 }
 
-// empties gives a message n headers, each of which takes two bytes in the store.
+// empties gives a message n headers, each of which uses two bytes in the store.
 func empties(n int) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Headers = make([]entity.Header, n) }
 }
 
-// listManyHeaders: the number of headers of a page has a limit, because headers take more memory than their bytes.
+// listManyHeaders: the number of headers of a page has a limit, because a header uses more memory than its bytes.
 func listManyHeaders(h *harness) {
 	fits := repository.ListHeaderLimit / repository.HeaderLimit
 	h.puts(fits+2, empties(repository.HeaderLimit))
@@ -286,7 +287,8 @@ func listManyHeaders(h *harness) {
 	}
 }
 
-// getManyHeaders: a message with many headers is shown with only the first of them, but is sent with all of them.
+// getManyHeaders: only the first of many headers are loaded when a message is read to be shown, but all are loaded when
+// it is read to be sent.
 func getManyHeaders(h *harness) {
 	for name, c := range map[string]struct {
 		headers func(*entity.Message)
@@ -324,7 +326,7 @@ func filled(n, size int) func(*entity.Message) {
 	}
 }
 
-// smallReservation is a memory reservation that has left bytes left.
+// smallReservation is a MemoryReservation that can still reserve left bytes.
 type smallReservation struct{ left int64 }
 
 var errNoMemory = errors.New("no room")
@@ -336,8 +338,8 @@ func (r *smallReservation) Take(n int64) error {
 	return nil
 }
 
-// readsReserveMemory: a read reserves memory in the reservation of its context for each message that it loads. When the
-// reservation refuses, the read returns its error.
+// readsReserveMemory: a read reserves memory, in the MemoryReservation of its context, for each message that it loads.
+// When Take returns an error, the read returns this error.
 func readsReserveMemory(h *harness) {
 	id := h.puts(3, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 10_000) })[0]
 	for name, read := range map[string]func(context.Context) error{

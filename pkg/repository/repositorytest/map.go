@@ -421,7 +421,7 @@ func (h *harness) wantUnmapped(visible *entity.TopicPatterns, want ...repository
 	check.True(h, err == nil && slices.Equal(got, want), "Unmapped = %v, %v, want %v", got, err, want)
 }
 
-// from gives a message an unknown origin, and a position in this dead-letter topic.
+// from gives a message a position in this dead-letter topic, and an unknown origin.
 func (h *harness) from(topic string, offset int64) func(*entity.Message) {
 	return func(m *entity.Message) {
 		unknownOrigin(m)

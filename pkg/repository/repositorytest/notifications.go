@@ -55,8 +55,8 @@ func notificationsPromises() []promise {
 
 const patience = time.Hour
 
-// look polls until it has found at least as many events as want says. Events may come late, because other tests have
-// open transactions on the same server.
+// look calls Events until it has found at least the wanted number of events. Events may be found late, because other
+// tests have open transactions on the same server.
 func (h *harness) look(want int, changes ...func(*repository.EventQuery)) repository.Events {
 	h.Helper()
 	q := repository.EventQuery{Limit: 100, Patience: patience}
@@ -76,7 +76,7 @@ func (h *harness) look(want int, changes ...func(*repository.EventQuery)) reposi
 	return repository.Events{}
 }
 
-// watch calls Events for the first time, and then advances the clock by a second.
+// watch calls Events for the first time, so that later events are found, and then advances the clock by a second.
 func (h *harness) watch() {
 	h.Helper()
 	h.keep(h.look(0))
@@ -94,12 +94,12 @@ func (h *harness) keepIn(k repository.KeptNotifications) {
 	check.Require(h, ok, "KeepNotifications = %v, want it kept", ok)
 }
 
-// news finds as many events as want says, completes them with KeepNotifications, and returns the events that are to be
+// news finds the wanted number of events, completes them with KeepNotifications, and returns those that must be
 // reported.
 func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
 	h.Helper()
 	var news []repository.Event
-	for range 3000 { // an event is found only after all transactions of the server that began earlier have ended
+	for range 3000 { // an event is found only when all transactions of the server that began before it have ended
 		found := h.look(0, changes...)
 		h.keep(found)
 		for _, e := range found.List {
@@ -198,7 +198,7 @@ func eventsRedrives(h *harness) {
 func eventsNewGroup(h *harness) {
 	h.watch()
 	f := h.fingerprint("out of stock")
-	h.news(0) // a fingerprint alone is no event
+	h.news(0) // a fingerprint without a message is no event
 	at := h.clock.Kept()
 	h.came(f, 2)
 	h.wantEvent(h.news(1)[0], repository.Event{
@@ -246,7 +246,7 @@ func eventsMuted(h *harness) {
 	check.True(h, got.Muted && got.Object == ids[0], "got %+v, want a muted one of %s", got, ids[0])
 }
 
-// eventsMutedInATopic: an error group is muted in one of its topics. Its event names only the other topics of the
+// eventsMutedInATopic: when an error group is muted in one of its topics, its event names only the other topics of the
 // group.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
@@ -307,7 +307,7 @@ func eventsSpike(h *harness) {
 }
 
 func eventsUsual(h *harness) {
-	h.documented(1, h.puts(40)...) // messages of two hours ago, within one hour: an average of ten in a quarter of an hour
+	h.documented(1, h.puts(40)...) // 40 messages of one hour, two hours ago; the average for a quarter of an hour is ten
 	h.clock.Advance(2*time.Hour + 30*time.Minute)
 	h.watch()
 	h.documented(1, h.puts(20)...)
@@ -394,7 +394,7 @@ func (h *harness) take(sink string, pace time.Duration) (n repository.Notificati
 	return n, claim
 }
 
-// wantTaken claims a notification and checks which one it is. want is uuid.Nil when no notification is due.
+// wantTaken claims a notification and checks its id. want is uuid.Nil when no notification may be due.
 func (h *harness) wantTaken(what string, want uuid.UUID) uuid.UUID {
 	h.Helper()
 	n, claim := h.take("ops", 0)

@@ -121,7 +121,7 @@ func wholeFilter(h *harness) entity.Filter {
 	}
 }
 
-// redriveSelectionWhole: a redrive returns its selection as it was requested, whatever messages the store has.
+// redriveSelectionWhole: a redrive returns its selection as it was requested, whatever messages the store contains.
 func redriveSelectionWhole(h *harness) {
 	id := h.put().ID
 	for name, f := range map[string]entity.Filter{
@@ -194,8 +194,8 @@ func allBytes() []byte {
 	return all
 }
 
-// wantIngested stores a message through Ingest, and checks that every method that reads records returns every byte of
-// its record.
+// wantIngested stores a message with Store, and checks that every method that reads records returns each byte of the
+// message's record.
 func wantIngested(h *harness, what string, change func(*entity.Message)) {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -209,8 +209,8 @@ func wantIngested(h *harness, what string, change func(*entity.Message)) {
 		"%s: Load = %+.300v, %v, want %+.300v", what, loaded, err, &want)
 }
 
-// sameRecord compares every byte of two records. A null differs from an empty value, but no headers equal an empty list
-// of headers, as in Kafka.
+// sameRecord compares every byte of two records. Null is not equal to an empty value. But no headers are equal to an
+// empty list of headers, as in Kafka.
 func sameRecord(a, b entity.Record) bool {
 	if len(a.Headers) == 0 && len(b.Headers) == 0 {
 		a.Headers, b.Headers = nil, nil
@@ -247,7 +247,7 @@ func bytesNullAndEmpty(h *harness) {
 }
 
 // bytesPoisonJSON stores values that look like JSON and that a database's JSON type refuses or expands to a huge text.
-// They are stored like all other values, in one batch with harmless values.
+// Such values must be stored like all others, in the same batch as harmless values.
 func bytesPoisonJSON(h *harness) {
 	values := []string{
 		`{"nul": "\u0000"}`, `"\ud800"`, `1e131071`, `1e999999`, `{"a": 1, "a": 2}`, "\ufeff{}", `{"order": 1}`, `null`, ` `,

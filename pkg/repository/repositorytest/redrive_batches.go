@@ -51,7 +51,7 @@ func (h *harness) leaseFor(id, owner uuid.UUID) *repository.RedriveBatch {
 	return check.Must(h.Repository.LeaseBatch(h.Context(), id, owner, expiry))(h)
 }
 
-// lease leases the next batch for owner; nil when there is none.
+// lease leases the next batch for the owner; it returns nil when no batch can be leased.
 func (h *harness) lease(id, owner uuid.UUID) *held {
 	h.Helper()
 	b := h.leaseFor(id, owner)
@@ -73,7 +73,7 @@ func (h *harness) wantNoLease(id uuid.UUID) {
 	check.True(h, b == nil, "LeaseBatch = %+v, want none", b)
 }
 
-// wantLease leases the next batch, which must have this number.
+// wantLease leases the next batch, whose number must be the given one.
 func (h *harness) wantLease(id uuid.UUID, number int) *held {
 	h.Helper()
 	b := h.lease(id, uuid.New())
@@ -123,7 +123,7 @@ func (h *harness) saveAll(b *held, result entity.ItemResult) {
 	h.save(b, slices.Repeat([]entity.ItemResult{result}, len(b.Items))...)
 }
 
-// complete leases all batches of a redrive and saves the same result for every message.
+// complete leases all batches of a redrive, and saves the same result for every message.
 func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
 	h.Helper()
 	for range everything {
@@ -136,7 +136,7 @@ func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
 	h.Fatal("batches without end")
 }
 
-// returned makes an attempt of the redrive on a message, and stores a return of the attempt.
+// returned makes an attempt on a message for the redrive, and stores a return of this attempt.
 func (h *harness) returned(redrive, id uuid.UUID) {
 	h.Helper()
 	c := intent(id)
@@ -372,14 +372,14 @@ func itemsOutcomes(h *harness) {
 	b := h.wantLease(r.ID, 0)
 	var items []entity.RedriveItem
 	for i, change := range []func(*entity.RedriveItem){
-		func(*entity.RedriveItem) {},                        // consumed: the committed offset, 50, is higher
-		func(item *entity.RedriveItem) { item.Offset = 50 }, // published: this record is the next to be consumed
+		func(*entity.RedriveItem) {},                        // consumed: the committed offset, 50, is after that of the record
+		func(item *entity.RedriveItem) { item.Offset = 50 }, // published: the consumer reads this record next
 		func(item *entity.RedriveItem) { item.TopicID = "life-2" },
 		func(item *entity.RedriveItem) { item.Partition = 3 },
 		func(item *entity.RedriveItem) { item.Group = "shipping" },
 		func(item *entity.RedriveItem) { item.Offset = -1 },
-		func(*entity.RedriveItem) {},                                                                         // its record comes back
-		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // its record comes back
+		func(*entity.RedriveItem) {},                                                                         // returned: the record comes back
+		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // returned: the record comes back
 		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // the attempt sent nothing
 	} {
 		item := itemWith(i, ids[i], entity.ItemSucceeded)
@@ -390,7 +390,7 @@ func itemsOutcomes(h *harness) {
 	h.saveCommitted(committed(billing, 50))
 	h.returned(r.ID, ids[6])
 	h.returned(r.ID, ids[7])
-	h.returned(uuid.New(), ids[1]) // a return for another redrive does not count
+	h.returned(uuid.New(), ids[1]) // the return of an attempt of another redrive, which must not count
 	want := []entity.Outcome{
 		entity.Consumed, entity.Published, entity.Published, entity.Published, entity.Published, entity.Published,
 		entity.Returned, entity.Returned, "",
@@ -467,7 +467,7 @@ func (h *harness) attemptsOf(redrive uuid.UUID, ids ...uuid.UUID) map[uuid.UUID]
 	return found
 }
 
-// attemptFor makes a complete attempt for a redrive.
+// attemptFor makes an attempt for a redrive and finishes it with the verdict.
 func (h *harness) attemptFor(redrive, id uuid.UUID, verdict entity.Verdict) repository.Claim {
 	h.Helper()
 	c := intent(id)
@@ -486,7 +486,7 @@ func attemptsOf(h *harness) {
 	h.attemptFor(mine, ids[1], entity.GivenBack)
 	h.attemptFor(other, ids[1], entity.Failed)
 	h.attempt(ids[2], entity.Failed)
-	h.attemptFor(mine, ids[3], entity.Failed) // AttemptsOf is not asked for this message
+	h.attemptFor(mine, ids[3], entity.Failed) // an attempt on a message that is not passed to AttemptsOf
 	got := h.attemptsOf(mine, ids[0], ids[1], ids[2], ids[4], uuid.New(), ids[0])
 	want := map[uuid.UUID]entity.Attempt{ids[0]: h.history(ids[0])[1], ids[1]: h.history(ids[1])[0]}
 	for id, a := range want {
@@ -511,7 +511,7 @@ func attemptsOfClaims(h *harness) {
 		From: entity.Retrying, To: entity.Retrying, Topic: "elsewhere", TopicID: "life-7", Partition: c.Partition, Offset: -1,
 		ConsumerGroup: "billing",
 	}
-	for range 2 { // first while the claim is valid, then after it has expired
+	for range 2 { // first while the claim is valid, and then after it has expired
 		check.Same(h, h.attemptsOf(redrive, m.ID)[m.ID], want, "AttemptsOf a claim")
 		h.clock.Advance(2 * expiry)
 	}
@@ -525,7 +525,7 @@ func raceLeases(h *harness) {
 	var got []uuid.UUID
 	together(owners, func(int) {
 		owner := uuid.New()
-		for range 4 * batches { // LeaseBatch may return nil while other owners lease
+		for range 4 * batches { // LeaseBatch may return nil while other owners lease batches
 			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, owner, expiry)
 			if err != nil {
 				h.Errorf("LeaseBatch: %v", err)
@@ -602,8 +602,8 @@ func racePause(h *harness) {
 	}
 }
 
-// raceFinishRedrive: two processes save the last two batches at the same time, and then both finish the redrive. It
-// becomes finished exactly once.
+// raceFinishRedrive: two processes save the last two batches at the same time, and then both finish the redrive. The
+// redrive becomes finished exactly once.
 func raceFinishRedrive(h *harness) {
 	for range rounds {
 		r := h.create(retryAll(func(n *repository.NewRedrive) {
@@ -617,7 +617,8 @@ func raceFinishRedrive(h *harness) {
 				Items: []entity.RedriveItem{itemWith(i, b.Items[0].MessageID, entity.ItemSucceeded)},
 			})
 			check.True(h, err == nil && saved, "SaveBatch = %v, %v, want true", saved, err)
-			// One of the two moves may fail, because the other batch is still open or the redrive is finished already.
+			// One of the two calls may return an error, because the other batch is not done yet or the redrive is
+			// finished already.
 			_, _ = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
 				To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By("alice"),
 			})
@@ -645,8 +646,8 @@ func raceCreate(h *harness) {
 	}
 }
 
-// leaseInactiveOfTheDead: when the owner of a batch died and the redrive is not active any more, the batch can be
-// leased by another owner, because the results of its attempts must still be stored.
+// leaseInactiveOfTheDead: when the owner of a batch has died and the redrive is not active any more, another owner can
+// lease the batch, because the results of its attempts must still be stored.
 func leaseInactiveOfTheDead(h *harness) {
 	for _, state := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
 		ids := h.puts(2)
@@ -719,7 +720,7 @@ func returnsGrouped(h *harness) {
 			}
 		})
 	}
-	h.returned(uuid.New(), ids[3]) // a return for another redrive does not count
+	h.returned(uuid.New(), ids[3]) // the return of an attempt of another redrive, which must not count
 	got := check.Must(h.Repository.ReturnedErrors(h.Context(), r.ID))(h)
 	want := []entity.ReturnedError{
 		{Group: f.ID(), Class: "Timeout", Title: "timed out", Topic: original, DLQTopic: "returns.dlq", Messages: 2},

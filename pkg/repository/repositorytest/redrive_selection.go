@@ -39,7 +39,7 @@ func redriveSelectionPromises() []promise {
 	}
 }
 
-// items returns items of a redrive; all of them when the query has no limit.
+// items returns items of a redrive. When the query has no limit, it returns all of them.
 func (h *harness) items(id uuid.UUID, q repository.ItemQuery) []entity.RedriveItem {
 	h.Helper()
 	if q.Limit == 0 {
@@ -53,7 +53,8 @@ func messagesOf(items []entity.RedriveItem) []uuid.UUID {
 	return ids
 }
 
-// wantSelected creates a redrive, and checks which messages it has and how many it left out for which reason.
+// wantSelected creates a redrive, and checks which messages it contains, and how many messages it has left out for each
+// reason.
 func (h *harness) wantSelected(name string, n repository.NewRedrive, leftOut map[string]int, want ...uuid.UUID) {
 	h.Helper()
 	n.ID = uuid.New()
@@ -225,8 +226,8 @@ func selectionIDsNarrowed(h *harness) {
 	h.wantSelected("ids since a moment", n, nil, other, ids[1])
 }
 
-// sizes leases all batches of a redrive and returns the number of messages of each, and how many batches belong to the
-// canary.
+// sizes leases all batches of a redrive. It returns the number of messages in each batch, and the number of batches
+// that belong to the canary.
 func (h *harness) sizes(id uuid.UUID) (sizes []int, canaries int) {
 	h.Helper()
 	next := 0
@@ -258,7 +259,7 @@ func (h *harness) wantSizes(n repository.NewRedrive, canaries int, want ...int) 
 		"batches of %v, %d the canary's, want %v, %d", got, marked, want, canaries)
 }
 
-// selectionIDsHidden: a selection by ids does not reveal whether a message exists that the caller may not see.
+// selectionIDsHidden: a selection by ids does not reveal whether messages exist that the caller may not see.
 func selectionIDsHidden(h *harness) {
 	mine := h.put()
 	hidden := h.put(func(m *entity.Message) { m.OriginalTopic = "payments" })

@@ -213,7 +213,7 @@ func redrivesListed(h *harness) {
 			h.move(n.ID, repository.RedriveMove{To: entity.RedriveCancelled})
 		}
 		all = append(all, n.ID)
-		if i != 3 { // two redrives have the same created_at
+		if i != 3 { // two of the redrives have the same created_at
 			h.clock.Advance(time.Second)
 		}
 	}
@@ -266,7 +266,7 @@ func redrivesActive(h *harness) {
 	h.wantIDs("ActiveRedrives", got, want)
 }
 
-// inState returns a redrive that is in that state and whose batches are all done.
+// inState returns a redrive in the given state, all of whose batches are done.
 func (h *harness) inState(state entity.RedriveState) entity.Redrive {
 	h.Helper()
 	h.put()
@@ -301,7 +301,7 @@ func redriveArrows(h *harness) {
 	}
 }
 
-// wantNoMove checks that a move of the redrive was refused and changed nothing.
+// wantNoMove checks that a change of the redrive's state was refused and changed nothing.
 func (h *harness) wantNoMove(r entity.Redrive, to entity.RedriveState, err error) {
 	h.Helper()
 	var refused *entity.RedriveStateError
@@ -339,7 +339,7 @@ func redriveFinish(h *harness) {
 	r, _ := h.began(4)
 	first, second := h.lease(r.ID, uuid.New()), h.lease(r.ID, uuid.New())
 	check.Require(h, first != nil && second != nil, "LeaseBatch had fewer than two batches of four messages, want two")
-	// Finishing must change nothing while both batches are open, and while only the second one is open.
+	// Finishing the redrive must change nothing while both batches are open, and while one of them is open.
 	for _, save := range []func(){func() {}, func() { h.saveAll(first, entity.ItemInDoubt) }} {
 		save()
 		before := h.redrive(r.ID)

@@ -1,6 +1,6 @@
 // Package repositorytest tests the storage contract: what a repository.Repository (Run) or a repository.Core (RunCore)
-// must do. All stores are tested by the same suite. A bug that is found in one of the stores becomes a test here, so
-// that no store can have it.
+// must do. The same suite tests all stores. A bug that is found in one store becomes a test here, so that no store can
+// have it.
 package repositorytest
 
 import (
@@ -13,23 +13,23 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Fixture is one empty store, with operations that tests need and the contract does not have.
+// Fixture is an empty store, with functions that tests need and the storage contract does not contain.
 type Fixture struct {
 	Repository repository.Repository
 
 	// Insert stores a message exactly as given: state, times, claim, source. The topic id and the incarnation in the
-	// message's source are ids that OpenTopics returned. A message without a source is stored as a plain SQL statement
-	// would insert it: its value becomes the column payload.
+	// message's source are ids that OpenTopics returned. A message without a source is stored like a message that a
+	// plain SQL statement inserts: its value becomes the column payload.
 	Insert func(t *testing.T, m entity.Message)
 
 	// Archive moves a message to the archive unchanged, whatever its state and age.
 	Archive func(t *testing.T, id uuid.UUID)
 
 	// UpdatedAtIsTheServers is set when the store cannot set UpdatedAt from the injected clock once a message exists.
-	// Then the tests only check that UpdatedAt increases.
+	// The tests then check only that UpdatedAt increases.
 	UpdatedAtIsTheServers bool
 
-	core bool // the store implements only repository.Core
+	core bool // whether the store implements only repository.Core
 }
 
 // Run tests the contract. For each promise it calls the function open from a parallel test; open must return an empty
@@ -124,7 +124,7 @@ func themes() []theme {
 	}
 }
 
-// promise is one sentence of the contract, with the function that tests it.
+// promise is one sentence of the storage contract, with the function that tests it.
 type promise struct {
 	name  string
 	check func(h *harness)
@@ -139,7 +139,7 @@ func (p promise) run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture
 	})
 }
 
-// CoreFixture is one empty store that implements repository.Core.
+// CoreFixture is an empty store that implements repository.Core.
 type CoreFixture struct {
 	Core   repository.Core
 	Insert func(t *testing.T, m entity.Message) // the same as Fixture.Insert
@@ -167,15 +167,15 @@ func RunCore(t *testing.T, open func(t *testing.T, clock *Clock) CoreFixture) {
 	}
 }
 
-// coreOnly implements repository.Repository for a store that has only Core. Its features are nil, so a promise that
-// uses a feature fails.
+// coreOnly implements repository.Repository for a store that has only Core. Its field Features is nil, so the test of a
+// promise that uses a feature fails.
 type coreOnly struct {
 	repository.Core
 	repository.Features
 }
 
-// beyondCore has the themes that RunCore tests. For each it names the promises that RunCore leaves out, because they
-// need features or a redrive that needs features.
+// beyondCore contains the names of the themes that RunCore tests. For each theme it lists the promises that RunCore
+// leaves out, because their tests use features, or redrives that only a store with features accepts.
 var beyondCore = map[string][]string{
 	"List": {
 		"HeadersOfAPageAreBounded", "LongKeyIsNotLoaded", "ReadsTakeRoom",

@@ -74,7 +74,7 @@ func (h *harness) arrive(b repository.Batch) []repository.Arrival {
 	return stored.Returns
 }
 
-// sent returns a message that is no return, and whose attempt was acknowledged.
+// sent returns a message that is no return and has an acknowledged attempt.
 func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	messages, returns := h.arrives(1, changes...)
@@ -85,7 +85,7 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	return messages[0]
 }
 
-// wantReturn checks that Store found exactly one return, by content, and that the store has it.
+// wantReturn checks that Store found exactly one return, by content, and has stored it.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)
@@ -229,7 +229,7 @@ func returnsVerdicts(h *harness) {
 	h.wantReturn(got, child[0], m[0].ID, 1)
 }
 
-// sentNothing are the verdicts of attempts that have no record in the target log.
+// sentNothing are the verdicts of attempts whose record is not in the target log.
 var sentNothing = []entity.Verdict{
 	entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack, entity.Rescued,
 }
@@ -288,8 +288,8 @@ func returnsOnceBeforeResult(h *harness) {
 	h.wantForeign(h.get(after[0].ID))
 }
 
-// returnsRefuted: a record that equals the claimed message arrives and is taken for a return. Then the attempt's result
-// says that it sent nothing, so the outcome of the parent is removed again.
+// returnsRefuted: a record with the content of a claimed message arrives, and counts as the return of the claim's
+// attempt. When the result of the attempt says that it sent nothing, the outcome of the parent is removed again.
 func returnsRefuted(h *harness) {
 	for _, v := range sentNothing {
 		m, _ := h.arrives(1)
@@ -312,7 +312,7 @@ func returnsRefuted(h *harness) {
 	}
 }
 
-// returnsHeadersNotRefuted: a return by headers proves that the attempt sent its record, even when the result says that
+// returnsHeadersNotRefuted: a return by headers proves that the attempt sent its record, even when its result says that
 // it sent nothing.
 func returnsHeadersNotRefuted(h *harness) {
 	m, _ := h.arrives(1)
@@ -322,7 +322,7 @@ func returnsHeadersNotRefuted(h *harness) {
 	h.wantOutcome(m[0].ID, entity.Returned)
 }
 
-// returnsRace sends records that always come back, until their lineage ends. Each return is stored before the result of
+// returnsRace sends records that always come back, until their lineages end. Each return is stored before the result of
 // its attempt, after it, or at the same time.
 func returnsRace(h *harness) {
 	lines := 50
@@ -379,8 +379,8 @@ func (h *harness) raceLine(key string, order func(store, finish func())) {
 
 const foreign = "gamma.dlq.v1"
 
-// arrivesIn stores one message as arrives does, in any dead-letter topic. declared says whether the topic is declared
-// for its original topic.
+// arrivesIn stores one message like arrives, in the given dead-letter topic. declared says whether this topic is
+// declared for the message's original topic.
 func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity.Message)) (entity.Message, []repository.Arrival) {
 	h.Helper()
 	s := h.open(topic, 0, 0)
@@ -399,8 +399,8 @@ func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message
 	}
 }
 
-// returnsUnconfirmed: a producer can read headers and contents of records, and write them to a dead-letter topic to
-// which it may write. Such a message becomes an unconfirmed return.
+// returnsUnconfirmed: a producer may copy headers and contents of records to a dead-letter topic to which it may write.
+// The message of such a record becomes only an unconfirmed return.
 func returnsUnconfirmed(h *harness) {
 	m, _ := h.arrives(1)
 	c := intent(m[0].ID)
@@ -453,9 +453,9 @@ func returnsUnconfirmedLine(h *harness) {
 	h.wantStatus(last.ID, entity.Dead)
 }
 
-// returnsConfirmedFirst: two attempts sent the same record. The later attempt is on a message of another dead-letter
-// topic, so the return would be unconfirmed for it. The return belongs to the earlier attempt, for which it is
-// confirmed.
+// returnsConfirmedFirst: two attempts sent the same record. The later attempt is on a message in another dead-letter
+// topic, so a return of this attempt would be unconfirmed. The return must belong to the earlier attempt, for which it
+// is confirmed.
 func returnsConfirmedFirst(h *harness) {
 	m := h.sent()
 	other, _ := h.arrivesIn(foreign, false, func(m *entity.Message) { m.Return = &entity.Return{} })
@@ -482,8 +482,8 @@ func returnsSeveralTopics(h *harness) {
 	h.wantOutcome(m.ID, entity.Returned)
 }
 
-// returnsForeign: a message whose Return names an attempt that does not exist is no return: its headers were copied
-// from another record.
+// returnsForeign: a message whose Return names an attempt that does not exist is no return, because its headers were
+// copied from another record.
 func returnsForeign(h *harness) {
 	m := h.sent()
 	said, got := h.arrives(1, func(c *entity.Message) { c.Return = &entity.Return{Parent: m.ID, Attempt: uuid.New()} })
@@ -502,7 +502,7 @@ func returnsHeaders(h *harness) {
 	check.True(h, len(got) == 0, "Store found %+v, want none: the attempt has a return", got)
 	h.wantForeign(h.get(second[0].ID))
 
-	// An attempt that has a return gets another return only from a record whose headers name the attempt.
+	// An attempt that already has a return gets another one only when the headers of the record name the attempt.
 	third, got := h.arrives(1, say)
 	check.True(h, len(got) == 1 && h.get(third[0].ID).Parent == c.MessageID && h.get(first[0].ID).Parent == c.MessageID,
 		"Store found %+v, want another child of %s", got, c.MessageID)
@@ -531,8 +531,8 @@ func returnsLimit(h *harness) {
 	check.Same(h, got[0].Status, entity.Dead, "status of the child")
 }
 
-// returnsLine: when a consumer always fails and drops all headers, the lineage of its record ends at the retry limit
-// too.
+// returnsLine: even when a consumer always fails and drops all headers, the lineage of its record ends at the retry
+// limit.
 func returnsLine(h *harness) {
 	m, _ := h.arrives(1)
 	root := m[0].ID
@@ -570,8 +570,8 @@ func returnsStale(h *harness) {
 	h.wantReturn(got, child[0], m.ID, 1)
 }
 
-// returnsConcurrent: several partitions store equal records at once. Each attempt that sent this record gets exactly
-// one of these records as its return.
+// returnsConcurrent: several partitions store equal records at the same time. Each attempt that sent such a record gets
+// exactly one of the stored records as its return.
 func returnsConcurrent(h *harness) {
 	const attempts, callers = 3, 8
 	sent, _ := h.arrives(attempts)

@@ -53,7 +53,7 @@ func (h *harness) visible(list ...string) *entity.TopicPatterns {
 
 const indexVersion = 7
 
-// indexed stores the document of a message as the indexer would: with its error message, its value, and these terms.
+// indexed stores the document of a message like the indexer: with the error message, the value, and the given terms.
 func (h *harness) indexed(m entity.Message, terms ...int64) {
 	h.Helper()
 	h.hold(indexVersion)
@@ -62,7 +62,7 @@ func (h *harness) indexed(m entity.Message, terms ...int64) {
 	})
 }
 
-// assorted has messages with different properties, by name. Each filter of filterCases matches some of them.
+// assorted contains messages with different properties. Each filter of filterCases matches some of them.
 type assorted struct {
 	byName map[string]uuid.UUID
 	order  []string // names, the oldest message first
@@ -200,7 +200,7 @@ func searchFilters(h *harness) {
 	}
 }
 
-// together2 joins two filters. ok is false when both set the same field.
+// together2 returns a filter with the conditions of both filters. ok is false when both set the same field.
 func together2(a, b entity.Filter) (entity.Filter, bool) {
 	clash := len(a.MessageIDs) > 0 && len(b.MessageIDs) > 0 || a.Topic != "" && b.Topic != "" || len(a.Topics.Texts()) > 0 && len(b.Topics.Texts()) > 0 ||
 		len(a.Statuses) > 0 && len(b.Statuses) > 0 || a.ErrorClass != "" && b.ErrorClass != "" ||
@@ -329,7 +329,7 @@ func searchByLastRetry(h *harness) {
 	h.wantIDs("last first", h.search(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}), retried)
 }
 
-// pagesOf reads all pages of a search and calls between after each page.
+// pagesOf reads all pages of a search, and calls the function between after each page.
 func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID

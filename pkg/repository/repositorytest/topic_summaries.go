@@ -93,7 +93,8 @@ func summariesEmpty(h *harness) {
 	})
 }
 
-// summariesGroups: a summary has a limited number of consumer groups, because records may name any number of them.
+// summariesGroups: a summary contains only a limited number of consumer groups, because records may name any number of
+// them.
 func summariesGroups(h *harness) {
 	const most = repository.MaxTopicGroups
 	h.in(entity.Resolved)
@@ -122,7 +123,7 @@ func summariesGroups(h *harness) {
 		"TopicSummaries = %+v, want %d groups, the configured one among them", got, most)
 }
 
-// summariesTotals: all topics that are not named have one total together, however many they are.
+// summariesTotals: all topics that are not named have one total together, whatever their number is.
 func summariesTotals(h *harness) {
 	want := func(names []string, want ...repository.TopicTotal) {
 		h.Helper()
@@ -231,8 +232,8 @@ func topicsNewLife(h *harness) {
 	check.Same(h, h.topic("a.dlq", "1"), old, "life 1 is later")
 }
 
-// topicsIncarnations: where the broker gives topics no ids, all topics have the same id; the store still gives two
-// topics different incarnations.
+// topicsIncarnations: when the broker gives topics no ids, all topics have the same empty id. The store must still give
+// two topics different incarnations.
 func topicsIncarnations(h *harness) {
 	refs := h.topics(repository.Topic{Name: "a.dlq"}, repository.Topic{Name: "b.dlq"})
 	check.True(h, refs[0].Incarnation != refs[1].Incarnation && refs[0].TopicID != refs[1].TopicID,

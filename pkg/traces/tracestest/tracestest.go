@@ -19,12 +19,12 @@ type Spans struct {
 	recorder *tracetest.SpanRecorder
 }
 
-// Record returns a provider that records every trace that begins with it. Of other traces, it records the traces that
-// their sender records.
+// Record returns a provider that records every trace that begins with one of its spans. It records a trace that begins
+// elsewhere if its sender records it.
 func Record() *Spans { return RecordSampled(sdktrace.ParentBased(sdktrace.AlwaysSample())) }
 
-// RecordSampled returns a provider with a sampler. Like the programs' provider it drops events; it has no other
-// limits, so that tests see the limits of the code under test.
+// RecordSampled returns a provider with a sampler. Like the provider of the programs, it drops events. It has no other
+// limits, so that tests notice whether the code under test keeps its own.
 func RecordSampled(sampler sdktrace.Sampler) *Spans {
 	recorder := tracetest.NewSpanRecorder()
 	limits := sdktrace.SpanLimits{
@@ -35,13 +35,13 @@ func RecordSampled(sampler sdktrace.Sampler) *Spans {
 		sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sampler), sdktrace.WithRawSpanLimits(limits)), recorder}
 }
 
-// Begin returns a context with a span of the test, which is never ended.
+// Begin returns a context with a new span, which is never ended.
 func (s *Spans) Begin(ctx context.Context) context.Context {
 	ctx, _ = s.Tracer("test").Start(ctx, "test") //nolint:spancheck // tests look at ended spans, and this is not one of them
 	return ctx                                   //nolint:spancheck // as above
 }
 
-// Ended returns the spans that have ended, in that order.
+// Ended returns the spans that have ended, in the order of their ends.
 func (s *Spans) Ended() []sdktrace.ReadOnlySpan { return s.recorder.Ended() }
 
 // Named returns the ended spans with a name.
@@ -55,7 +55,7 @@ func (s *Spans) Named(name string) []sdktrace.ReadOnlySpan {
 	return found
 }
 
-// Only returns the one span with a name, and ends the test unless there is exactly one.
+// Only returns the ended span with a name. It ends the test unless there is exactly one.
 func (s *Spans) Only(t testing.TB, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	found := s.Named(name)
@@ -65,7 +65,7 @@ func (s *Spans) Only(t testing.TB, name string) sdktrace.ReadOnlySpan {
 	return found[0]
 }
 
-// Names returns the names of the ended spans, in that order.
+// Names returns the names of the ended spans, in the order of their ends.
 func (s *Spans) Names() []string {
 	names := []string{}
 	for _, span := range s.Ended() {
@@ -74,7 +74,8 @@ func (s *Spans) Names() []string {
 	return names
 }
 
-// WantAttributes reports attributes that differ from the parameter want; "" means that an attribute must be missing.
+// WantAttributes reports each attribute of want that got does not have with the same value. The value "" in want means
+// that got must not have the attribute.
 func WantAttributes(t testing.TB, got []attribute.KeyValue, want map[attribute.Key]string) {
 	t.Helper()
 	set := attribute.NewSet(got...)
@@ -86,7 +87,7 @@ func WantAttributes(t testing.TB, got []attribute.KeyValue, want map[attribute.K
 	}
 }
 
-// WantNothingOf reports a span that contains a text anywhere.
+// WantNothingOf reports a span that contains a text in any of its parts.
 func WantNothingOf(t testing.TB, span sdktrace.ReadOnlySpan, text string) {
 	t.Helper()
 	all := fmt.Sprint(span.Name(), span.Attributes(), span.Events(), span.Links(), span.Status())

@@ -1,5 +1,5 @@
-// Package headervalue reads the values of dead-letter headers: numbers, times and texts of unknown encoding. What
-// cannot be read, or is out of range, counts as absent.
+// Package headervalue reads the values of dead-letter headers: numbers, times and texts whose encoding is not known. A
+// value that cannot be read or is out of range counts as absent.
 package headervalue
 
 import (
@@ -13,9 +13,9 @@ const (
 	maxAttempts  = 1_000_000
 )
 
-// Number reads a header value without knowledge of its producer: decimal text, else big-endian of 8, 4, 2 or 1 bytes.
-// The two cannot be confused: digits read as binary are far outside the range of a partition, offset or count. Longer
-// printable text is not a number, for the same reason.
+// Number reads a number without knowing which producer wrote it: decimal text, otherwise a big-endian number of 8, 4, 2
+// or 1 bytes. The two forms cannot be confused: the digits of a text, read as binary, would be far outside the range of a
+// partition, offset or count. For the same reason, other printable text of more than two bytes is not a number.
 func Number(b []byte) (int64, bool) {
 	if Decimal(b) {
 		n, err := strconv.ParseInt(string(b), 10, 64)
@@ -37,7 +37,7 @@ func Number(b []byte) (int64, bool) {
 	return 0, false
 }
 
-// Decimal reports whether b is decimal text, with or without a minus.
+// Decimal reports whether b is a decimal number as text, with or without a minus sign.
 func Decimal(b []byte) bool {
 	if len(b) > 1 && b[0] == '-' {
 		b = b[1:]
@@ -50,7 +50,7 @@ func Decimal(b []byte) bool {
 	return len(b) > 0
 }
 
-// Printable reports whether b is printable ASCII text.
+// Printable reports whether b consists of printable ASCII characters.
 func Printable(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' || c > '~' {
@@ -60,7 +60,7 @@ func Printable(b []byte) bool {
 	return true
 }
 
-// BigInteger reads Java's BigInteger.toByteArray: signed, big-endian, as short as possible.
+// BigInteger reads the form of Java's BigInteger.toByteArray: signed, big-endian, as short as possible.
 func BigInteger(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 8 {
 		return 0, false
@@ -72,7 +72,7 @@ func BigInteger(b []byte) (int64, bool) {
 	return n, true
 }
 
-// Partition reads a partition, nil for none.
+// Partition returns the number of a partition; nil when b contains none.
 func Partition(b []byte) *int32 {
 	n, ok := Number(b)
 	if !ok || n < 0 || n > maxPartition {
@@ -82,7 +82,7 @@ func Partition(b []byte) *int32 {
 	return &p
 }
 
-// Offset reads an offset; producers write -1 for none.
+// Offset returns an offset; nil when b contains none. Producers write -1 when there is no offset.
 func Offset(b []byte) *int64 {
 	n, ok := Number(b)
 	if !ok || n < 0 {
@@ -91,13 +91,13 @@ func Offset(b []byte) *int64 {
 	return &n
 }
 
-// Attempts reads a number of attempts, nil for none.
+// Attempts returns a number of attempts; nil when b contains none.
 func Attempts(b []byte) *int {
 	n, ok := Number(b)
 	return Count(n, ok, maxAttempts)
 }
 
-// Count returns n if ok is true and n is from 0 to limit, else nil.
+// Count returns n if ok is true and n is from 0 to limit; otherwise it returns nil.
 func Count(n int64, ok bool, limit int64) *int {
 	if !ok || n < 0 || n > limit {
 		return nil
@@ -106,15 +106,15 @@ func Count(n int64, ok bool, limit int64) *int {
 	return &count
 }
 
-// The years that a timestamp may have. They are fixed, so that a record always decodes to the same result, and they
-// distinguish the units: no number is a plausible time in two of them.
+// earliest and latest are the range of plausible timestamps. The range is fixed, so that a record always decodes to the
+// same result. It also shows in which unit a timestamp is written, because no number is plausible in two units.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Timestamp reads epoch milliseconds, also seconds, micro- and nanoseconds by their magnitude, ISO 8601 with an offset,
-// or the form of NServiceBus. It returns the zero time for any other value.
+// Timestamp reads a time that is written as milliseconds, seconds, microseconds or nanoseconds since 1970, in ISO 8601
+// with an offset, or in the form of NServiceBus. It returns the zero time for any other value.
 func Timestamp(b []byte) time.Time {
 	if n, ok := Number(b); ok {
 		return Epoch(n)
@@ -132,7 +132,8 @@ func Timestamp(b []byte) time.Time {
 	return Plausible(t)
 }
 
-// Epoch returns the time of seconds, milli-, micro- or nanoseconds since 1970, by their magnitude.
+// Epoch returns the time that is n seconds, milliseconds, microseconds or nanoseconds after 1970. The size of n shows
+// which unit it has.
 func Epoch(n int64) time.Time {
 	switch {
 	case n < earliest.UnixMilli():
@@ -145,7 +146,8 @@ func Epoch(n int64) time.Time {
 	return Plausible(time.Unix(0, n))
 }
 
-// Plausible returns t with the precision of the stores, or the zero time when t is outside the years that are accepted.
+// Plausible returns t with the precision of the stores, or the zero time when t is not in the range of plausible
+// timestamps.
 func Plausible(t time.Time) time.Time {
 	if t.Before(earliest) || !t.Before(latest) {
 		return time.Time{}
@@ -153,7 +155,8 @@ func Plausible(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// nserviceBusTime reads "2006-01-02 15:04:05:999999 Z", whose last colon no layout of package time can express.
+// nserviceBusTime reads "2006-01-02 15:04:05:999999 Z", whose last colon cannot be expressed in a layout of package
+// time.
 func nserviceBusTime(b []byte) (time.Time, bool) {
 	const form = "2006-01-02 15:04:05:000000 Z"
 	if len(b) != len(form) || b[19] != ':' {

@@ -8,8 +8,8 @@ import (
 
 const replacement = "\uFFFD"
 
-// Text returns b as text for any store, cut between characters to at most limit bytes: invalid UTF-8 and NUL
-// (PostgreSQL refuses it) become U+FFFD.
+// Text returns b as text that any store accepts, of at most limit bytes and cut between characters. Invalid UTF-8 and
+// NUL, which PostgreSQL refuses, become U+FFFD.
 func Text(b []byte, limit int) string {
 	b = b[:boundary(b, limit)]
 	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
@@ -20,8 +20,8 @@ func Text(b []byte, limit int) string {
 	return s[:boundary([]byte(s), limit)]
 }
 
-// boundary returns the longest length within limit that does not cut a character; bytes that are not UTF-8 are cut
-// anywhere.
+// boundary returns the largest length, up to limit, to which b can be cut without cutting a character. Bytes that are
+// not UTF-8 may be cut anywhere.
 func boundary(b []byte, limit int) int {
 	if len(b) <= limit {
 		return len(b)

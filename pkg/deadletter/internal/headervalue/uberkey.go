@@ -8,15 +8,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// UberKey is the protobuf message that uber-go/kafka-client writes as a record's key. Its numbers are 0 when they are
-// absent.
+// UberKey is the content of the protobuf message that uber-go/kafka-client writes as a record's key. A number is 0 when
+// the key does not contain it.
 type UberKey struct {
 	Retries, Partition, Offset, Timestamp int64
 	Topic, Key                            []byte // Key is nil when absent
 }
 
-// ParseUberKey accepts only keys that uber-go/kafka-client can have written: each field at most once and of its type,
-// with valid values.
+// ParseUberKey accepts only keys that uber-go/kafka-client can have written, in which each field occurs at most once,
+// has the right type and a valid value.
 func ParseUberKey(b []byte) (UberKey, bool) {
 	var k UberKey
 	var seen [7]bool

@@ -18,7 +18,7 @@ func TestNumber(t *testing.T) {
 		{"", 0, false},
 		{"0", 0, true},
 		{"-1", -1, true},
-		{"1234", 1234, true}, // four decimal digits are read as text, not as a big-endian number
+		{"1234", 1234, true}, // read as decimal text, not as a big-endian number of four bytes
 		{"12345678", 12345678, true},
 		{"\x00\x00\x00\x03", 3, true},
 		{"\xff\xff\xff\xff", -1, true},
@@ -33,7 +33,7 @@ func TestNumber(t *testing.T) {
 		{"9223372036854775807", 9223372036854775807, true},
 		{"9223372036854775808", 0, false},
 		{"1.5", 0, false},
-		{" 1", 8241, true}, // two bytes that are not decimal are binary
+		{" 1", 8241, true}, // not decimal, so the two bytes are a big-endian number
 	}
 	for _, tt := range tests {
 		got, ok := Number([]byte(tt.in))
@@ -103,10 +103,10 @@ func TestCleanText(t *testing.T) {
 		{"", 10, ""},
 		{"plain", 10, "plain"},
 		{"plain", 3, "pla"},
-		{"aé", 2, "a"}, // é is two bytes: cut before it
+		{"aé", 2, "a"}, // é has two bytes, so the text is cut before it
 		{"a\xffb", 10, "a\uFFFDb"},
 		{"a\x00b", 10, "a\uFFFDb"},
-		{"\x00\x00", 4, "\uFFFD"}, // the replacement is longer than the replaced byte
+		{"\x00\x00", 4, "\uFFFD"}, // U+FFFD is longer than the NUL that it replaces, so only one fits into the limit
 		{"\x80\x80\x80\x80\x80\x80", 5, "\uFFFD"},
 	}
 	for _, tt := range tests {

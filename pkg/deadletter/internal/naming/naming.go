@@ -1,4 +1,5 @@
-// Package naming derives original topics from the names of dead-letter topics, by the conventions of frameworks.
+// Package naming derives original topics from the names of dead-letter topics, according to the conventions of
+// frameworks.
 package naming
 
 import (
@@ -6,11 +7,11 @@ import (
 	"strings"
 )
 
-// Guess is an original topic, and sometimes a consumer group, derived from a dead-letter topic's name.
+// Guess is an original topic, and sometimes a consumer group, that the name of a dead-letter topic may contain.
 type Guess struct{ Topic, Group string }
 
-// Guesses returns the original topics that the name can stand for by any supported convention; the topics of the
-// cluster decide between them.
+// Guesses returns the possible original topics of a dead-letter topic according to all supported conventions. The
+// caller checks which of them exist in the cluster.
 func Guesses(topic string) []Guess {
 	var out []Guess
 	if base, ok := retryBase(topic); ok {
@@ -32,7 +33,8 @@ func Guesses(topic string) []Guess {
 	return append(out, errorTopic(topic)...)
 }
 
-// errorTopic reads error.<topic>.<group>. Both may contain dots, so every split is a guess.
+// errorTopic reads error.<topic>.<group>. Topic and group may contain dots, so it returns a guess for every way to
+// split the rest of the name.
 func errorTopic(topic string) []Guess {
 	rest, ok := strings.CutPrefix(topic, "error.")
 	if !ok {
@@ -47,7 +49,7 @@ func errorTopic(topic string) []Guess {
 	return out
 }
 
-// retryBase reads <topic>-retry and <topic>-retry-<number>.
+// retryBase returns the topic in <topic>-retry or <topic>-retry-<number>.
 func retryBase(topic string) (string, bool) {
 	trimmed := strings.TrimRight(topic, "0123456789")
 	if trimmed != topic {
@@ -60,15 +62,16 @@ func retryBase(topic string) (string, bool) {
 	return base, ok && base != ""
 }
 
-// versionedDLQ reads <base>.dlq.v<number>. Some producers append .dlq.v<number> to the name of the original topic,
-// others insert .dlq before the version in its name.
+// versionedDLQ reads <base>.dlq.v<number>. Some producers append .dlq.v<number> to the name of the original topic;
+// others insert .dlq before the version that the original name has.
 func versionedDLQ(topic string) (base, version string, ok bool) {
 	trimmed := strings.TrimRight(topic, "0123456789")
 	base, ok = strings.CutSuffix(trimmed, ".dlq.v")
 	return base, topic[len(trimmed):], ok && base != "" && trimmed != topic
 }
 
-// LooksDead reports whether a name looks like that of a dead-letter, retry or archive topic. It is only a hint.
+// LooksDead reports whether a name looks like that of a dead-letter, retry or archive topic. The result is only a hint,
+// because any topic may have such a name.
 func LooksDead(topic string) bool {
 	for _, suffix := range [...]string{"-dlt", ".DLT", ".dlq", "-dlq", ".dlq.archive"} {
 		if strings.HasSuffix(topic, suffix) {
@@ -85,7 +88,7 @@ func LooksDead(topic string) bool {
 	return retry || versioned || len(errorTopic(topic)) > 0
 }
 
-// Derives reports whether the dead-letter topic's name can be derived from the name original.
+// Derives reports whether the name of the dead-letter topic can be derived from that of the original topic.
 func Derives(deadLetter, original string) bool {
 	if original == "" || !strings.Contains(deadLetter, original) {
 		return false

@@ -1,4 +1,4 @@
-// Package errorgroups assigns error groups to messages and knows which ones a store has.
+// Package errorgroups assigns messages to error groups and remembers which error groups the store already contains.
 package errorgroups
 
 import (
@@ -15,40 +15,40 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Fingerprinter computes fingerprints: failures with the same cause get equal fingerprints. It is safe for concurrent
+// Fingerprinter computes fingerprints: failures with the same cause have equal fingerprints. It is safe for concurrent
 // use.
 type Fingerprinter interface {
 	Fingerprint(class, message, stack string) entity.Fingerprint
 }
 
 const (
-	maxFingerprints = 10_000    // limits the cache; beyond it, some fingerprints are stored again
-	admitAgain      = time.Hour // after this time they are stored again, because empty error groups may have been deleted
+	maxFingerprints = 10_000    // maximum number of error groups in the Cache; when it is full, some error groups are stored again
+	admitAgain      = time.Hour // time after which an error group is stored again, because the store may have deleted it when it was empty
 )
 
-// cause is the input of a message's error group.
+// cause has the parts of a message that determine its error group.
 type cause struct{ topic, class, message, stack string }
 
-// Key is an error group of messages of a dead-letter topic.
+// Key identifies an error group together with the dead-letter topic of its messages.
 type Key struct {
 	Topic string // dead-letter topic
 	ID    uuid.UUID
 }
 
-// Grouping assigns error groups to messages, and computes one fingerprint for equal failures of a topic.
+// Grouping assigns messages to error groups. It computes the fingerprint only once for equal failures of a topic.
 type Grouping struct {
-	fingerprinter Fingerprinter // nil: no error groups
+	fingerprinter Fingerprinter // nil when messages get no error groups
 	known         map[cause]uuid.UUID
-	// Found has the fingerprints of the error groups that Group returned.
+	// Found contains the fingerprints of all error groups that Group has returned.
 	Found map[Key]entity.Fingerprint
 }
 
-// NewGrouping returns a Grouping; with nil it assigns no error groups.
+// NewGrouping returns a Grouping. When the fingerprinter is nil, messages get no error groups.
 func NewGrouping(fingerprinter Fingerprinter) *Grouping {
 	return &Grouping{fingerprinter: fingerprinter, known: map[cause]uuid.UUID{}, Found: map[Key]entity.Fingerprint{}}
 }
 
-// Group returns the error group of a message; uuid.Nil without error groups.
+// Group returns the id of a message's error group; uuid.Nil when the message gets none.
 func (g *Grouping) Group(m *entity.Message) uuid.UUID {
 	if g.fingerprinter == nil {
 		return uuid.Nil
@@ -63,13 +63,15 @@ func (g *Grouping) Group(m *entity.Message) uuid.UUID {
 	return id
 }
 
-// Cache has the error groups that the store has admitted from this process. The zero value is empty. It is safe for concurrent use.
+// Cache remembers which error groups the store has admitted for this process. The zero value is empty. It is safe for
+// concurrent use.
 type Cache struct {
 	mu       sync.Mutex
 	admitted map[uuid.UUID]time.Time // time of the admission, by id
 }
 
-// Unknown returns the error groups in found that the store has not admitted within admitAgain, ordered by topic and id.
+// Unknown returns those of the found error groups that the store has not admitted within the time admitAgain, ordered
+// by topic and id.
 func (c *Cache) Unknown(found map[Key]entity.Fingerprint) []repository.TopicFailure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +91,7 @@ func (c *Cache) Unknown(found map[Key]entity.Fingerprint) []repository.TopicFail
 	return failures
 }
 
-// Remember notes that the store has admitted error groups.
+// Remember records that the store has just admitted the error groups with these ids.
 func (c *Cache) Remember(ids []uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestCacheIsLimited: beyond its limit the cache forgets what the store has, so that it is stored again.
+// TestCacheIsLimited: beyond its limit the cache forgets error groups, which are then stored again.
 func TestCacheIsLimited(t *testing.T) {
 	t.Parallel()
 	var c Cache

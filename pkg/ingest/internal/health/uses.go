@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Uses is the last known state of each use of a dependency, such as storing records in the database. A use that
-// never failed is healthy.
+// Uses records the last result of each use of a dependency, such as storing records in the database. A use without a
+// recorded result counts as successful.
 type Uses struct {
 	mu   sync.Mutex
 	errs map[string]error
 }
 
-// Set records the last result of a use; nil: it worked.
+// Set records the last result of a use; a nil error means success.
 func (h *Uses) Set(use string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -23,7 +23,7 @@ func (h *Uses) Set(use string, err error) {
 	h.errs[use] = err
 }
 
-// Get returns the last errors of the uses, nil when all work.
+// Get returns the last errors of the given uses; nil when all of them succeeded.
 func (h *Uses) Get(uses ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

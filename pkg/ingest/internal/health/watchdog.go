@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// StallLimit is how long one iteration of a loop may take. It is much longer than a fetch that uses up every timeout.
+// StallLimit is the maximum time for one iteration of a loop. A fetch in which every timeout is used up takes much less
+// time.
 const StallLimit = 2 * time.Minute
 
-// Watchdog records when each loop last completed an iteration. A loop that waits for the store, for memory or for
-// work is not watched meanwhile: such waits may take any time, and a restart would not help.
+// Watchdog records when each loop began its present iteration. While a loop waits for the store, for memory or for
+// work, it is not watched, because such a wait may take any time and a restart would not help.
 type Watchdog struct {
 	mu      sync.Mutex
-	started map[string]time.Time // start of the present iteration, by loop; idle loops are left out
+	started map[string]time.Time // start of the present iteration, by the loop's name; idle loops have no entry
 }
 
-// Active records that loop has just started an iteration.
+// Active records that the loop has just begun an iteration.
 func (w *Watchdog) Active(loop string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -28,14 +29,15 @@ func (w *Watchdog) Active(loop string) {
 	w.started[loop] = time.Now()
 }
 
-// Idle records that loop waits for something outside its control, or has ended.
+// Idle records that the loop waits for something outside its control, or has ended.
 func (w *Watchdog) Idle(loop string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.started, loop)
 }
 
-// Check reports the first loop, by name, whose iteration takes too long.
+// Check returns an error when the present iteration of a loop takes longer than StallLimit. The error names the first
+// such loop in alphabetical order.
 func (w *Watchdog) Check(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,20 +11,21 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Plan is a statement and the indexes that its plan must use.
+// Plan is a statement, with the names of the indexes that its plan must use.
 type Plan = struct {
 	Name, Query   string
 	Args, Indexes []string
 }
 
 // WantPlans checks two plans of each statement, the custom plan for its arguments and the generic plan. Neither may
-// scan one of tables completely; both must use the named indexes, and may use the index of claims only if it is named.
+// scan any of the given tables completely. Both must use the indexes of the Plan, and may use the index of claims only
+// if the Plan contains it.
 func WantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []Plan) {
 	t.Helper()
 	for _, c := range plans {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			if mode == "force_generic_plan" && strings.HasPrefix(c.Name, "Trail") {
-				continue // the store never prepares this statement
+				continue // the store never prepares this statement, so it has no generic plan
 			}
 			t.Run(c.Name+"/"+mode, func(t *testing.T) {
 				text := Explain(t, db, mode, c.Query, c.Args)
@@ -38,7 +39,7 @@ func WantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []Plan) {
 	}
 }
 
-// Explain returns the plan of a query into which the arguments were written as literals.
+// Explain returns the plan of a query, in which the arguments are written as literals.
 func Explain(t testing.TB, db *sqlx.DB, mode, query string, args []string) string {
 	t.Helper()
 	Exec(t, db, `SET plan_cache_mode = `+mode)
@@ -48,14 +49,14 @@ func Explain(t testing.TB, db *sqlx.DB, mode, query string, args []string) strin
 	return asOneTable(t, db, strings.Join(lines, "\n"))
 }
 
-// Planned returns the custom plan of a query for its arguments.
+// Planned returns the custom plan of a query, that is, the plan for its arguments.
 func Planned(t testing.TB, db *sqlx.DB, query string, args []any) string {
 	t.Helper()
 	lines := All[string](t, db, `EXPLAIN `+query, args...)
 	return asOneTable(t, db, strings.Join(lines, "\n"))
 }
 
-// WantWalks checks that a plan does not scan the table of that name completely and that it uses the indexes.
+// WantWalks checks that a plan does not scan the table completely, and that it uses the indexes.
 func WantWalks(t testing.TB, plan, table string, indexes []string) {
 	t.Helper()
 	check.True(t, !strings.Contains(plan, "Seq Scan on "+table), "it walks %s:\n%s", table, plan)
@@ -64,8 +65,8 @@ func WantWalks(t testing.TB, plan, table string, indexes []string) {
 	}
 }
 
-// asOneTable replaces the names of the archive's partitions in a plan by the archive's name, and leaves out scans of
-// empty partitions.
+// asOneTable returns a plan in which the archive's partitions have the name of the archive table. It leaves out scans
+// of empty partitions.
 func asOneTable(t testing.TB, db *sqlx.DB, plan string) string {
 	t.Helper()
 	parts := All[string](t, db, `SELECT name FROM dlq.archive_partitions`)
@@ -88,7 +89,7 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 			CASE WHEN n % 1000 = 7 THEN 'RETRYING' WHEN n % 5 = 0 THEN 'PENDING' WHEN n % 2 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
 			now() - n * interval '1 second', 1 + n % 2, '{"order": 1}', '\x00', now() - interval '1 minute'
 		FROM generate_series(1, 50000) n`)
-	// The archiver moves many messages at the same archived_at.
+	// The archiver moves many messages in one transaction, so they have the same archived_at.
 	Exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, archived_at)
 		SELECT 'orders', 'boom', 'DEAD', now() - n / 100 * interval '1 hour' FROM generate_series(1, 20000) n`)
 	Exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
@@ -106,8 +107,8 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 	check.Require(t, rows == 50_000, "got %d rows, want 50000", rows)
 }
 
-// SeedAudit inserts 50,000 entries of the audit trail, a third of them with the ids of a request and an operation, and
-// 20,000 idempotency keys.
+// SeedAudit inserts 50,000 audit entries, a third of them with the ids of a request and of an operation, and 20,000
+// idempotency keys.
 func SeedAudit(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor, request_id, operation_id, call_id)
@@ -120,7 +121,7 @@ func SeedAudit(t testing.TB, db *sqlx.DB) {
 }
 
 // SeedSent adds an acknowledged attempt to every final message of SeedMany, and a return to a third of these attempts.
-// Some PENDING messages are due for automatic retry.
+// It makes some PENDING messages due for automatic retry.
 func SeedSent(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	for _, query := range []string{
@@ -142,8 +143,8 @@ func SeedSent(t testing.TB, db *sqlx.DB) {
 	}
 }
 
-// StoreDocuments stores documents by SQL: the parameter from is a FROM clause that has the messages as m; text and
-// terms are SQL expressions that use m.
+// StoreDocuments stores documents by SQL: the parameter from is a FROM clause with the messages under the alias m; text
+// and terms are SQL expressions for the columns of the documents, which may use m.
 func StoreDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ...any) {
 	t.Helper()
 	for _, s := range []struct {
@@ -157,9 +158,9 @@ func StoreDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ..
 	}
 }
 
-// SeedBehind inserts 2,000 messages and sets the indexer's position after the first half. The last messages of the
-// first half and the first messages of the second half have documents, 40 in all. SeedBehind returns their ids, newest
-// first.
+// SeedBehind inserts 2,000 messages and sets the indexer's position after the first half. It stores 40 documents: for
+// the last messages of the first half and for the first messages of the second half. It returns the ids of these
+// messages, the newest first.
 func SeedBehind(t testing.TB, db *sqlx.DB) (newest []uuid.UUID) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, created_at)

@@ -1,6 +1,5 @@
-// Package postgrestest gives each test its own database in a real PostgreSQL, with the schema of this program.
-// Databases are copied from a template that the first test of the process migrates, so each takes some ten
-// milliseconds.
+// Package postgrestest creates databases with the present schema for tests, in a real PostgreSQL. It copies them from a
+// template, which the first test of the process migrates. So creating a database takes only some ten milliseconds.
 package postgrestest
 
 import (
@@ -25,8 +24,9 @@ var (
 	databases    atomic.Int64
 )
 
-// Open returns a connection pool on a new database with the newest schema. Its sessions use a time zone that is not
-// UTC, and a store must return its times in UTC all the same. The database is dropped when the test ends.
+// Open returns a connection pool on a new database with the newest schema. Its sessions use a time zone other than UTC,
+// because a store must return times in UTC whatever the time zone of the session is. The database is dropped when the
+// test ends.
 func Open(t testing.TB) *sqlx.DB {
 	t.Helper()
 	db, err := sqlx.Connect("postgres", URL(t))
@@ -37,7 +37,7 @@ func Open(t testing.TB) *sqlx.DB {
 	return db
 }
 
-// URL creates a database as Open does, and returns its URL.
+// URL creates a database like Open, and returns the URL of the database.
 func URL(t testing.TB) string {
 	t.Helper()
 	server := stacktest.Postgres(t)
@@ -48,13 +48,13 @@ func URL(t testing.TB) string {
 	return create(t, server, " TEMPLATE "+template())
 }
 
-// Empty creates a database without a schema and returns its URL.
+// Empty creates a database without a schema, and returns its URL.
 func Empty(t testing.TB) string {
 	t.Helper()
 	return create(t, stacktest.Postgres(t), "")
 }
 
-// template returns a name for the template database that no other running process uses.
+// template returns the name of the template database. No other running process uses the same name.
 func template() string { return fmt.Sprintf("dlq_template_%d", os.Getpid()) }
 
 func create(t testing.TB, server, how string) string {
@@ -97,7 +97,7 @@ func admin(server, statement string) error {
 	return err
 }
 
-// within returns the server's URL with another database, and with the settings that the store relies on.
+// within returns the URL of a database on the server, with the settings that the store needs.
 func within(server, database string) string {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -111,7 +111,7 @@ func within(server, database string) string {
 	return u.String()
 }
 
-// Parallel runs a subtest at the same time as others.
+// Parallel runs a subtest in parallel with other tests.
 func Parallel(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {

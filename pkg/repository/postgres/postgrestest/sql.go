@@ -13,14 +13,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Fresh returns a database for a test, which runs at the same time as others.
+// Fresh returns a new database, and lets the test run in parallel with other tests.
 func Fresh(t *testing.T) *sqlx.DB {
 	t.Helper()
 	t.Parallel()
 	return Open(t)
 }
 
-// Exec runs a statement, which must succeed. It may also be called from a test's cleanup.
+// Exec runs a statement, which must succeed. It may also be called after the test has ended, by a cleanup function.
 func Exec(t testing.TB, db *sqlx.DB, query string, args ...any) {
 	t.Helper()
 	_, err := db.ExecContext(context.WithoutCancel(t.Context()), query, args...)
@@ -51,7 +51,7 @@ func All[T any](t testing.TB, db Selecter, query string, args ...any) (v []T) {
 	return v
 }
 
-// Begin returns a transaction that ends with the test at the latest.
+// Begin returns a transaction. If the test does not end it, it is rolled back at the end of the test.
 func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 	t.Helper()
 	tx := check.Must(db.Beginx())(t)
@@ -59,7 +59,7 @@ func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 	return tx
 }
 
-// Eventually repeats the query until it returns true; between two tries the database waits, not the test.
+// Eventually repeats a query until the query returns true. Between two tries the database sleeps, not the test.
 func Eventually(t testing.TB, db *sqlx.DB, what, query string, args ...any) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -89,8 +89,7 @@ func WriteSecret(t testing.TB, path, content string) {
 	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// HoldConnection takes a connection out of the pool until the test ends. The next statement then needs another
-// connection.
+// HoldConnection takes a connection out of the pool until the test ends, so that the next statement needs another one.
 func HoldConnection(t testing.TB, db *sqlx.DB) *sql.Conn {
 	t.Helper()
 	c := check.Must(db.Conn(t.Context()))(t)
@@ -98,8 +97,8 @@ func HoldConnection(t testing.TB, db *sqlx.DB) *sql.Conn {
 	return c
 }
 
-// WantUser checks that the pool's connection has signed in as the user want; when want is empty, it checks only that a
-// query works.
+// WantUser checks as which user the pool's connection has signed in. When want is "", it checks only that a query
+// works.
 func WantUser(t testing.TB, db *sqlx.DB, want string) {
 	t.Helper()
 	var got string

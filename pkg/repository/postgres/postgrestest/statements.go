@@ -18,14 +18,14 @@ type Statements struct {
 	trips, prepared atomic.Int64
 }
 
-// Trips returns the number of round trips to the server. Each statement is one round trip, and so are the begin and the
-// end of each transaction. Preparing a statement, which happens once for each connection, does not count.
+// Trips returns the number of round trips to the server. Each statement, each beginning and each end of a transaction
+// is one round trip. Preparing a statement does not count, because it happens only once for each connection.
 func (s *Statements) Trips() int64 { return s.trips.Load() }
 
-// Prepared returns how often the pool prepared a statement.
+// Prepared returns how many times the pool has prepared a statement.
 func (s *Statements) Prepared() int64 { return s.prepared.Load() }
 
-// Of returns the number of round trips that do makes.
+// Of returns the number of round trips of a call of the function do.
 func (s *Statements) Of(do func()) int64 {
 	before := s.Trips()
 	do()
@@ -58,10 +58,10 @@ func (c countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return countedConn{conn, c.n}, nil
 }
 
-// errIncapable reports that the driver's connection lacks an interface that countedConn needs.
+// errIncapable says that the driver's connection does not implement an interface that countedConn needs.
 var errIncapable = errors.New("the driver cannot do that")
 
-// countedConn wraps the driver's connection, counts its statements, and has the same optional interfaces.
+// countedConn wraps a connection of the driver and counts its statements. It implements the same optional interfaces.
 type countedConn struct {
 	driver.Conn
 	n *Statements
@@ -72,7 +72,7 @@ func (c countedConn) QueryContext(ctx context.Context, query string, args []driv
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	if !strings.Contains(query, "pg_relation_size") { // not counted: the store sends it at intervals, to read the sizes of tables
+	if !strings.Contains(query, "pg_relation_size") { // reading the sizes of tables does not count, because the store does it at intervals
 		c.n.trips.Add(1)
 	}
 	return q.QueryContext(ctx, query, args)

@@ -30,7 +30,8 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, err
 }
 
-// represents reports whether e represents its request in a list: it is the first of the request's entries that match q.
+// represents reports whether the entry e represents its request in a list, which means that it is the first of the
+// request's entries that match q.
 func (s *Store) represents(e entity.AuditEntry, q repository.TrailQuery) bool {
 	q.After, q.Until, q.Before = time.Time{}, time.Time{}, e.ID
 	return e.Cause.Call == uuid.Nil || !slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {
@@ -38,14 +39,14 @@ func (s *Store) represents(e entity.AuditEntry, q repository.TrailQuery) bool {
 	})
 }
 
-// changedByRedrive reports whether a redrive made the change of a message that e describes.
+// changedByRedrive reports whether e is the entry of a change that a redrive made to a message.
 func (s *Store) changedByRedrive(e entity.AuditEntry) bool {
 	return e.Kind == entity.KindMessage && e.Cause.Call != uuid.Nil && slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {
 		return other.Kind == entity.KindRedrive && other.Action == entity.ActionCreate && other.Cause.Call == e.Cause.Call
 	})
 }
 
-// ofRequest returns e with the additional fields of an entry that represents its request.
+// ofRequest returns the entry e with the fields that an entry has when it represents its request.
 func (s *Store) ofRequest(e entity.AuditEntry, q repository.TrailQuery) entity.AuditEntry {
 	if !q.ByRequest {
 		return e
@@ -69,7 +70,7 @@ func (s *Store) ofRequest(e entity.AuditEntry, q repository.TrailQuery) entity.A
 	return e
 }
 
-// asked reports whether e matches all fields that are set in q.
+// asked reports whether the entry e matches all fields that are set in q.
 func (s *Store) asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 	created := s.core.Redrives[e.ObjectID]
 	creates := q.ByRequest && created != nil && e.Action == entity.ActionCreate && string(created.Entity.Action) == string(q.Action)
@@ -88,7 +89,7 @@ func (s *Store) asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 		(q.Visible == nil || e.Topics == "" || slices.ContainsFunc(strings.Split(e.Topics, ","), q.Visible.Match))
 }
 
-// PerformedOn implements repository.Selections. It returns the ids in the order of ids.
+// PerformedOn implements repository.Selections. It returns the ids in the order of the parameter ids.
 func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := s.Step(ctx, "find changes of an operation", func(time.Time) error {
@@ -118,8 +119,8 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// messageEntry returns the audit entry for a change of a message; the parameter before is the message before the
-// change.
+// messageEntry returns the audit entry for a change of a message; the parameter before is the message as it was before
+// the change.
 func messageEntry(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.AuditInfo) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindMessage, ObjectID: before.ID,
@@ -128,8 +129,8 @@ func messageEntry(now time.Time, action entity.Action, before entity.Message, to
 	}
 }
 
-// changed appends an audit entry for a change that Core made to a message, and updates the features that depend on the
-// message.
+// changed is the hook that the core calls after it has changed a message. It appends an audit entry, and updates the
+// features that depend on the message.
 func (s *Store) changed(now time.Time, action entity.Action, before entity.Message, r *row, cause entity.AuditInfo) {
 	to := r.Message.Status
 	if action == entity.ActionDelete {
@@ -147,7 +148,7 @@ func (s *Store) changed(now time.Time, action entity.Action, before entity.Messa
 	s.append(messageEntry(now, action, before, to, r.Message.RetryCount, cause))
 }
 
-// moved appends an audit entry for a redrive's new state.
+// moved is the hook that the core calls after a redrive has changed its state. It appends an audit entry.
 func (s *Store) moved(now time.Time, action entity.Action, from entity.RedriveState, r *redrive, cause entity.AuditInfo) {
 	s.append(entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindRedrive, ObjectID: r.Entity.ID,
@@ -155,13 +156,13 @@ func (s *Store) moved(now time.Time, action entity.Action, from entity.RedriveSt
 	})
 }
 
-// record appends an audit entry for a change that only this store can make, and not Core.
+// record appends an audit entry for a change that the core cannot make.
 func (s *Store) record(e entity.AuditEntry) {
 	s.Note(e.Action, e.ObjectID, e.Cause)
 	s.append(e)
 }
 
-// append gives an entry the next id, from 1 on, and appends it.
+// append appends an audit entry with the next id; the first id is 1.
 func (s *Store) append(e entity.AuditEntry) {
 	e.ID = int64(len(s.trail)) + 1
 	s.trail = append(s.trail, e)

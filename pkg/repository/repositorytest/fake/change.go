@@ -31,7 +31,7 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Au
 		}
 		performed := s.Did(cause.Operation, as)
 		for _, id := range c.IDs {
-			// ChangeOne returns an error when the message was deleted or its status forbids the change.
+			// ChangeOne returns an error when the message was deleted, or when its status forbids the change.
 			if s.ChangeOne(now, as, id, cause) == nil || performed[id] {
 				changed = append(changed, id)
 				delete(performed, id)

@@ -14,18 +14,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// reported is the state of Events: which events were completed with KeepNotifications.
+// reported says which events were completed with KeepNotifications.
 type reported struct {
 	version   int64 // increases with every change of this state
 	mark      int64 // id of the last completed entry of the audit trail
 	beganAt   time.Time
 	watchedAt time.Time // zero when Events was never called
 	groups    map[uuid.UUID]reportedGroup
-	spikes    map[string]time.Time // when a topic last had a spike
+	spikes    map[string]time.Time // when each topic last had a spike
 }
 
-// reportedGroup is what was reported about an error group: its last regression. The map has an entry for each group
-// whose first arrival was reported.
+// reportedGroup is the last regression of an error group that was reported. There is a reportedGroup for each error
+// group whose first arrival was reported.
 type reportedGroup struct{ regressedAt time.Time }
 
 // Events implements repository.Notifications.
@@ -48,12 +48,12 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 	return found, err
 }
 
-// trailEvents appends to the parameter found the events of the audit trail after the completed events, and returns the
-// id of the last entry that it read.
+// trailEvents adds to found the events of those audit entries that come after the last completed entry, at most as many
+// as limit says, and returns the id of the last entry that it has read.
 func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
 	mark := s.reported.mark
 	n, from := 0, 0
-	if len(s.trail) > 0 { // the ids of the trail have no gaps
+	if len(s.trail) > 0 { // the ids of the audit entries have no gaps
 		from = min(int(max(0, mark+1-s.trail[0].ID)), len(s.trail))
 	}
 	for _, e := range s.trail[from:] {
@@ -157,8 +157,8 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 	}
 }
 
-// arrivedIn returns the topics in which messages of an error group arrived at the time since or later; "" stands for an
-// unknown original topic.
+// arrivedIn returns the original topics of the messages of an error group that arrived at the time since or later. ""
+// stands for an unknown original topic.
 func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
 	for _, r := range s.Rows {
 		s.follow(r)
@@ -193,7 +193,7 @@ func (s *Store) spikeEvents(found *repository.Events, rule repository.SpikeRule,
 	}
 }
 
-// usual returns the average number of arrivals of a topic in a quarter of an hour.
+// usual returns the average number of a topic's arrivals in a quarter of an hour, over repository.SpikeUsual.
 func (s *Store) usual(topic string, now time.Time) float64 {
 	until := now.Truncate(time.Hour).Add(-time.Hour)
 	first, arrived := until, int64(0)
@@ -217,7 +217,7 @@ func cursorOfEvents(text string) (version, mark int64, ok bool) {
 	return version, mark, errVersion == nil && errMark == nil
 }
 
-// keep stores that these events were completed.
+// keep remembers that these events were completed.
 func (t *reported) keep(events []repository.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {
@@ -230,14 +230,14 @@ func (t *reported) keep(events []repository.Event, now time.Time) {
 	}
 }
 
-// active is the key of the counted arrivals: an original topic and a time step.
+// active is the key of a count of arrivals: an original topic, and the beginning and the length of a time step.
 type active struct {
 	topic string
 	step  time.Duration
 	at    time.Time
 }
 
-// arrivals is the number of messages that arrived, and how many of them are returns.
+// arrivals is a number of messages that arrived, and the number of returns among them.
 type arrivals struct{ arrived, returned int64 }
 
 var arrivalsLives = map[time.Duration]time.Duration{
@@ -246,7 +246,7 @@ var arrivalsLives = map[time.Duration]time.Duration{
 	repository.ArrivalsStep:     repository.ArrivalsLife,
 }
 
-// forgetActivity deletes counts that are older than they must be kept.
+// forgetActivity deletes counts that need not be kept any longer.
 func (s *Store) forgetActivity(now time.Time) {
 	for a := range s.activity {
 		if a.at.Before(now.Add(-arrivalsLives[a.step])) {
@@ -260,8 +260,8 @@ func (s *Store) forgetActivity(now time.Time) {
 	}
 }
 
-// count counts the arrival of a message, unless the message is too old. If the message has no error group, the message
-// gets the group of the fingerprint.
+// count counts the arrival of a message, unless the message is too old. If the message has no error group, it is
+// assigned to that of the fingerprint.
 func (s *Store) count(now time.Time, r *row, f *entity.Fingerprint) {
 	m := &r.Message
 	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {

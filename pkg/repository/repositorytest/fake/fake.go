@@ -26,14 +26,14 @@ type (
 // Store implements repository.Repository. It copies all input and output, so no caller shares bytes with the store or
 // with another caller.
 type Store struct {
-	*core // the steps of the core guard all fields below too
+	*core // the steps of the core also guard all fields below
 
 	index         searchIndex
-	answersFrom   *int64 // version that documents must have; nil: that of the search index
+	answersFrom   *int64 // version that documents must have to be found; nil when only the version of the search index counts
 	documents     map[uuid.UUID]*document
 	undecoded     map[uuid.UUID]undecoded
-	byContent     map[slot]bool           // the returns by content that attempts have
-	nextBatch     map[uuid.UUID]time.Time // when the rate of the redrive allows its next batch
+	byContent     map[slot]bool           // which attempts have a return by content, confirmed or unconfirmed
+	nextBatch     map[uuid.UUID]time.Time // when the rate of each redrive allows its next batch
 	trail         []entity.AuditEntry
 	groups        map[repository.TopicGroup]groupOrigin
 	errorGroups   map[uuid.UUID]*errorGroup
@@ -46,7 +46,7 @@ type Store struct {
 	redirects     map[string]entity.Redirect
 	reported      reported
 	notifications map[uuid.UUID]*notification
-	sinks         map[string]time.Time // when the next notification may be sent to the sink
+	sinks         map[string]time.Time // when the next notification may be sent to each sink
 	archiveRuns   map[uuid.UUID]repository.ArchiveRun
 	quarantine    map[uuid.UUID]entity.Quarantined
 	views         map[uuid.UUID]entity.View
@@ -81,7 +81,7 @@ func New(now func() time.Time) *Store {
 	return s
 }
 
-// locked runs do as one step. It is for methods that are not part of the contract.
+// locked calls the function do as one step. It is for methods that the storage contract does not contain.
 func (s *Store) locked(do func()) {
 	_ = s.Step(context.Background(), "", func(time.Time) error {
 		do()

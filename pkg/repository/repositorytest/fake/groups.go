@@ -33,7 +33,7 @@ func (g *errorGroup) annotation(topic string) entity.GroupAnnotation {
 	return g.annotations[entity.AllTopics]
 }
 
-// groupArrival is the arrival of a message. It is kept when the message is deleted.
+// groupArrival is the arrival of a message. It stays when the message is deleted.
 type groupArrival struct {
 	group uuid.UUID
 	topic string
@@ -53,7 +53,8 @@ func (s *Store) SaveFingerprints(ctx context.Context, fingerprints []entity.Fing
 	})
 }
 
-// errorGroup returns the error group with this id. If it does not exist, it is created without a name.
+// errorGroup returns the error group with this id. If the error group does not exist, it is created without a
+// description.
 func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 	g := s.errorGroups[id]
 	if g == nil {
@@ -63,7 +64,7 @@ func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 	return g
 }
 
-// arrived stores arrivals for messages that were just stored with an error group.
+// arrived remembers the arrivals of messages that were just stored with an error group.
 func (s *Store) arrived(rows ...*row) {
 	came := map[uuid.UUID][]*row{}
 	for _, r := range rows {
@@ -89,7 +90,7 @@ func (s *Store) arrived(rows ...*row) {
 	}
 }
 
-// openBeside counts the messages of an error group that are not RESOLVED, without those that have just arrived.
+// openBeside counts the messages of an error group that are not RESOLVED, leaving out those that have just arrived.
 func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	n := 0
 	for _, r := range s.Rows {
@@ -100,8 +101,8 @@ func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	return n
 }
 
-// follow copies the original topic of a message, which may have changed, to the message's arrival. It must be called
-// before the message is deleted, and before arrivals are counted.
+// follow stores the present original topic of a message in the message's arrival, because the original topic may have
+// changed. It must be called before the message is deleted, and before arrivals are counted.
 func (s *Store) follow(r *row) {
 	if a := s.arrivals[r.Message.ID]; a != nil {
 		a.topic = r.Message.OriginalTopic
@@ -144,7 +145,7 @@ func (s *Store) keyOf(g entity.ErrorGroup, q repository.GroupQuery) int64 {
 	return g.LastSeen.UnixMicro()
 }
 
-// countIn adds up the counts of the given statuses; when statuses is empty, the counts of all statuses except RESOLVED.
+// countIn adds up the counts of the given statuses, or of all statuses except RESOLVED when no statuses are given.
 func countIn(counts map[entity.Status]int64, statuses []entity.Status) (n int64) {
 	for status, messages := range counts {
 		if slices.Contains(statuses, status) || len(statuses) == 0 && status != entity.Resolved {
@@ -159,15 +160,15 @@ func seenIn(visible *entity.TopicPatterns) func(topic string) bool {
 	return func(topic string) bool { return visible == nil || topic != "" && visible.Match(topic) }
 }
 
-// groupMinute is the key of the counts by the minute.
+// groupMinute is the key of the counts by the minute: an error group, an original topic and a minute.
 type groupMinute struct {
 	group uuid.UUID
 	topic string
 	at    time.Time
 }
 
-// minutesOf returns the counts by the minute of an error group, from the time since on, in the topics for which seen
-// returns true.
+// minutesOf returns the counts by the minute of an error group, from the time since on, in the topics for which the
+// function seen returns true.
 func (s *Store) minutesOf(group uuid.UUID, since time.Time, seen func(topic string) bool) []entity.MinuteCount {
 	sums := map[time.Time]int64{}
 	for m, n := range s.minutes {
@@ -253,14 +254,14 @@ func annotated(said entity.GroupAnnotation, topic string, a repository.Annotatio
 	return said
 }
 
-// countedGroup is an error group with its counts, and with data that only lists need.
+// countedGroup is an error group with its counts, and with what is needed to filter and sort lists.
 type countedGroup struct {
 	entity.ErrorGroup
 	stored map[string]map[entity.Status]int64 // stored messages by topic and status
-	came   map[string]bool                    // topics in which messages arrived
+	came   map[string]bool                    // topics in which messages of the group arrived
 }
 
-// listed reports whether the group matches q.
+// listed reports whether the group matches q, apart from the cursor.
 func (g *countedGroup) listed(q repository.GroupQuery) bool {
 	if q.Regressed && !g.ErrorGroup.Regressed() || !q.FirstAfter.IsZero() && !g.FirstSeen.After(q.FirstAfter) {
 		return false
@@ -313,8 +314,8 @@ func sharesOf(topics map[string]int64) []entity.TopicShare {
 	return shares
 }
 
-// countArrivals returns the error groups with the counts of their arrivals. The counts of stored messages are added
-// later.
+// countArrivals returns the error groups with the counts of their arrivals. The caller adds the counts of stored
+// messages.
 func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Trend) map[uuid.UUID]*countedGroup {
 	for _, r := range s.Rows {
 		s.follow(r)
@@ -349,14 +350,14 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 			g.Minutes = s.minutesOf(id, trend.Minutes, seen)
 		}
 		s.errorGroups[id].annotate(g)
-		if g.LastSeen.Before(g.RegressedAt) { // the group regressed through a topic that is not visible
+		if g.LastSeen.Before(g.RegressedAt) { // the message with which the group regressed is in a topic that is not visible
 			g.RegressedAt = time.Time{}
 		}
 	}
 	return counted
 }
 
-// annotate adds to counted the annotations of the topics in which messages of the group arrived.
+// annotate sets the annotations of counted: those of the topics in which messages of the group arrived.
 func (g *errorGroup) annotate(counted *countedGroup) {
 	var list []entity.GroupAnnotation
 	own := 0
@@ -371,7 +372,7 @@ func (g *errorGroup) annotate(counted *countedGroup) {
 	counted.Annotate(list, own < len(counted.came))
 }
 
-// mutedIn reports whether the group is muted in all of these topics.
+// mutedIn reports whether the group is muted in each of these topics.
 func (g *errorGroup) mutedIn(topics []string) bool {
 	return !slices.ContainsFunc(topics, func(topic string) bool { return !g.annotation(topic).Muted })
 }
@@ -418,7 +419,7 @@ func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, exc
 type groupLimit struct {
 	hour    time.Time
 	created int
-	refused bool // a group was refused, so the topic may have unclassified messages
+	refused bool // a group was refused, so the topic may have messages in the group entity.Unclassified
 }
 
 // AdmitFingerprints implements repository.Groups.
@@ -448,7 +449,7 @@ func (s *Store) AdmitFingerprints(ctx context.Context, failures []repository.Top
 	return refused, s.SaveFingerprints(ctx, admitted)
 }
 
-// groupLimit returns the count of a dead-letter topic for the hour of the time now.
+// groupLimit returns the groupLimit of a dead-letter topic for the present hour.
 func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	l := s.groupLimits[topic]
 	if l == nil {
@@ -461,7 +462,7 @@ func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	return l
 }
 
-// take reports whether one more group may be created, and counts it; otherwise it stores that a group was refused.
+// take reports whether the topic may create one more group. It counts the group, or stores that it was refused.
 func (l *groupLimit) take() bool {
 	if l.created >= repository.MaxNewGroups {
 		l.refused = true

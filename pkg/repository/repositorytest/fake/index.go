@@ -11,15 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// searchIndex is the state of the search index: the lease and the version.
+// searchIndex contains the indexer lease and the version of the search index.
 type searchIndex struct {
-	held    bool // an owner has acquired the lease at some time
+	held    bool // whether any owner has ever acquired the lease
 	owner   uuid.UUID
 	until   time.Time
 	version int64
 }
 
-// is reports whether searches use documents of that version.
+// is reports whether the search index has that version.
 func (c *searchIndex) is(version int64) bool { return c.held && c.version == version }
 
 type document struct {

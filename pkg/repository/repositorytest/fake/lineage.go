@@ -18,13 +18,13 @@ import (
 type arrival struct {
 	message   *entity.Message
 	parent    *row
-	attempt   entity.Attempt // a claim without a result has only some of the fields
+	attempt   entity.Attempt // contains only some of the fields when the attempt is a claim without a result
 	byContent bool
 	confirmed bool
 }
 
-// findReturns finds the returns among messages that are about to be stored, and their attempts. Returns by headers are
-// found first, because an attempt with a confirmed return is not matched by content any more.
+// findReturns finds the returns among messages that will be stored, and their attempts. It finds returns by headers
+// first, because an attempt that has a confirmed return by headers is not matched by content.
 func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
@@ -47,8 +47,8 @@ func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, 
 	return arrivals
 }
 
-// returnsByContent finds the attempts that sent the content of these messages. The parameter named has the attempts
-// that already have a return by headers in this batch; they are left out.
+// returnsByContent finds the attempts that sent the content of these messages. The parameter named contains the
+// attempts that have a return by headers in this batch; they are left out.
 func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Batch, now time.Time, named map[uuid.UUID]bool) []arrival {
 	var found []arrival
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
@@ -77,13 +77,14 @@ func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Ba
 	return found
 }
 
-// slot identifies one of the two returns by content that an attempt may have: the confirmed one or the unconfirmed one.
+// slot identifies one of the two returns by content that an attempt may have: one that is confirmed, and one that is
+// not.
 type slot struct {
 	attempt   uuid.UUID
 	confirmed bool
 }
 
-// open reports whether the attempt of a can still get a return by content, confirmed or unconfirmed.
+// open reports whether the attempt of a can still get a return by content that is confirmed, or one that is not.
 func (s *Store) open(a arrival, confirmed bool) bool {
 	if !confirmed {
 		return !s.byContent[slot{a.attempt.ID, false}]
@@ -92,15 +93,15 @@ func (s *Store) open(a arrival, confirmed bool) bool {
 	return !cameBack
 }
 
-// contentKey groups the attempts whose records may come back as the same message: by original topic and hash of the
-// record.
+// contentKey is what the attempts have in common whose record may come back as the same message: the original topic and
+// the hash of the record.
 type contentKey struct {
 	topic string
 	hash  int64
 }
 
-// sentSince returns the attempts that were acknowledged since the time then, and the attempts that began since that
-// time and have no result, the latest first. It leaves out the attempts in the parameter named.
+// sentSince returns the attempts that were acknowledged at the time then or later, and the attempts that began at that
+// time or later and have no result. The latest attempts come first. It leaves out the attempts in the parameter named.
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentKey][]arrival {
 	found := map[contentKey][]arrival{}
 	for _, r := range s.Rows {
@@ -122,8 +123,8 @@ func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentK
 	return found
 }
 
-// sent returns the acknowledged attempts of a message. Its present claim is included as an attempt whose end is the
-// claim's beginning.
+// sent returns the acknowledged attempts of a message. When the message has a claim, the result includes an attempt for
+// the claim, which ends when the claim begins.
 func sent(r *row) []entity.Attempt {
 	var sent []entity.Attempt
 	for _, a := range r.Attempts {
@@ -148,7 +149,7 @@ func sentHash(r *row, attempt uuid.UUID) int64 {
 }
 
 // sentSame reports whether an attempt sent the key and the value of m. When a patch made the value, the value is not
-// stored, and only the hash is compared.
+// stored, and the equal hash decides.
 func sentSame(a arrival, m *entity.Message) bool {
 	record := a.parent.Message.Record
 	if e := a.parent.Edits[a.attempt.ID].Edit; e != nil {
@@ -161,7 +162,7 @@ func sentSame(a arrival, m *entity.Message) bool {
 }
 
 // refute removes the return by content of an attempt that sent nothing, because the record of that return came from
-// another producer. Its message stays a child.
+// another producer. The message of that record stays a child.
 func (s *Store) refute(r *row, attempt uuid.UUID) {
 	if !s.byContent[slot{attempt, true}] {
 		return
@@ -173,7 +174,7 @@ func (s *Store) refute(r *row, attempt uuid.UUID) {
 	}
 }
 
-// arrive makes a message the child of its parent. If this makes the message DEAD, arrive appends an audit entry.
+// arrive makes a message the child of its parent. When the message becomes DEAD by this, arrive appends an audit entry.
 func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
 	before := *a.message
 	if a.byContent && s.open(a, a.confirmed) {

@@ -82,7 +82,7 @@ func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]
 	return topics, err
 }
 
-// mapMessages implements Change for entity.RedriveMap.
+// mapMessages implements repository.Selections.Change for the action entity.RedriveMap.
 func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if !entity.ValidTopic(c.OriginalTopic) {
 		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)
@@ -103,8 +103,8 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 	return changed, err
 }
 
-// mapTo sets the original topic of one message. It returns true when the message now has this topic from an operator.
-// The consumer group that failed on the message becomes a consumer group of the topic.
+// mapTo sets the original topic of one message. It returns true when the message has this topic afterwards, set by an
+// operator. The consumer group that failed on the message becomes a consumer group of the topic.
 func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.AuditInfo) bool {
 	r, ok := s.Rows[id]
 	if !ok || !mappable(&r.Message) || r.Message.Origin.Confidence == entity.FromHeader && !c.OverHeader {

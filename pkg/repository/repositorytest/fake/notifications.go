@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// notification is a repository.Notification with data that only the store needs.
+// notification is a repository.Notification, with further fields that only the store needs.
 type notification struct {
 	repository.Notification
 	readyAt        time.Time // when the notification should first be sent

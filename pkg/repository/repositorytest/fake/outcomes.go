@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupOrigin says how a consumer group of a topic became known: from messages (noted), or from the configuration.
+// groupOrigin says from where a consumer group of a topic is known: from messages (noted), from the configuration, or
+// from both.
 type groupOrigin struct{ noted, configured bool }
 
 // partitionOfGroup is the key of a committed offset: the consumer group, the topic with its id, and the partition.
@@ -112,8 +113,8 @@ func (s *Store) SaveCommitted(ctx context.Context, offsets []repository.Committe
 	})
 }
 
-// observed returns m, the message of r, with the outcome that the committed offsets show. When the message has several
-// consumer groups, the highest offset counts.
+// observed returns m, the message of r, with the outcome that the committed offsets show. When several consumer groups
+// read the topic, the highest offset counts.
 func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.Attempts) == 0 {
 		return m
@@ -134,8 +135,8 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	return m
 }
 
-// groupsOf returns the consumer groups whose offsets show the outcome of a message that was sent to topic: the
-// message's own, or else those configured for the topic, in order.
+// groupsOf returns the consumer groups whose offsets show the outcome of a message that was sent to the topic: that of
+// the message or, when it is not known, those that are configured for the topic, sorted.
 func (s *Store) groupsOf(m *entity.Message, topic string) []string {
 	if m.Failure.ConsumerGroup != "" {
 		return []string{m.Failure.ConsumerGroup}

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// Quarantine puts a record into quarantine, for tests. It is not part of the contract: this store never refuses a
-// record.
+// Quarantine puts a record into quarantine, for tests. The storage contract does not contain it. Without it, this store
+// would have no records in quarantine, because it never refuses a record.
 func (s *Store) Quarantine(q entity.Quarantined) {
 	s.locked(func() { s.quarantine[q.ID] = q })
 }
@@ -45,7 +45,7 @@ func (s *Store) QuarantinedRecord(ctx context.Context, id uuid.UUID) (entity.Qua
 	return s.onQuarantined(ctx, id, func(entity.Quarantined, time.Time) {})
 }
 
-// onQuarantined calls do with a record in quarantine and returns the record's new state.
+// onQuarantined calls the function do with a quarantined record, and returns the record's state afterwards.
 func (s *Store) onQuarantined(ctx context.Context, id uuid.UUID, do func(q entity.Quarantined, now time.Time)) (q entity.Quarantined, err error) {
 	err = s.Step(ctx, "look at a quarantined record", func(now time.Time) error {
 		var there bool

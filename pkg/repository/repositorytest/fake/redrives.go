@@ -72,7 +72,8 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 	return r, nil
 }
 
-// batchSize returns the size of the batches. With a rate, a batch has at most the messages of one second.
+// batchSize returns the size of the batches. When the redrive has a rate, a batch contains at most the messages of one
+// second.
 func batchSize(n repository.NewRedrive) (int, error) {
 	if n.BatchSize < 1 {
 		return 0, fmt.Errorf("batches of %d messages: %w", n.BatchSize, entity.ErrInvalid)
@@ -127,7 +128,8 @@ func olderThan(r *redrive, p repository.Cursor) bool {
 	return order < 0
 }
 
-// cut splits the ids into batches. The first batches have exactly the canary's messages, the others all other messages.
+// cut splits the ids into batches. The first batches contain exactly the messages of the canary, the others all other
+// messages.
 func cut(r *redrive, ids []uuid.UUID, size, canary int) {
 	canary = min(canary, len(ids))
 	for from := 0; from < len(ids); {
@@ -204,8 +206,8 @@ func waiting(b *batch) (n int) {
 	return n
 }
 
-// pace sets the time at which the rate allows the next batch. The time is computed from now at the earliest, so that
-// the redrive does not catch up after a pause.
+// pace sets the time at which the rate allows the next batch. The time is at least computed from now on, so that the
+// redrive does not send faster after a pause.
 func (s *Store) pace(r *redrive, now time.Time, messages int) {
 	if r.Entity.Options.Rate <= 0 {
 		return
@@ -265,7 +267,7 @@ func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) 
 }
 
 // outcomeOf returns the item with the outcome of its record, and with the consumer group whose committed offset shows
-// it. When several consumer groups are configured, the one with the highest offset counts.
+// this outcome. When several consumer groups are configured, the one with the highest offset counts.
 func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.RedriveItem {
 	committed := int64(-1)
 	if item.Topic != "" {
@@ -300,17 +302,18 @@ func (s *Store) cameBack(message, redrive uuid.UUID) bool {
 	return ok && slices.Contains(slices.Collect(maps.Values(r.Returned)), redrive)
 }
 
-// selected is a message of a selection. reason says why the action cannot take the message now.
+// selected is a message that a redrive selects. reason says why the action cannot be applied to the message; "" when it
+// can.
 type selected struct {
 	id         uuid.UUID
 	topic      string
-	source     string // dead-letter topic
+	source     string // name of the dead-letter topic
 	confidence entity.Confidence
 	reason     string
 }
 
-// selection returns the messages that n selects, in the order in which the redrive processes them. For a selection
-// without any condition the error is entity.ErrInvalid.
+// selection returns the messages that n selects, in the order in which the redrive processes them. When n has no
+// condition and would select all messages, the error is entity.ErrInvalid.
 func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
 	takes, err := taken(n)
 	if err != nil {
@@ -359,7 +362,7 @@ func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.M
 	case takes(m):
 	case m.Claimed():
 		f.reason = repository.SkippedTaken
-	case action == entity.RedriveMap && mappable(m): // the own header of its record names the topic
+	case action == entity.RedriveMap && mappable(m): // a header of the message's record names the original topic
 		f.reason = repository.SkippedOriginKnown
 	default:
 		f.reason = repository.SkippedNotRetryable
@@ -367,7 +370,7 @@ func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.M
 	return f
 }
 
-// taken returns a function that reports whether the action can take a message.
+// taken returns a function that reports whether the action can be applied to a message.
 func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 	switch n.Action {
 	case entity.RedriveRetry:
@@ -386,7 +389,7 @@ func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 	return nil, fmt.Errorf("action %q: %w", n.Action, entity.ErrInvalid)
 }
 
-// mappable reports whether the original topic of a message in this status may be set.
+// mappable reports whether the status of a message allows its original topic to be set.
 func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.Status == entity.Dead }
 
 // PreviewRedrive implements repository.Selections.
@@ -477,7 +480,7 @@ func (s *Store) overlaps(but uuid.UUID, mine map[uuid.UUID]bool) []entity.Overla
 	return overlaps
 }
 
-// ReturnedErrors implements repository.Selections. It assumes that all returns of a message belong to one redrive.
+// ReturnedErrors implements repository.Selections. It assumes that all returns of a message belong to the same redrive.
 func (s *Store) ReturnedErrors(ctx context.Context, id uuid.UUID) ([]entity.ReturnedError, error) {
 	var list []entity.ReturnedError
 	err := s.WithRedrive(ctx, "group the returns of a redrive", id, func(*redrive, time.Time) error {

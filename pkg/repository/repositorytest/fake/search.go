@@ -66,7 +66,7 @@ func pastCursor(q repository.SearchQuery, r *row) bool {
 	return q.After == (repository.Cursor{}) || compareRows(q.Sort, r, entity.TruncateTime(q.After.CreatedAt), q.After.ID) > 0
 }
 
-// compareRows compares the position of a with the position of a cursor in a list.
+// compareRows compares the position of a row in a list with that of a cursor.
 func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
 	n := cmp.Or(sortTime(by, a).Compare(at), bytes.Compare(a.Message.ID[:], id[:]))
 	if by.Ascending {
@@ -169,8 +169,8 @@ func (s *Store) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo)
 	})
 }
 
-// restore resets what a message's retries have changed. The state chart has no such transition, because it does not
-// include the archive.
+// restore resets everything that retries have changed in a message. It sets the status directly: the state machine has
+// no such transition, because it does not include the archive.
 func restore(r *row, now time.Time) {
 	m := &r.Message
 	m.Status, m.RetryCount, m.UpdatedAt, m.NextAttemptAt = entity.Pending, 0, now, now
@@ -178,8 +178,8 @@ func restore(r *row, now time.Time) {
 	r.Rescues = 0
 }
 
-// Archive moves a message to the archive unchanged, whatever its state and age. It is for tests and not part of the
-// contract: this store archives nothing by itself.
+// Archive moves a message to the archive unchanged, whatever its state and age. It is for tests. The storage contract
+// does not contain it, and this store archives nothing by itself.
 func (s *Store) Archive(id uuid.UUID) {
 	s.locked(func() {
 		if r, ok := s.Rows[id]; ok {
@@ -190,7 +190,7 @@ func (s *Store) Archive(id uuid.UUID) {
 	})
 }
 
-// meant returns a function that reports whether a message meets all conditions of a filter.
+// meant returns a function that reports whether a message meets all conditions of the filter f.
 func (s *Store) meant(f entity.Filter) func(*entity.Message) bool {
 	isNamed := memory.Named(f.Topic)
 	return func(m *entity.Message) bool {
@@ -215,8 +215,8 @@ func described(f entity.Filter, m *entity.Message) bool {
 		(f.Group == uuid.Nil || m.Group == f.Group)
 }
 
-// within reports whether t is between the bounds after and before. A zero bound does not limit; a zero t is never
-// between the bounds.
+// within reports whether t is between the bounds after and before. A bound that is zero does not limit. A time t that
+// is zero is never between the bounds.
 func within(t, after, before time.Time) bool {
 	after, before = entity.TruncateTime(after), entity.TruncateTime(before)
 	if t.IsZero() {
@@ -238,7 +238,7 @@ func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 		}
 	}
 	for _, word := range f.Words {
-		// A word that is not valid UTF-8 or contains NUL cannot be in a text.
+		// A word that contains NUL or is not valid UTF-8 cannot be in a text.
 		if !utf8.ValidString(word) || strings.ContainsRune(word, 0) || !strings.Contains(d.text, strings.ToLower(word)) {
 			return false
 		}

@@ -104,7 +104,7 @@ func (s *Store) TopicTotals(ctx context.Context, names []string) ([]repository.T
 func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
 	var positions []repository.IngestPosition
 	err := s.Step(ctx, "read ingest positions", func(time.Time) error {
-		present := map[string]int32{} // the highest number of an incarnation is the present one
+		present := map[string]int32{} // the present incarnation of a topic is the one with the highest number
 		for topic, life := range s.Incarnations {
 			present[topic.Name] = max(present[topic.Name], life)
 		}

@@ -32,7 +32,7 @@ func (s *Store) Views(ctx context.Context, owner string) ([]entity.View, error) 
 	return views, err
 }
 
-// order returns the sort key with which a list has the owner's views first and then the shared ones.
+// order returns a sort key with which the owner's views come first and the shared ones after them.
 func order(v entity.View) int {
 	if v.Shared {
 		return 1

@@ -129,7 +129,8 @@ func TestEncodeNamesTheFieldThatDoesNotFit(t *testing.T) {
 	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), `{"id":"1","status":"NEW","lines":[],"total":null,"either":7}`, "with defaults")
 }
 
-// A default is in Avro's own JSON form, which has neither the texts of logical types nor the names of branches.
+// The default of a field is written in Avro's own JSON form. In that form, logical types are not written as text and
+// values of unions do not name their branch.
 func TestDefaultsOfLogicalTypes(t *testing.T) {
 	t.Parallel()
 	const fee = `{"name":"fee","type":{"type":"bytes","logicalType":"decimal","precision":4,"scale":2},"default":"\u0000\u0080"}`
@@ -153,7 +154,7 @@ func TestReferencesAreFound(t *testing.T) {
 	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), text, "JSON")
 }
 
-// A default fits none of the branches, which nest to 2^60 combinations.
+// The default fits none of the branches of nested unions, which have 2^60 combinations.
 func TestHostileDefaultIsBounded(t *testing.T) {
 	t.Parallel()
 	record := func(name, union string) string {
@@ -165,7 +166,7 @@ func TestHostileDefaultIsBounded(t *testing.T) {
 	check.Says(t, err, "has a default that does not fit its union", "error")
 }
 
-// Some schemas and data cost much more than their size when they are decoded without limits.
+// Decoding some schemas and data without limits would use far more memory than their size.
 func TestHostileDataIsBounded(t *testing.T) {
 	t.Parallel()
 	var many strings.Builder
@@ -209,8 +210,8 @@ func TestSchemaThatIsNotValid(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that any data ends with JSON or an error, within the limit, and that what was decoded from
-// canonical data is encoded as the same data.
+// FuzzDecode checks that decoding any data ends with JSON within the limit or with an error, and that JSON decoded from
+// canonical data is encoded to the same data.
 func FuzzDecode(f *testing.F) {
 	schemas := []string{
 		orderSchema, `["null","string","bytes",{"type":"map","values":["int","double"]}]`,
@@ -232,7 +233,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		encoded, err := s.Encode(text, 1<<20)
 		if err != nil {
-			return // keys that are not UTF-8 may become equal
+			return // different keys that are not UTF-8 may become equal keys in JSON
 		}
 		again, err := s.Decode(encoded, 1<<20)
 		if err != nil {

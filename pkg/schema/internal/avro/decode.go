@@ -9,8 +9,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Decode returns the JSON of one encoded value, at most limit bytes of it. The error is *codec.Error for bytes that do
-// not fit the schema, and *codec.LimitError. Its time and memory depend on the data's size, limit and the longest name only.
+// Decode returns the JSON of one encoded value, of at most limit bytes. The error is a *codec.Error when the bytes do
+// not fit the schema, or a *codec.LimitError. Time and memory depend only on the size of the data, on the limit, and on
+// the longest name in the schema.
 func (s *Schema) Decode(data []byte, limit int) ([]byte, error) {
 	d := decoder{in: data, limit: limit}
 	if err := d.value(s.root, 0); err != nil {
@@ -82,7 +83,7 @@ func (d *decoder) record(n *node, depth int) error {
 func (d *decoder) ends() error { return d.path.Errorf("the data ends within the value") }
 
 func (d *decoder) varint() (int64, error) {
-	v, n := binary.Varint(d.in) // zigzag encoding, which Avro uses
+	v, n := binary.Varint(d.in) // Avro writes integers in the zigzag encoding that Varint reads
 	if n <= 0 {
 		if n == 0 {
 			return 0, d.ends()
@@ -205,7 +206,7 @@ func (d *decoder) blocks(n *node, depth int) error {
 			d.out = append(d.out, end)
 			return nil
 		}
-		if count < 0 { // a negative count is followed by the block's size in bytes
+		if count < 0 { // after a negative count, the data contain the size of the block in bytes
 			if _, err := d.varint(); err != nil {
 				return err
 			}
@@ -275,8 +276,8 @@ func (d *decoder) union(n *node, depth int) error {
 	return nil
 }
 
-// exceptional reports whether a value is written as another type of JSON value than usual for its type: NaN, and a
-// time outside the years 0 to 9999.
+// exceptional reports whether a value is written as another type of JSON value than is usual for its Avro type. This is
+// true of NaN, of infinite numbers, and of times outside the years 0 to 9999.
 func (n *node) exceptional(value []byte) bool {
 	isString := value[0] == '"'
 	switch n.kind {
@@ -289,7 +290,8 @@ func (n *node) exceptional(value []byte) bool {
 	}
 }
 
-// appendBytes appends bytes as Avro's JSON encoding does: each byte is the character of that number.
+// appendBytes appends bytes in the form of Avro's JSON encoding, in which each byte is the character with the same
+// number.
 func appendBytes(dst, b []byte) []byte {
 	dst = append(dst, '"')
 	for _, c := range b {
@@ -305,7 +307,7 @@ func appendBytes(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendFloat appends a number. Numbers that JSON does not have, such as NaN, are written as text.
+// appendFloat appends a number. Numbers that JSON cannot express, such as NaN, are written as text.
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsNaN(f):

@@ -14,9 +14,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Encode returns the binary encoding, at most limit bytes of it, of a JSON value in the form that Decode writes. A
-// member that is missing gets the default of its field; a member that the schema does not have is an error. The error
-// is *codec.Error, which names the field, or *codec.LimitError.
+// Encode returns the binary encoding, of at most limit bytes, of a JSON value in the form that Decode writes. A missing
+// member gets the default of its field; a member that the schema does not contain is an error. The error is a
+// *codec.Error, which names the field, or a *codec.LimitError.
 func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 	v, err := codec.Value(text)
 	if err != nil {
@@ -32,16 +32,17 @@ func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 type encoder struct {
 	out      []byte
 	limit    int
-	steps    int // how many values may still be encoded: those of defaults are not in the text, and may take no bytes
+	steps    int // number of values that may still be encoded; the size of the text does not limit it, because defaults are not in the text and may be empty
 	path     codec.Path
-	defaults bool // the value is a default, which is in Avro's own JSON form
-	refused  int  // how many branches of unions did not accept a default
+	defaults bool // the value is a default, which is written in Avro's own JSON form
+	refused  int  // number of branches of unions that have not accepted a default
 }
 
-// minSteps allows defaults in a small value.
+// minSteps is the number of values that may always be encoded, so that a short text may have many defaults.
 const minSteps = 1 << 20
 
-// maxRefused limits refused: unions within unions could have very many combinations of branches.
+// maxRefused is the maximum of refused. Without it, defaults of unions within unions could be tried with very many
+// combinations of branches.
 const maxRefused = 1000
 
 func (e *encoder) value(n *node, v any, depth int) error {
@@ -198,7 +199,7 @@ func (e *encoder) text(n *node, v any) error {
 	return nil
 }
 
-// logical returns the logical type in whose form values of a string, bytes or fixed are written.
+// logical returns the logical type in whose form values of the node are written, or plain when the value is a default.
 func (e *encoder) logical(n *node) logical {
 	if e.defaults {
 		return plain
@@ -206,7 +207,7 @@ func (e *encoder) logical(n *node) logical {
 	return n.logical
 }
 
-// extend extends a number in two's complement to a size, if it is shorter.
+// extend extends a number in two's complement to the given size, unless it has that size already.
 func extend(b []byte, size int) []byte {
 	if len(b) >= size || size > maxDecimal {
 		return b
@@ -309,14 +310,14 @@ func (e *encoder) defaultValue(n *node, v any, depth int) error {
 	return err
 }
 
-// defaultUnion encodes the default value of a union, which belongs to the first branch that accepts it.
+// defaultUnion encodes the default value of a union, with the first branch that accepts it.
 func (e *encoder) defaultUnion(n *node, v any, depth int) error {
 	begin, steps := len(e.out), e.path
 	for i, b := range n.branches {
 		e.varint(int64(i))
 		var over *codec.LimitError
 		if err := e.value(b, v, depth+1); err == nil || errors.As(err, &over) {
-			return err //nolint:wrapcheck // of this package
+			return err //nolint:wrapcheck // the error is from this package
 		}
 		e.out, e.path = e.out[:begin], steps
 		if e.refused++; e.refused > maxRefused {
@@ -351,7 +352,7 @@ func isSame(wrapper map[string]any, inner any) bool {
 	return true
 }
 
-// choose returns the branch for a value, and the value without the branch's name.
+// choose returns the branch of a union to which a value belongs, and the value without the name of the branch.
 func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 	if wrapper, ok := v.(map[string]any); ok && len(wrapper) == 1 {
 		for name, inner := range wrapper {
@@ -385,7 +386,8 @@ func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 	return 0, nil, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], codec.Listed(names))
 }
 
-// numeric returns the branches whose values are written as text, but may also be given as numbers: times and decimals.
+// numeric returns the branches for times and decimals. Their values are written as text, but may also be given as
+// numbers.
 func (n *node) numeric() []int {
 	var found []int
 	for i, b := range n.branches {
@@ -396,7 +398,7 @@ func (n *node) numeric() []int {
 	return found
 }
 
-// accepts reports whether a JSON value has the type of JSON that values of the node are written as.
+// accepts reports whether the JSON value has the type of JSON value in which values of the node are written.
 func (n *node) accepts(v any) bool {
 	switch v.(type) {
 	case nil:

@@ -11,14 +11,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// logical is a logical type whose values are written in a form of its own. Values of other logical types are written
-// like those of the type that they annotate.
+// logical is a logical type of Avro whose values are written in JSON in a special form. Values of other logical types
+// are written like those of the type that they annotate.
 type logical uint8
 
 const (
 	plain logical = iota
 	decimal
-	uuidLogical // uuid on a fixed type; a uuid on a string is written like any string
+	uuidLogical // uuid on a type fixed; values of uuid on a string are written like any string
 	date
 	timeMillis
 	timeMicros
@@ -51,11 +51,11 @@ func logicalOf(n *node, name string) logical {
 	return plain
 }
 
-// form describes how a logical type of time is written.
+// form describes how the values of a logical type for times are written.
 type form struct {
 	unit   time.Duration // unit of the stored number
 	layout string
-	span   time.Duration // a time of day must be less than span; 0: the form is that of a date or a timestamp
+	span   time.Duration // values must be less than span; 0 for dates and timestamps, which only the years 0 to 9999 limit
 }
 
 const day = 24 * time.Hour
@@ -72,14 +72,14 @@ var forms = map[logical]form{
 	localNanos:  {time.Nanosecond, "2006-01-02T15:04:05.000000000", 0},
 }
 
-// The first second of the year 0 and the last second of the year 9999, counted from 1970.
+// Seconds from the beginning of 1970 to the first second of the year 0 and to the last second of the year 9999.
 const (
 	firstSecond = -62167219200
 	lastSecond  = 253402300799
 )
 
-// appendTime appends a time as text. ok is false for a type that is no time, and for a time that is out of its range
-// and is therefore written as a number.
+// appendTime appends a time as text. ok is false when the type is not one for times, or when the time is out of range
+// and must be written as a number.
 func appendTime(dst []byte, l logical, v int64) (out []byte, ok bool) {
 	f, timed := forms[l]
 	if !timed {
@@ -105,16 +105,16 @@ func appendTime(dst []byte, l logical, v int64) (out []byte, ok bool) {
 	return append(time.Unix(seconds, nanos).UTC().AppendFormat(append(dst, '"'), f.layout), '"'), true
 }
 
-// parseTime is the inverse of appendTime.
+// parseTime does the opposite of appendTime.
 func parseTime(l logical, text string) (int64, error) {
 	f := forms[l]
 	layout := f.layout
-	if at := strings.IndexByte(layout, '.'); at >= 0 { // time.Parse accepts any number of digits after the seconds
+	if at := strings.IndexByte(layout, '.'); at >= 0 { // needed because time.Parse accepts any number of digits after the seconds
 		layout = layout[:at]
 		switch l {
 		case stampMillis, stampMicros, stampNanos:
 			layout += "Z07:00"
-		default: // a local time has no zone
+		default: // a local time has no time zone
 		}
 	}
 	at, err := time.Parse(layout, text)
@@ -146,12 +146,13 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// maxDecimal is how many bytes of a decimal are translated: the time of that grows with their square.
+// maxDecimal is the maximum size in bytes of a decimal that is translated, because the time for translating grows with
+// the square of the size.
 const maxDecimal = 4 << 10
 
 var errDecimal = fmt.Errorf("a decimal is longer than %d bytes", maxDecimal)
 
-// appendDecimal appends a decimal as text with all its digits after the point.
+// appendDecimal appends a decimal as text, with as many digits after the point as the scale says.
 func appendDecimal(dst, b []byte, scale int) ([]byte, error) {
 	if len(b) > maxDecimal || scale > maxDecimal {
 		return dst, errDecimal
@@ -175,7 +176,7 @@ func appendDecimal(dst, b []byte, scale int) ([]byte, error) {
 	return append(dst, '"'), nil
 }
 
-// parseDecimal returns a decimal in two's complement, as short as possible.
+// parseDecimal returns a decimal in two's complement, in as few bytes as possible.
 func parseDecimal(text string, n *node) ([]byte, error) {
 	if n.scale > maxDecimal {
 		return nil, errDecimal

@@ -1,6 +1,6 @@
-// Package avro translates values between Avro's binary encoding and JSON. The schema is parsed and checked by a
-// library; the values are translated here, directly from bytes to bytes, because a value built in between could be
-// many thousand times as large as its encoding.
+// Package avro translates values between Avro's binary encoding and JSON. A library parses and checks the schema. This
+// package translates the values, directly from bytes to bytes: a value that is built in memory in between could be many
+// thousand times as large as its encoding.
 //
 // Reading order:
 //   - schema.go: a parsed schema
@@ -56,7 +56,7 @@ var kinds = map[string]kind{
 type node struct {
 	kind    kind
 	logical logical
-	name    string // name of the type, by which a union names its branch
+	name    string // name of the type, which values of a union use to name their branch
 	fields  []field
 	symbols []string
 	items   *node // type of the items of an array, or of the values of a map
@@ -65,20 +65,21 @@ type node struct {
 	precision, scale int // precision and scale of a decimal
 
 	branches []*node
-	wrapped  bool // a value of this union names its branch, unless it is null
+	wrapped  bool // values of this union name their branch, unless they are null
 
 	position map[string]int // position of each field, symbol and branch, by name
 }
 
 type field struct {
 	name     string
-	quoted   []byte // "name":
+	quoted   []byte // the name as a JSON string, and a colon
 	node     *node
-	filled   bool // there is a default
+	filled   bool // the field has a default
 	fallback any  // the default, as codec.Value returns it
 }
 
-// Parse parses a schema. References are the schemas that it refers to, the schemas without references first.
+// Parse parses a schema. references are the schemas to which it refers; each comes after those to which it refers
+// itself.
 func Parse(schema string, references []string) (*Schema, error) {
 	var cache avro.SchemaCache
 	c := compiler{types: map[string]*node{}}
@@ -116,7 +117,7 @@ func Parse(schema string, references []string) (*Schema, error) {
 // Name returns the full name of the schema's type.
 func (s *Schema) Name() string { return s.name }
 
-// findPositions is called when all branches have their types.
+// findPositions sets position. It is called when all branches have their types, because branches are found by these.
 func (n *node) findPositions() {
 	n.position = make(map[string]int, len(n.fields)+len(n.symbols)+len(n.branches))
 	for i, f := range n.fields {
@@ -132,7 +133,7 @@ func (n *node) findPositions() {
 	}
 }
 
-// find returns the position of a field, symbol or branch; -1 for none.
+// find returns the position of the field, symbol or branch with the name; -1 when there is none.
 func (n *node) find(name string) int {
 	if i, ok := n.position[name]; ok {
 		return i
@@ -143,18 +144,18 @@ func (n *node) find(name string) int {
 type compiler struct {
 	types  map[string]*node
 	unions []*node
-	named  []*node // those with positions
+	named  []*node // nodes for which findPositions must be called
 	root   *node
 	names  int
 }
 
-// maxNames is how many bytes the full names of all types may have: a long namespace makes them many thousand times as
-// long as their schema.
+// maxNames is the maximum size in bytes of the full names of all types. A long namespace can make these names many
+// thousand times as long as the schema.
 const maxNames = 16 << 20
 
 var errNames = fmt.Errorf("the full names of the Avro schema have more than %d bytes", maxNames)
 
-// fullNames returns about how many bytes the full names of a schema have.
+// fullNames returns the approximate size in bytes of the full names in a schema.
 func fullNames(v any, namespace int) (sum int) {
 	switch v := v.(type) {
 	case string:
@@ -181,7 +182,7 @@ const maxNesting = 1000
 
 var errNesting = errors.New("the Avro schema nests too deeply")
 
-// compile compiles a type; names without a dot are looked up in the namespace first.
+// compile compiles a type. A name without a dot is looked up in the namespace first.
 func (c *compiler) compile(s *avro.SchemaNode, namespace string, depth int) (*node, error) {
 	if depth > maxNesting {
 		return nil, errNesting
@@ -247,16 +248,16 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 			}
 			n.fields = append(n.fields, f)
 		}
-	default: // other kinds contain no types
+	default: // other kinds of types contain no types
 	}
 	return nil
 }
 
-// defaultName is the property that has the JSON of a field's default.
+// defaultName is the property to which hideDefaults moves the JSON of a field's default.
 const defaultName = "dlq-manager.default"
 
-// hideDefaults hides the defaults of fields from the library, which encodes them: in a short schema of records that
-// contain each other they can have 2^100 bytes.
+// hideDefaults moves the defaults of fields to properties that the library ignores. The library would encode the
+// defaults: in a short schema of records that contain each other, these encodings could have 2^100 bytes.
 func hideDefaults(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -272,7 +273,7 @@ func hideDefaults(v any) {
 			}
 			delete(f, defaultName)
 			if value, has := f["default"]; has {
-				text, _ := json.Marshal(value) // cannot fail, because the value was read from JSON
+				text, _ := json.Marshal(value) // cannot fail, because the value was parsed from JSON
 				f[defaultName] = string(text)
 				delete(f, "default")
 			}

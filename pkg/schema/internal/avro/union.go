@@ -1,6 +1,6 @@
 package avro
 
-// class is the type of JSON value in which the values of an Avro type are written.
+// class is the type of JSON value in which values of an Avro type are written.
 type class uint8
 
 const (
@@ -34,9 +34,9 @@ func (n *node) class() class {
 	}
 }
 
-// ambiguous reports whether the values of a union must name their branch, because JSON alone does not show the branch:
-// two branches are written as the same type of JSON value, or a value of a record or map could look like a value that
-// names its branch.
+// ambiguous reports whether the values of a union must name their branch, because their JSON alone does not show it.
+// This is so when values of two branches are written as the same type of JSON value, or when a value of a record or map
+// could look like a value that names its branch.
 func ambiguous(branches []*node) bool {
 	seen := map[class]bool{}
 	names := map[string]bool{}
@@ -57,7 +57,7 @@ func ambiguous(branches []*node) bool {
 				return true
 			}
 		case record:
-			for name := range names { // at most one branch of each class
+			for name := range names { // contains at most one branch of each class
 				if b.find(name) >= 0 {
 					return true
 				}

@@ -1,4 +1,4 @@
-// Package codec has what the formats share: their limits, and the error that names a value by its path.
+// Package codec contains what the formats share: limits, and an error that names a value by its path.
 package codec
 
 import (
@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep a decoded value may nest. Answers of the API add some levels, and common JSON readers stop at
-// 256.
+// MaxDepth is the maximum nesting depth of a decoded value. Answers of the API add some levels, and common JSON readers
+// stop at 256 levels.
 const MaxDepth = 200
 
-// Error is a value that does not fit its schema. Its text contains nothing of the value.
+// Error says that a value does not fit its schema. Its text contains nothing of the value.
 type Error struct {
-	Path   string // such as $.items[2].sku; "$" for the whole value
+	Path   string // such as $.items[2].sku; $ for the whole value
 	Reason string
 }
 
@@ -27,7 +27,7 @@ const (
 	TooDeep  = "too_deep"
 )
 
-// LimitError is a value that is larger than the caller allows.
+// LimitError says that a value is larger than the caller allows, or nested deeper than MaxDepth.
 type LimitError struct{ Kind string }
 
 // Error names the limit.
@@ -38,12 +38,12 @@ func (e *LimitError) Error() string {
 	return "the decoded value is larger than the limit"
 }
 
-// Path is a path of names and indexes, as a stack. It becomes text only in an error.
+// Path is the path to a value, as a stack of names and indexes. It is converted to text only for an error.
 type Path struct{ steps []step }
 
 type step struct {
 	name  string // name of a member
-	index int    // index of an element; else one of the constants below
+	index int    // index of an element, or one of the constants below
 }
 
 const (
@@ -51,24 +51,24 @@ const (
 	entryStep  = -2
 )
 
-// Member adds the name of a member.
+// Member adds a step to the member of an object.
 func (p *Path) Member(name string) { p.steps = append(p.steps, step{name, memberStep}) }
 
-// Element adds an index.
+// Element adds a step to the element of an array.
 func (p *Path) Element(i int) { p.steps = append(p.steps, step{"", i}) }
 
-// Entry adds a step into a map. It leaves out the key, because the key is part of the value.
+// Entry adds a step to an entry of a map. The step does not contain the key, because the key is a part of the value.
 func (p *Path) Entry() { p.steps = append(p.steps, step{"", entryStep}) }
 
 // Pop removes the last step.
 func (p *Path) Pop() { p.steps = p.steps[:len(p.steps)-1] }
 
-// Errorf returns an error at the present path.
+// Errorf returns an error that names the present path.
 func (p *Path) Errorf(format string, args ...any) error {
 	return &Error{Path: p.String(), Reason: fmt.Sprintf(format, args...)}
 }
 
-// String returns the path in the form that searches accept.
+// String returns the path in the form of payload.Path, which searches accept.
 func (p *Path) String() string {
 	text := "$"
 	for _, s := range p.steps {
@@ -87,7 +87,7 @@ func (p *Path) String() string {
 	return Clip(text, maxPath)
 }
 
-// Clip shortens a text to a number of bytes, without cutting a character.
+// Clip shortens a text to at most the given number of bytes, without cutting a character.
 func Clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -100,7 +100,7 @@ func Clip(text string, most int) string {
 
 const maxPath = 512
 
-// Listed returns the first names of a list.
+// Listed returns the names at the beginning of a list as one text of limited length.
 func Listed(names []string) string {
 	const most, longest = 20, 1000
 	if len(names) > most {
@@ -118,7 +118,7 @@ func member(name string) string {
 	return "." + name
 }
 
-// AppendString appends s as a JSON string, with U+FFFD for bytes that are not UTF-8.
+// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Value returns one JSON text as maps, lists, strings, json.Number, bool and nil, with numbers exactly as they are
-// written.
+// Value parses one JSON text to maps, lists, strings, json.Number, bool and nil. Numbers keep the form in which they
+// are written.
 func Value(text []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()

@@ -15,25 +15,25 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Limits of a schema that is compiled. The library's time grows with the square of the number of schemas, and each
-// schema keeps its whole path.
+// Limits for schemas that are compiled. The time that the library needs grows with the square of the number of schemas,
+// and the library keeps the whole path of each schema.
 const (
 	maxObjects = 10_000
 	maxPaths   = 4 << 20
-	maxRefs    = 20_000_000 // distinct references times objects
-	maxProgram = 200_000    // instructions of all regular expressions
-	maxPattern = 10_000     // bytes of a regular expression
+	maxRefs    = 20_000_000 // maximum product of the number of different references and the number of objects
+	maxProgram = 200_000    // maximum number of instructions of all regular expressions together
+	maxPattern = 10_000     // maximum length of a regular expression in bytes
 	maxDigits  = 1000
 )
 
 var errLarge = fmt.Errorf("cannot be checked: the JSON Schema is too large: it has more than %d objects, or very long paths, numbers or patterns",
 	maxObjects)
 
-// census measures a document before it is compiled.
+// census counts what a document contains before it is compiled.
 type census struct {
 	objects, paths int
 	refs           map[string]bool
-	number         bool // has a number that is too long
+	number         bool // the document contains a number that is too long
 }
 
 func (c *census) count(v any, path int) {
@@ -71,7 +71,7 @@ func (c *census) countNumbers(v any) bool {
 	return !c.number
 }
 
-// shortNumber reports whether a number is calculated with quickly: 1e999999 has a million digits.
+// shortNumber reports whether calculating with a number is fast. It is not with 1e999999, which has a million digits.
 func shortNumber(n json.Number) bool {
 	text := strings.ToLower(string(n))
 	_, exponent, _ := strings.Cut(text, "e")
@@ -79,39 +79,39 @@ func shortNumber(n json.Number) bool {
 	return len(text) <= maxDigits && (exponent == "" || err == nil && max(e, -e) <= maxDigits)
 }
 
-// Limits of the work of one check, in steps of about a tenth of a microsecond.
+// Limits for the work of one check. A step takes about a tenth of a microsecond.
 const (
 	minSteps     = 2 << 20
-	explainSteps = 1 << 16 // each step may keep an error with its path
+	explainSteps = 1 << 16 // fewer steps, because each may store an error with its path
 )
 
 var errWork = &codec.Error{Path: "$", Reason: "cannot be checked: its JSON Schema needs too much work for it"}
 
 // meter limits the work of checks. The library has no limit of its own, and a short schema whose parts refer to each
-// other can be checked 2^100 times. A meter serves one check at a time.
+// other can be checked 2^100 times. A meter must not be used for two checks at the same time.
 type meter struct {
-	programs int // instructions that patterns may still have
+	programs int // number of instructions that further regular expressions may have
 
 	mu    sync.Mutex
 	steps int
-	depth int // how many schemas in turn were applied to one value
+	depth int // number of schemas that were applied to the same value, one after the other
 	last  reflect.Value
 }
 
-// run validates a value in a limited number of steps.
+// run validates a value and returns errWork when this takes more than the given number of steps.
 func (m *meter) run(s *jsonschema.Schema, v any, steps int) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.steps, m.programs, m.depth, m.last = steps, maxProgram, 0, reflect.Value{}
 	defer func() {
 		if fault := recover(); fault != nil {
-			if fault != errWork { //nolint:errorlint // a panic's value
+			if fault != errWork { //nolint:errorlint // the value of a panic, not an error that may be wrapped
 				panic(fault)
 			}
 			err = errWork
 		}
 	}()
-	return s.Validate(v) //nolint:wrapcheck // translated by the caller
+	return s.Validate(v) //nolint:wrapcheck // the caller translates it
 }
 
 func (m *meter) spend(steps int) {
@@ -120,7 +120,8 @@ func (m *meter) spend(steps int) {
 	}
 }
 
-// attach lets every schema report each value that it is applied to, before it looks into the value: as its format.
+// attach makes every schema report each value to which it is applied, before it checks the value. For this it replaces
+// the schema's format.
 func (m *meter) attach(v reflect.Value, seen map[*jsonschema.Schema]bool) {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -148,7 +149,7 @@ func (m *meter) attach(v reflect.Value, seen map[*jsonschema.Schema]bool) {
 			}
 		}
 		m.observe(s)
-	default: // no schema
+	default: // other kinds contain no schema
 	}
 }
 
@@ -165,14 +166,14 @@ func (m *meter) observe(s *jsonschema.Schema) {
 	if s.Const != nil {
 		compared += size(*s.Const) / cheap
 	}
-	if weight += compared; compared > 16 { // the library compares before it calls the format
+	if weight += compared; compared > 16 { // the library compares with enum and const before it calls the format, so they move to a schema that is applied later
 		only := &jsonschema.Schema{DraftVersion: s.DraftVersion, Location: s.Location, Enum: s.Enum, Const: s.Const}
 		s.Enum, s.Const, s.AllOf = nil, nil, append(s.AllOf[:len(s.AllOf):len(s.AllOf)], only)
 	}
 	s.Format = &jsonschema.Format{Name: "steps", Validate: func(v any) error {
 		m.visit(v, weight)
 		if format != nil {
-			return format.Validate(v) //nolint:wrapcheck // the library's
+			return format.Validate(v) //nolint:wrapcheck // the library handles its own error
 		}
 		return nil
 	}}
@@ -181,7 +182,8 @@ func (m *meter) observe(s *jsonschema.Schema) {
 	}
 }
 
-// visit counts a value. A chain of schemas that are applied to the same value is searched by the library at each step.
+// visit counts the work for one value. It counts more for a value to which many schemas are applied one after the
+// other, because the library searches their list each time.
 func (m *meter) visit(v any, weight int) {
 	at := reflect.ValueOf(v)
 	switch at.Kind() {
@@ -214,10 +216,11 @@ func same(a, b reflect.Value) bool {
 	}
 }
 
-// cheap is how many comparisons of short texts take a step.
+// cheap is the number of comparisons of short texts that count as one step.
 const cheap = 16
 
-// size returns how long a comparison with a value takes, in comparisons of short texts. Numbers are parsed each time.
+// size returns how long a comparison with a value takes, as the number of comparisons of short texts that take as long.
+// Numbers count more, because they are parsed for each comparison.
 func size(v any) int {
 	sum := 1
 	switch v := v.(type) {
@@ -237,20 +240,21 @@ func size(v any) int {
 	return sum
 }
 
-// pattern is a regular expression whose matches are counted.
+// pattern is a regular expression whose work counts for the meter.
 type pattern struct {
 	*regexp.Regexp
 	meter  *meter
-	weight int // instructions
+	weight int // number of instructions
 }
 
-// MatchString implements the library's Regexp. Its time is at most the text's length times the instructions.
+// MatchString implements the library's Regexp. The time of a match is at most proportional to the length of the text
+// times the number of instructions.
 func (p pattern) MatchString(text string) bool {
 	p.meter.spend(1 + (len(text)+1)*p.weight/16)
 	return p.Regexp.MatchString(text)
 }
 
-// compile implements the library's RegexpEngine. It is also called for values of the format regex.
+// compile implements the library's RegexpEngine. The library also calls it for values whose format is regex.
 func (m *meter) compile(text string) (jsonschema.Regexp, error) {
 	if len(text) > maxPattern {
 		m.programs = -1
@@ -258,7 +262,7 @@ func (m *meter) compile(text string) (jsonschema.Regexp, error) {
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the library names the pattern
+		return nil, err //nolint:wrapcheck // the library adds the pattern to the error
 	}
 	weight := instructions(parsed)
 	if m.programs -= weight; m.programs < 0 {
@@ -271,7 +275,8 @@ func (m *meter) compile(text string) (jsonschema.Regexp, error) {
 	return pattern{compiled, m, weight}, nil
 }
 
-// instructions returns about how many instructions a regular expression is compiled to: .{1000} is a thousand.
+// instructions returns the approximate number of instructions to which a regular expression is compiled. For .{1000} it
+// is a thousand.
 func instructions(r *syntax.Regexp) int {
 	sum := 1 + len(r.Rune)/2
 	for _, sub := range r.Sub {

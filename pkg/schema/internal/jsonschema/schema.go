@@ -1,8 +1,8 @@
 // Package jsonschema checks JSON values against a JSON Schema.
 //
 // Reading order:
-//   - schema.go: a compiled schema, and the check
-//   - limits.go: which schemas are compiled, and how much work a check may be
+//   - schema.go: a compiled schema, and the check of a value
+//   - limits.go: limits for compiling schemas and for the work of a check
 package jsonschema
 
 import (
@@ -20,9 +20,9 @@ import (
 
 // Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
-	quick, full *jsonschema.Schema // quick has only one error, without its path
+	quick, full *jsonschema.Schema // quick returns a single error, without its path
 	meter       *meter
-	large       error // why the schema is not compiled: its values can be shown, but not checked
+	large       error // why the schema is too large to be compiled; its values can then be shown, but not checked
 }
 
 const (
@@ -30,19 +30,19 @@ const (
 	quick = "schema:///quick.json"
 )
 
-// wrapper asks the library for an answer without details: the tree of all errors could be many times as large as the
-// value.
+// wrapper is a schema with which the library returns an error without details. The details, a tree of all errors, could
+// be many times as large as the value.
 var wrapper = map[string]any{"if": map[string]any{"$ref": base}, "else": false}
 
-// Parse compiles a schema. References are the texts of the schemas that it refers to, by the names that it uses for
-// them. Nothing else is loaded: neither files nor addresses.
+// Parse compiles a schema. references are the texts of the schemas to which it refers, by the names in the references.
+// Parse loads nothing else, neither from files nor from addresses.
 func Parse(schema string, references map[string]string) (*Schema, error) {
 	c := census{}
 	loads := loader{}
 	for name, text := range references {
 		document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 		if err != nil {
-			continue // an error only for a schema that uses it
+			continue // no error, because only a schema that uses this reference fails
 		}
 		c.count(document, 0)
 		loads[name] = document
@@ -75,8 +75,8 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	return s, nil
 }
 
-// loader finds references by their name. The compiler asks for a name after resolving it against the address of the
-// schema.
+// loader contains the references by their names. The compiler resolves a name against the address of the schema before
+// it asks the loader for the name.
 type loader map[string]any
 
 // Load implements the library's URLLoader.
@@ -89,7 +89,8 @@ func (l loader) Load(url string) (any, error) {
 	return nil, errors.New("the schema has no such reference")
 }
 
-// Check reports whether a JSON value fits. The error is *codec.Error, which names the first value that does not.
+// Check returns nil when a JSON value fits the schema. Otherwise it returns a *codec.Error, which names the first value
+// that does not fit.
 func (s *Schema) Check(text []byte) error {
 	if s.large != nil {
 		return &codec.Error{Path: "$", Reason: s.large.Error()}

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Decode returns the canonical JSON form of a message, at most limit bytes of it. The error is *codec.Error for bytes
-// that do not fit the schema, and *codec.LimitError.
+// Decode returns the canonical JSON form of a message, of at most limit bytes. The error is a *codec.Error when the
+// bytes do not fit the schema, or a *codec.LimitError.
 func (s *Schema) Decode(indexes []int, data []byte, limit int) ([]byte, error) {
 	descriptor, err := s.message(indexes)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Schema) Decode(indexes []int, data []byte, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, &codec.Error{Path: "$", Reason: "has no JSON form: a well-known type holds a value out of its range, or an Any of an unknown type"}
 	}
-	var compact bytes.Buffer // compact removes white space, which the library varies on purpose
+	var compact bytes.Buffer // the library varies the white space on purpose; Compact removes it
 	if err := json.Compact(&compact, text); err != nil {
 		return nil, &codec.Error{Path: "$", Reason: "has no JSON form"}
 	}

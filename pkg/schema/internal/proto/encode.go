@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Original is the message that an edit replaces.
+// Original is the message that an edited message replaces.
 type Original struct {
 	Schema  *Schema // schema with which the message was written
 	Indexes []int
@@ -25,10 +25,10 @@ func (o *Original) read() (protoreflect.Message, error) {
 	return o.Schema.read(descriptor, o.Data)
 }
 
-// Encode returns the encoding of a message in JSON form. It keeps the fields of original that the schema of original
-// does not have; nil: there is no original. If a list keeps its length, the unknown fields of an element go to the
-// element with the same index, else to the element with the same known fields. The error is *codec.Error, which names
-// the field, or *codec.LimitError.
+// Encode returns the encoding of a message in JSON form. When original is not nil, the result also contains the fields
+// of original that the schema of original does not know. When a list keeps its length, the unknown fields of an element
+// are added to the element with the same index, otherwise to the element with the same known fields. The error is a
+// *codec.Error, which names the field, or a *codec.LimitError.
 func (s *Schema) Encode(indexes []int, text []byte, original *Original, limit int) ([]byte, error) {
 	descriptor, err := s.message(indexes)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Schema) unmarshal(text []byte, m proto.Message) error {
 	return protojson.UnmarshalOptions{Resolver: s.types, RecursionLimit: codec.MaxDepth}.Unmarshal(text, m)
 }
 
-// keepUnknown copies the unknown fields of the message before to the message after, and the unknown fields of each
-// nested message to the nested message of the same field, key or element.
+// keepUnknown copies the unknown fields of the message before to the message after. It does the same for each nested
+// message in the same field, with the same key or for the same element.
 func (s *Schema) keepUnknown(after, before protoreflect.Message) {
 	if unknown := s.unset(after, before.GetUnknown()); len(unknown) > 0 {
 		after.SetUnknown(append(unknown, after.GetUnknown()...))
@@ -85,7 +85,8 @@ func (s *Schema) keepUnknown(after, before protoreflect.Message) {
 	})
 }
 
-// unset returns the fields that the message does not set. Its schema may know some of them.
+// unset returns those of the given fields that the message m does not set itself. The schema of m may know some of
+// them.
 func (s *Schema) unset(m protoreflect.Message, fields protoreflect.RawFields) (unset protoreflect.RawFields) {
 	for len(fields) > 0 {
 		number, _, size := protowire.ConsumeField(fields)
@@ -120,7 +121,7 @@ func (s *Schema) keepInList(after, before protoreflect.List) {
 		}
 		return
 	}
-	same, element := map[string][]int{}, after.NewElement().Message().Type() // elements of before by their known fields
+	same, element := map[string][]int{}, after.NewElement().Message().Type() // indexes of elements of before, by the known fields of the elements
 	for j := range before.Len() {
 		key := s.known(before.Get(j).Message(), element)
 		same[key] = append(same[key], j)
@@ -138,8 +139,8 @@ func (s *Schema) keepInList(after, before protoreflect.List) {
 	}
 }
 
-// known returns a key of a message without its unknown fields, as a message of the type in the parameter as reads it;
-// "" when that type cannot read the message.
+// known returns the message m without its unknown fields, encoded as a text by which messages can be compared. It reads
+// m as a message of the type in the parameter as; the result is "" when that type cannot read m.
 func (s *Schema) known(m protoreflect.Message, as protoreflect.MessageType) string {
 	clone := proto.Clone(m.Interface())
 	dropUnknown(clone.ProtoReflect())

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// explain finds the first field of a JSON text that does not fit. The library's own errors are not used, because they
-// quote the value.
+// explain finds the first field of a JSON text that does not fit the schema. It does not use the errors of the library,
+// because these quote the value.
 func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte) error {
 	v, err := codec.Value(text)
 	if err != nil {
@@ -30,14 +30,14 @@ func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte)
 type explainer struct {
 	schema *Schema
 	path   codec.Path
-	work   int // bytes that may still be parsed: each level parses what is below it
+	work   int // number of bytes that may still be parsed; limited because the search parses the values of each level again
 }
 
 const maxWork = 20
 
 var errWork = errors.New("the search for the field takes too long")
 
-// search finds the field, or as much of its path as the work allows.
+// search finds the field, or as much of its path as the limit of the work allows.
 func (x *explainer) search(descriptor protoreflect.MessageDescriptor, v any) (err error) {
 	defer func() {
 		if fault := recover(); fault == errWork { //nolint:errorlint // a panic's value
@@ -71,7 +71,7 @@ func (x *explainer) message(descriptor protoreflect.MessageDescriptor, v any) er
 	return nil
 }
 
-// fits reports whether a message that has only this member is valid.
+// fits reports whether a message with only this member is valid.
 func (x *explainer) fits(descriptor protoreflect.MessageDescriptor, name string, v any) bool {
 	text, err := json.Marshal(map[string]any{name: v})
 	if x.work -= len(text); x.work < 0 {
@@ -80,7 +80,7 @@ func (x *explainer) fits(descriptor protoreflect.MessageDescriptor, name string,
 	return err == nil && x.schema.unmarshal(text, dynamicpb.NewMessage(descriptor)) == nil
 }
 
-// field finds the part of a field's value that does not fit.
+// field finds the part of a field's value that does not fit the schema.
 func (x *explainer) field(descriptor protoreflect.MessageDescriptor, f protoreflect.FieldDescriptor, name string, v any) error {
 	if items, ok := v.([]any); ok && f.IsList() {
 		for i, item := range items {

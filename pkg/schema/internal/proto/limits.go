@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Limits of a schema that is compiled. The compiler calls itself for each level, and keeps the full name of each
-// element: a long package name makes them many thousand times as long as their file.
+// Limits for schemas that are compiled. The compiler calls itself for each level of nesting. It keeps the full name of
+// each element, and a long package name can make these names many thousand times as long as their file.
 const (
 	maxNesting = 100
 	maxImports = 1000
@@ -26,7 +26,8 @@ var (
 	errNames   = fmt.Errorf("the full names of the Protobuf schema have more than %d bytes", maxNames)
 )
 
-// lex checks a file before it is parsed, without its texts and comments.
+// lex checks the nesting and the names of a file before the file is parsed. It skips the texts and comments in the
+// file.
 func lex(text string) error {
 	depth, words, word, longest := 0, 0, 0, 0
 	for i := 0; i < len(text); i++ {
@@ -62,7 +63,7 @@ func lex(text string) error {
 	return nil
 }
 
-// afterComment returns the last byte of the comment that begins at i, or i.
+// afterComment returns the index of the last byte of the comment that begins at i; i when no comment begins there.
 func afterComment(text string, i int) int {
 	for begin, end := range map[string]string{"//": "\n", "/*": "*/"} {
 		if !strings.HasPrefix(text[i:], begin) {
@@ -77,10 +78,10 @@ func afterComment(text string, i int) int {
 	return i
 }
 
-// census adds up the full names of a file.
+// census adds up the lengths of the full names in a file.
 type census struct {
 	longest, sum int
-	typed        int // fields that keep the full name of their type
+	typed        int // number of fields that keep the full name of their type
 }
 
 func (c *census) file(f *descriptorpb.FileDescriptorProto) error {
@@ -148,20 +149,20 @@ func (c *census) enums(list []*descriptorpb.EnumDescriptorProto, prefix int) {
 	}
 }
 
-// errData: the data are not an encoded message. The library rejects the same data.
+// errData means that the data are not an encoded message. The library rejects the same data.
 var errData = errors.New("not an encoded message")
 
-// measure reads encoded messages without keeping anything of them, and ends when their JSON would certainly be larger
-// than the limit, or their fields would take many times the limit in memory.
+// measure reads an encoded message and keeps nothing of it. It ends with an error when the JSON of the message would
+// certainly be larger than the limit, or when its fields would use many times the limit in memory.
 type measure struct {
 	schema   *Schema
-	json     int // bytes that the JSON may still have
-	messages int // messages that may still be read: an empty message takes two bytes of data, but 200 in memory
-	any      int // bytes that may still be read as the value of an Any, which the library copies at each level
+	json     int // number of bytes that the JSON may still have
+	messages int // number of messages that may still be read; an empty message has two bytes in the data, but 200 in memory
+	any      int // number of bytes that may still be read as values of Any, which the library copies at each level of nesting
 }
 
 func newMeasure(s *Schema, limit int) *measure {
-	const smallest = 8 // {"a":1},
+	const smallest = 8 // the shortest JSON of a message with a field: {"a":1},
 	return &measure{schema: s, json: limit, messages: limit/smallest + 1000, any: 4 * limit}
 }
 
@@ -223,13 +224,13 @@ func (c *measure) message(d protoreflect.MessageDescriptor, data []byte, depth i
 	}
 	inner, err := c.schema.types.FindMessageByURL(url)
 	if err != nil {
-		return nil //nolint:nilerr // the library says that it has no JSON form
+		return nil //nolint:nilerr // the library reports later that this message has no JSON form
 	}
 	c.any -= len(value)
 	return c.message(inner.Descriptor(), value, depth+1)
 }
 
-// field returns the field or the extension of a message that has the number; nil for none.
+// field returns the field or the extension of a message type that has the number; nil when there is none.
 func (s *Schema) field(d protoreflect.MessageDescriptor, number protowire.Number) protoreflect.FieldDescriptor {
 	if f := d.Fields().ByNumber(number); f != nil {
 		return f
@@ -240,7 +241,7 @@ func (s *Schema) field(d protoreflect.MessageDescriptor, number protowire.Number
 	return nil
 }
 
-// field measures one occurrence of a field; a packed list is one occurrence.
+// field counts one occurrence of a field. A packed list is one occurrence.
 func (c *measure) field(f protoreflect.FieldDescriptor, wire protowire.Type, content []byte, depth int) error {
 	switch wire {
 	case protowire.BytesType:
@@ -292,7 +293,7 @@ func (c *measure) packed(f protoreflect.FieldDescriptor, data []byte) error {
 	return nil
 }
 
-// valueSize returns at least how many bytes a number takes as JSON, with a comma.
+// valueSize returns the minimum number of bytes that a number has in JSON, with a comma.
 func valueSize(f protoreflect.FieldDescriptor, v uint64) int {
 	if f.Kind() == protoreflect.EnumKind {
 		if value := f.Enum().Values().ByNumber(protoreflect.EnumNumber(int32(v))); value != nil { //nolint:gosec // as the library reads it

@@ -86,7 +86,7 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// withUnknown appends a field that the schema does not have.
+// withUnknown appends a field that the schema does not know.
 func withUnknown(message []byte, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(bytes.Clone(message), 99, protowire.BytesType), text)
 }
@@ -122,8 +122,9 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 	}
 }
 
-// Fields that the message's own schema does not have survive in a later schema that has them. A field that the later
-// schema dropped is gone, and JSON that sets a field replaces its unknown value.
+// Fields that the message's own schema does not know are kept when the message is encoded with a later schema that
+// knows them. A field that the later schema has dropped is lost. When the JSON sets a field, its value replaces the
+// unknown field.
 func TestUnknownFieldsSurviveInALaterSchema(t *testing.T) {
 	t.Parallel()
 	const written = `{"id":"1","note":"n","lines":[{"sku":"a","pieces":2},{"sku":"b","pieces":3}],"bySku":{"k":{"pieces":4}},` +
@@ -204,8 +205,8 @@ func TestSchemaThatIsNotValid(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that any data ends with JSON or an error, and that the JSON is encoded as a message with the same
-// JSON.
+// FuzzDecode checks that decoding any data ends with JSON or an error, and that encoding the JSON gives a message with
+// the same JSON.
 func FuzzDecode(f *testing.F) {
 	s := parse(f)
 	data, err := s.Encode(order, []byte(canonical), nil, limit)

@@ -1,11 +1,11 @@
 // Package proto translates values between Protobuf's binary encoding and its canonical JSON form.
 //
 // Reading order:
-//   - schema.go: a compiled schema, and the message that a value names
-//   - limits.go: which schemas are compiled, and which messages are read
+//   - schema.go: a compiled schema, and how a value names its message type
+//   - limits.go: limits for compiling schemas and for reading messages
 //   - decode.go: binary to JSON
-//   - encode.go: JSON to binary; unknown fields survive
-//   - explain.go: which field does not fit
+//   - encode.go: JSON to binary; keeps unknown fields
+//   - explain.go: finds the field that does not fit
 package proto
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Schema is a compiled file. It is immutable and safe for concurrent use.
+// Schema is a compiled file of message types. It is immutable and safe for concurrent use.
 type Schema struct {
 	file  protoreflect.FileDescriptor
 	types *dynamicpb.Types
@@ -40,8 +40,8 @@ const (
 	compileTimeout = 10 * time.Second
 )
 
-// Parse compiles a file, which is text or a FileDescriptorProto in base64. References are the files that it imports,
-// by the names of the imports. Google's own files need no reference.
+// Parse compiles a file. The parameter schema is its text, or a FileDescriptorProto in base64. references are the files
+// that it imports, by the names in the imports. Google's own files need no reference.
 func Parse(schema string, references map[string]string) (*Schema, error) {
 	sources := map[string]string{}
 	for name, text := range references {
@@ -80,7 +80,7 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	return &Schema{file: files[0], types: dynamicpb.NewTypes(registry)}, nil
 }
 
-// open parses a file, and refuses one that is small but large when it is compiled.
+// open parses a file. It refuses files that are small but would be large after compiling.
 func open(path, text string) (found protocompile.SearchResult, err error) {
 	file := decodeFile(text)
 	if file != nil {
@@ -93,10 +93,10 @@ func open(path, text string) (found protocompile.SearchResult, err error) {
 		handler := reporter.NewHandler(nil)
 		parsed, err := parser.Parse(path, strings.NewReader(text), handler)
 		if err != nil {
-			return found, err //nolint:wrapcheck // it names the file and the line
+			return found, err //nolint:wrapcheck // the error names the file and the line
 		}
 		if found.ParseResult, err = parser.ResultFromAST(parsed, true, handler); err != nil {
-			return found, err //nolint:wrapcheck // it names the file and the line
+			return found, err //nolint:wrapcheck // the error names the file and the line
 		}
 		file = found.ParseResult.FileDescriptorProto()
 	}
@@ -115,8 +115,8 @@ func register(registry *protoregistry.Files, file protoreflect.FileDescriptor) e
 	return registry.RegisterFile(file)
 }
 
-// decodeFile decodes a descriptor in base64, the form in which some clients register schemas; nil when the text is no
-// such descriptor.
+// decodeFile decodes a FileDescriptorProto in base64, the form in which some clients register schemas. It returns nil
+// when the text is no such descriptor.
 func decodeFile(text string) *descriptorpb.FileDescriptorProto {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(raw) == 0 {
@@ -131,11 +131,11 @@ func decodeFile(text string) *descriptorpb.FileDescriptorProto {
 
 var errIndexes = errors.New("the message indexes are not valid")
 
-// maxIndexes limits how deep a message is nested in its file.
+// maxIndexes is the maximum number of message indexes, which limits how deep a message type may be nested in its file.
 const maxIndexes = 100
 
-// Indexes reads the message indexes at the beginning of data: the position of the message's type in its file. It
-// returns the indexes and how many bytes they take. A single zero byte stands for the first message.
+// Indexes reads the message indexes at the beginning of data, which say where in its file the message type is. It
+// returns the indexes, and the number of bytes that they use. A single zero byte stands for the first message type.
 func Indexes(data []byte) (indexes []int, size int, err error) {
 	count, n := binary.Varint(data)
 	if n <= 0 || count < 0 || count > maxIndexes {
@@ -156,7 +156,7 @@ func Indexes(data []byte) (indexes []int, size int, err error) {
 	return indexes, size, nil
 }
 
-// AppendIndexes appends message indexes in the form that Indexes reads.
+// AppendIndexes appends message indexes to dst in the form that Indexes reads.
 func AppendIndexes(dst []byte, indexes []int) []byte {
 	if len(indexes) == 1 && indexes[0] == 0 {
 		return append(dst, 0)
@@ -184,7 +184,7 @@ func (s *Schema) message(indexes []int) (protoreflect.MessageDescriptor, error) 
 	return found, nil
 }
 
-// Name returns the full name of a message; "" when there is none with those indexes.
+// Name returns the full name of the message type with these indexes; "" when there is none.
 func (s *Schema) Name(indexes []int) string {
 	if found, err := s.message(indexes); err == nil {
 		return string(found.FullName())
@@ -192,7 +192,7 @@ func (s *Schema) Name(indexes []int) string {
 	return ""
 }
 
-// Find returns the indexes of the message with that full name; nil when there is none.
+// Find returns the indexes of the message type with that full name; nil when there is none.
 func (s *Schema) Find(name string) []int { return find(s.file.Messages(), name, nil) }
 
 func find(list protoreflect.MessageDescriptors, name string, at []int) []int {
@@ -208,7 +208,7 @@ func find(list protoreflect.MessageDescriptors, name string, at []int) []int {
 	return nil
 }
 
-// builtin has the files that the registry's own clients know without a reference.
+// builtin contains the files that the registry's own clients know without a reference.
 var builtin = map[string]string{
 	"confluent/meta.proto": `syntax = "proto3";
 package confluent;

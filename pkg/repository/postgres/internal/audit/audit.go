@@ -17,7 +17,7 @@ type Operations struct{ db *conn.DB }
 // New returns the Operations of a database.
 func New(db *conn.DB) *Operations { return &Operations{db} }
 
-// performedQuery returns whether an operation made any change.
+// performedQuery returns whether an operation has made any change.
 const performedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid)`
 
 // Performed implements repository.Operations.
@@ -30,7 +30,7 @@ func (s *Operations) Performed(ctx context.Context, operation uuid.UUID) (bool, 
 }
 
 // performedOnQuery searches by object and not by operation: an object has few entries, while an operation may have
-// millions. It is written so that PostgreSQL cannot use an index of operations.
+// millions. It is written so that PostgreSQL cannot use the index on operations.
 const performedOnQuery = `
 	SELECT w.id FROM unnest($3::uuid[]) AS w (id)
 	CROSS JOIN LATERAL (
@@ -39,8 +39,7 @@ const performedOnQuery = `
 		LIMIT 1
 	) a`
 
-// ChangedBy returns the ids, out of the list ids, on whose objects the operation has performed the action, in the order
-// of ids.
+// ChangedBy returns those of the given ids on whose objects the operation has performed the action, in their order.
 func ChangedBy(ctx context.Context, db *conn.DB, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := db.Select(ctx, &found, performedOnQuery, operation, string(action), codec.UUIDArray(ids))
@@ -56,8 +55,8 @@ func (s *Operations) PerformedOn(ctx context.Context, operation uuid.UUID, actio
 	return found, conn.Translate("find changes of an operation", err)
 }
 
-// RecordQuery appends an entry to the audit trail unless the same operation, action and object already have one: the
-// driver sends a statement twice when its connection ended before the answer arrived.
+// RecordQuery appends an entry to the audit trail unless an entry with the same operation, action and object exists.
+// The driver sends a statement twice when its connection ends before the answer arrives.
 const RecordQuery = `
 	INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 		actor, reason, request_id, trace_id, operation_id, call_id)
@@ -80,17 +79,17 @@ func (s *Operations) Record(ctx context.Context, e entity.AuditEntry) error {
 	return conn.Translate("record in the audit trail", s.db.Exec(ctx, RecordQuery, args...))
 }
 
-// These are SQL expressions for the six columns actor, reason, request_id, trace_id, operation_id and call_id. They
-// read the five parameters that CauseArgs returns; the name of each constant has the number of the first parameter. One
-// of the parameters is an array that has both ids of the request.
+// SQL expressions for the six columns actor, reason, request_id, trace_id, operation_id and call_id. They use the five
+// parameters that CauseArgs returns; one of these is an array that contains both ids of the request. The number in the
+// name of a constant is that of the first parameter.
 const (
 	CauseFrom3  = `$3::text, $4::text, ($5::text[])[1], $6::text, $7::uuid, ($5::text[])[2]::uuid`
 	CauseFrom11 = `$11::text, $12::text, ($13::text[])[1], $14::text, $15::uuid, ($13::text[])[2]::uuid`
 	CauseFrom12 = `$12::text, $13::text, ($14::text[])[1], $15::text, $16::uuid, ($14::text[])[2]::uuid`
 )
 
-// WithOperation returns the cause with a new operation id if it has none. With the id, a statement that the driver
-// sends twice can find the changes of its first execution.
+// WithOperation returns the cause with a new operation id if it has none. When the driver sends a statement twice, the
+// second execution finds the changes of the first by this id.
 func WithOperation(c entity.AuditInfo) entity.AuditInfo {
 	if c.Operation == uuid.Nil {
 		c.Operation = entity.NewID()
@@ -110,8 +109,8 @@ func CauseArgs(c entity.AuditInfo) []any {
 	}
 }
 
-// requestArg returns one array with two ids of the request: the id that the client knows, and the server's own id. Each
-// is NULL if it is missing.
+// requestArg returns one array that contains two ids of the request: the id that the client knows, and the server's own
+// id. A missing id is NULL.
 func requestArg(c entity.AuditInfo) []byte {
 	ids := codec.NewArray(codec.OIDText, 2, 40)
 	ids.OptionalText(codec.Clean(c.RequestID))

@@ -1,3 +1,3 @@
-// Package audit has the SQL with which several packages write to the audit trail and find out whether the same
-// operation has made a change already. Package insight reads the audit trail for users.
+// Package audit contains the SQL with which several packages write to the audit trail, and with which they find out
+// whether an operation has made a change already. Package insight reads the audit trail for users.
 package audit

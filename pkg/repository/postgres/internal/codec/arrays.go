@@ -27,8 +27,8 @@ const (
 // postgresEpoch is the time at which PostgreSQL's timestamps are 0; they count microseconds.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Array builds one array in PostgreSQL's binary form. With binary_parameters=yes, lib/pq sends its bytes unchanged,
-// without quoting or hex, so 1.4 times as many rows per second are stored as with text arrays.
+// Array builds one array in PostgreSQL's binary form. With binary_parameters=yes, lib/pq sends the bytes of the array
+// unchanged, without quoting or hex. So 1.4 times as many rows are stored in a second as with text arrays.
 type Array struct {
 	buf []byte
 	N   uint32
@@ -38,7 +38,7 @@ type Array struct {
 func NewArray(oid uint32, rows, bytesPerRow int) *Array {
 	c := &Array{buf: make([]byte, 20, 20+rows*(4+bytesPerRow))}
 	binary.BigEndian.PutUint32(c.buf[0:], 1)   // one dimension
-	binary.BigEndian.PutUint32(c.buf[4:], 1)   // the array may hold NULL
+	binary.BigEndian.PutUint32(c.buf[4:], 1)   // the array may contain NULL
 	binary.BigEndian.PutUint32(c.buf[8:], oid) // type of the elements
 	binary.BigEndian.PutUint32(c.buf[16:], 1)  // index of the first element
 	return c
@@ -166,7 +166,7 @@ func (c *Array) Time(t time.Time) {
 }
 
 // Clean makes s valid for a text column, which accepts neither NUL nor bytes that are not UTF-8: both become U+FFFD.
-// Where the bytes of s matter, the record has them unchanged.
+// Nothing is lost by this, because the record contains the original bytes unchanged.
 func Clean(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
@@ -177,7 +177,7 @@ func Clean(s string) string {
 	return s
 }
 
-// UUIDArray returns ids as an argument.
+// UUIDArray returns ids as a statement's argument.
 func UUIDArray(ids []uuid.UUID) []byte {
 	c := NewArray(OIDUUID, len(ids), 16)
 	for _, id := range ids {
@@ -195,7 +195,7 @@ func (c *Array) OptionalOffset(offset int64) {
 	c.Int64(offset)
 }
 
-// CleanAll cleans each of texts. It returns nil only when texts is nil, and an empty list for an empty list.
+// CleanAll returns the texts after Clean. The result is nil only when the parameter is nil.
 func CleanAll(texts []string) []string {
 	if texts == nil {
 		return nil
@@ -207,7 +207,7 @@ func CleanAll(texts []string) []string {
 	return cleaned
 }
 
-// Pack returns v as JSON in a string, because lib/pq would send a []byte as the binary form of jsonb, which differs.
+// Pack returns v as JSON in a string. lib/pq would send a []byte in the binary form of jsonb, which is not plain JSON.
 func Pack(v any) (string, error) {
 	text, err := json.Marshal(v)
 	return string(text), err
@@ -226,7 +226,7 @@ func Unique(ids []uuid.UUID) []uuid.UUID {
 	return once
 }
 
-// TextArray returns a list as an argument.
+// TextArray returns a list of texts as a statement's argument.
 func TextArray(list []string) []byte {
 	c := NewArray(OIDText, len(list), 24)
 	for _, text := range list {

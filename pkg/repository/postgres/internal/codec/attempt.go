@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// AttemptRow holds the columns of AttemptColumns.
+// AttemptRow contains the columns that AttemptColumns selects.
 type AttemptRow struct {
 	MessageID uuid.UUID     `db:"message_id"`
 	Number    int           `db:"attempt_no"`
@@ -32,7 +32,7 @@ type AttemptRow struct {
 	ConsumerGroup string `db:"consumer_group"` // "" where a query does not select it
 }
 
-// AttemptColumns are the columns of an AttemptRow; a is the row of dlq.attempts.
+// AttemptColumns are the columns of an AttemptRow. In the query, a must be the alias of dlq.attempts.
 const AttemptColumns = `
 	a.message_id, a.attempt_no, a.attempt_id, a.redrive_id, a.retry_count, coalesce(a.verdict, '') AS verdict, a.actor,
 	a.started_at, a.ended_at, a.from_status, a.to_status,
@@ -53,13 +53,13 @@ func (r *AttemptRow) Attempt() entity.Attempt {
 	}
 }
 
-// EditColumns are the columns of an EditRow; e is the row of dlq.edits, which must be left-joined.
+// EditColumns are the columns of an EditRow. In the query, e must be the alias of dlq.edits, which must be left-joined.
 const EditColumns = `
 	e.attempt_id AS edit_id, e.target_topic AS edit_topic, e.set_value AS edit_set_value, e.value AS edit_value,
 	e.set_key AS edit_set_key, e.key AS edit_key, e.set_headers AS edit_set_headers, e.headers AS edit_headers,
 	e.patch AS edit_patch`
 
-// EditRow holds the columns of EditColumns.
+// EditRow contains the columns that EditColumns selects.
 type EditRow struct {
 	ID         uuid.NullUUID  `db:"edit_id"`
 	Topic      sql.NullString `db:"edit_topic"`
@@ -72,7 +72,7 @@ type EditRow struct {
 	Patch      []byte         `db:"edit_patch"`
 }
 
-// Edit returns the edit of the row, nil for an attempt without an edit.
+// Edit returns the edit of the row; nil when the attempt has no edit.
 func (r *EditRow) Edit() (*entity.Edit, error) {
 	if !r.ID.Valid {
 		return nil, nil

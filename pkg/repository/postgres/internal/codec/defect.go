@@ -7,14 +7,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// defect is the JSON of the column defect.
+// defect is the content of the column defect, which is JSON.
 type defect struct {
 	Limit      string `json:"limit,omitempty"`
 	Unreadable string `json:"unreadable,omitempty"`
 	LastOffset int64  `json:"last_offset,omitempty"`
 }
 
-// DefectOf returns the JSON for the column defect of a record, nil when the record has no defect.
+// DefectOf returns the JSON for the column defect of a record, or nil when the record has no defect.
 func DefectOf(r *entity.Record) []byte {
 	d := defect{Limit: r.Limit, Unreadable: strings.ToValidUTF8(strings.ReplaceAll(r.Unreadable, "\x00", ""), "\uFFFD"), LastOffset: r.LastOffset}
 	if d.Limit == "" && r.State != entity.ValueUnreadable {
@@ -22,13 +22,13 @@ func DefectOf(r *entity.Record) []byte {
 	}
 	text, err := json.Marshal(d)
 	if err != nil {
-		return nil // Marshal cannot fail: a defect has only text and a number
+		return nil // cannot happen, because the struct contains only texts and a number
 	}
 	return text
 }
 
-// applyDefect sets what the column defect says about a record; this may change the state of its value. A column that
-// SQL wrote and that is not the JSON of a defect is ignored.
+// applyDefect sets what the column defect says about a record, which may change the state of the record's value. It
+// ignores a text that is not the JSON of a defect, because users of the database may write the column.
 func applyDefect(r *entity.Record, column []byte) {
 	if column == nil {
 		return

@@ -9,14 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// PackHeaders encodes headers into one value: their number, then key and value of each with lengths as varints. A
-// value's length is stored plus one, so that 0 means null.
+// PackHeaders encodes headers as one value: the number of headers, then the key and the value of each, with their
+// lengths as varints. The length of a value is stored plus one, so that 0 stands for null.
 func PackHeaders(headers []entity.Header) []byte {
 	return appendHeaders(make([]byte, 0, PackedSize(headers)), headers)
 }
 
-// PackedSize returns an upper bound of the bytes of PackHeaders, for headers that are shorter than two megabytes
-// each.
+// PackedSize returns an upper limit for the number of bytes that PackHeaders returns, for headers that are shorter than
+// two megabytes each.
 func PackedSize(headers []entity.Header) int {
 	size := 4
 	for i := range headers {
@@ -43,7 +43,7 @@ func appendHeaders(out []byte, headers []entity.Header) []byte {
 
 var errHeaders = errors.New("stored headers are damaged")
 
-// UnpackHeaders decodes headers that PackHeaders encoded. The result does not use the memory of packed.
+// UnpackHeaders decodes headers that PackHeaders encoded. The result does not share memory with packed.
 func UnpackHeaders(packed []byte) ([]entity.Header, error) {
 	return viewHeaders(bytes.Clone(packed))
 }
@@ -55,17 +55,19 @@ func viewHeaders(packed []byte) ([]entity.Header, error) {
 	return headers, err
 }
 
-// packedLimit is the number of bytes that are read of a message's packed headers to show them:
-// repository.HeaderBytesLimit, and the length fields of repository.HeaderLimit headers.
+// packedLimit is the number of bytes of a message's packed headers that are read when the message is shown:
+// repository.HeaderBytesLimit, and the bytes for the lengths of repository.HeaderLimit headers.
 const packedLimit = repository.HeaderBytesLimit + 8*repository.HeaderLimit
 
-// viewFirst decodes at most repository.HeaderLimit headers that PackHeaders encoded. packed may be cut after
-// packedLimit bytes. The result more reports that the record has more headers than were returned.
+// viewFirst decodes the first headers that PackHeaders encoded, at most repository.HeaderLimit. packed may be
+// incomplete: only its first packedLimit bytes are needed. The result more reports that the record has more headers
+// than were returned.
 func viewFirst(packed []byte) (headers []entity.Header, more bool, err error) {
 	return viewSome(packed, repository.HeaderLimit, len(packed) >= packedLimit)
 }
 
-// viewSome decodes at most `most` headers. cut says that packed may be incomplete and may end within a header.
+// viewSome decodes the first headers, at most as many as the parameter most says. cut says that packed may be
+// incomplete and may end within a header.
 func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more bool, err error) {
 	if len(packed) == 0 {
 		return nil, false, nil
@@ -100,7 +102,7 @@ func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more 
 	return headers, uint64(len(headers)) < n, nil
 }
 
-// nextHeader decodes the first of the packed headers, and returns the rest.
+// nextHeader decodes the first of the packed headers. rest contains the other headers.
 func nextHeader(b []byte) (key, value, rest []byte, ok bool) {
 	length, rest, ok := uvarint(b)
 	if !ok || length > uint64(len(rest)) {

@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// SetBytes sets the columns with the bytes of the record from a row of an object, under the limits of its list, and
-// returns how many bytes it set. With full, the list has no room left, so no bytes are set.
+// SetBytes sets the columns with the bytes of the record from a row of an object, within the limits, and returns the
+// number of bytes that it has set. When full is true, the page has reached its limit, and SetBytes sets no bytes.
 func (r *Row) SetBytes(row *repository.ArchivedRow, limits repository.ShownLimits, full bool) int64 {
 	var size int64
 	fits := func(n int, limit int64) bool {
@@ -28,7 +28,7 @@ func (r *Row) SetBytes(row *repository.ArchivedRow, limits repository.ShownLimit
 		r.Key = row.Key
 	}
 	packed := row.Packed
-	if limits.Headers < 0 { // as many bytes as viewFirst needs
+	if limits.Headers < 0 { // the number of bytes that viewFirst needs
 		packed = packed[:min(len(packed), packedLimit)]
 	}
 	if r.HasHeaders = (sql.NullBool{Bool: len(packed) > 1, Valid: true}); fits(len(packed), limits.Headers) {

@@ -8,15 +8,14 @@ import (
 )
 
 // Expected is the number of messages for which a page reserves memory in advance. It is small, so that a request for a
-// large page reserves little when the topic has few messages.
+// large page reserves only little memory when the topic has few messages.
 const Expected = 64
 
-// ShownPage counts the headers that a page shows of all its messages together, because a page may show only a limited
-// number of headers.
+// ShownPage counts the headers of all messages on a page, because a page may show only a limited number of headers.
 type ShownPage struct{ headers int }
 
-// Message returns the message of a row of the page. It leaves out all headers of the message when they exceed a limit
-// of the message or of the page.
+// Message returns the message of a row of the page. When the message's headers exceed the limit of a message or of the
+// page, it leaves them all out.
 func (p *ShownPage) Message(ctx context.Context, r *Row) (entity.Message, error) {
 	m, err := r.MessageToShow()
 	if err != nil {
@@ -26,7 +25,7 @@ func (p *ShownPage) Message(ctx context.Context, r *Row) (entity.Message, error)
 	return m, repository.ReserveMemory(ctx, repository.SizeInMemory(&m))
 }
 
-// BoundHeaders removes all headers of a record when they exceed a limit.
+// BoundHeaders removes all headers of a record when they exceed the limit of a message or of the page.
 func (p *ShownPage) BoundHeaders(r *entity.Record) {
 	p.headers += len(r.Headers)
 	if len(r.Headers) > 0 && (r.HeadersOmitted || p.headers > repository.ListHeaderLimit) {
@@ -43,7 +42,7 @@ func OneQuery(from Source, keyLimit int) string {
 }
 
 // ListedSize returns the SQL expression for the number of bytes that a page loads for the message with the alias m. A
-// part that is longer than the limit is not loaded and does not count.
+// part that is longer than the limit is not loaded, so its bytes do not count.
 func ListedSize(limit string) string {
 	return ListedSizeWithout(limit) + `
 			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `

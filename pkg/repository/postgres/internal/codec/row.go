@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Row holds the columns of a message that a query selects. Every column may be NULL, because a query that returns a
-// total has one row without a message when it finds no message; see Present.
+// Row contains the columns of a message that a query selects. Every column may be NULL: a query that also returns a
+// total returns one row without a message when it finds none; see Present.
 type Row struct {
 	ID            uuid.NullUUID  `db:"id"`
 	OriginalTopic sql.NullString `db:"original_topic"`
@@ -63,12 +63,12 @@ type Row struct {
 	LastPublishErrorClass sql.NullString `db:"last_publish_error_class"`
 	Outcome               sql.NullString `db:"outcome"`
 
-	// The columns of ConsumptionOf; NULL in queries without it.
+	// The columns that ConsumptionOf provides; NULL when the query does not select them.
 	ConsumedGroup  sql.NullString `db:"consumed_group"`
 	ConsumedOffset sql.NullInt64  `db:"consumed_offset"`
 	ConsumedSeenAt sql.NullTime   `db:"consumed_seen_at"`
 
-	// The columns with the bytes of the record; nil in queries that do not read them.
+	// The columns with the bytes of the record; nil when the query does not select them.
 	Key           []byte        `db:"key"`
 	KeySize       sql.NullInt64 `db:"key_size"`
 	Headers       []byte        `db:"headers"`
@@ -81,20 +81,20 @@ type Row struct {
 	HasPayload    sql.NullBool  `db:"has_payload"`
 	HasHeaders    sql.NullBool  `db:"has_headers"`
 
-	// Cut is set by exports: the key or the error message is too long, so it was left out of the row and must be read
-	// separately.
+	// Cut is set only by exports. It says that the key or the error message was left out of the row because it is too
+	// long, and must be read separately.
 	Cut sql.NullBool `db:"cut"`
 }
 
-// StateColumns are all columns of a message except the bytes of its record. In the query m is dlq_messages, and t is
-// dlq.topics, which must be left-joined.
+// StateColumns are all columns of a message except the bytes of its record. In the query, m must be the alias of
+// dlq_messages, and t that of dlq.topics, which must be left-joined.
 const StateColumns = StateColumnsBefore + "m.error_message" + StateColumnsBehind
 
-// StateColumnsBefore are the StateColumns before the error message.
+// StateColumnsBefore are those of the StateColumns that come before the error message.
 const StateColumnsBefore = `
 	m.id, m.original_topic, `
 
-// StateColumnsBehind are the StateColumns after the error message.
+// StateColumnsBehind are those of the StateColumns that come after the error message.
 const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.created_at, m.updated_at, m.last_retry_at,
 	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp, m.dlq_timestamp_ms,
@@ -107,8 +107,8 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
 
-// ConsumptionColumns are columns of ConsumptionOf: the committed offset that shows that the message's record was
-// consumed.
+// ConsumptionColumns are the columns that ConsumptionOf provides: the committed offset that shows that the message's
+// record was consumed.
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
@@ -149,8 +149,8 @@ func DeadLetterOf(record, dlqTopic, sent string) string {
 }
 
 // ByteColumns returns the columns with the bytes of the record. A value longer than limit, and headers or a key longer
-// than headerLimit, are left out; both are SQL expressions, negative for no limit. Their length comes from
-// octet_length, which does not read a value that is stored out of line.
+// than headerLimit, are left out; both limits are SQL expressions; a negative limit leaves out nothing. Their length
+// comes from octet_length, which does not read a value that is stored out of line.
 func ByteColumns(limit, headerLimit string) string {
 	return ByteColumnsWith(KeyUpTo(headerLimit), limit, HeadersUpTo(headerLimit))
 }
@@ -161,7 +161,7 @@ func FirstByteColumns(limit string, keyLimit int) string {
 	return ByteColumnsWith(KeyUpTo(Bigint(keyLimit)), limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
 }
 
-// AnyKey is the keyLimit that loads keys of any length.
+// AnyKey, as the parameter keyLimit, loads keys of any length.
 const AnyKey = -1
 
 // KeyUpTo returns the SQL of the column key, which is NULL for a key longer than limit bytes.
@@ -174,7 +174,7 @@ func HeadersUpTo(limit string) string {
 	return "CASE WHEN " + limit + " < 0 OR octet_length(m.headers) <= " + limit + " THEN m.headers END"
 }
 
-// ByteColumnsWith does the same as ByteColumns, with these SQL expressions for key and headers.
+// ByteColumnsWith does the same as ByteColumns, with the given SQL expressions for key and headers.
 func ByteColumnsWith(key, limit, headers string) string {
 	return `
 	` + key + `, octet_length(m.key) AS key_size,
@@ -183,7 +183,7 @@ func ByteColumnsWith(key, limit, headers string) string {
 	` + ValueUpTo(limit)
 }
 
-// ValueUpTo returns the columns of the value, which is NULL for a value longer than limit bytes.
+// ValueUpTo returns the columns of the value. The column value is NULL when the value is longer than limit bytes.
 func ValueUpTo(limit string) string {
 	return `m.omitted_sha256, m.omitted_size, m.defect, octet_length(m.value) AS value_size,
 	CASE WHEN ` + limit + ` < 0 OR octet_length(m.value) <= ` + limit + ` THEN m.value END AS value,
@@ -192,7 +192,7 @@ func ValueUpTo(limit string) string {
 	      AND (` + limit + ` < 0 OR pg_column_size(m.payload) <= ` + limit + `) THEN m.payload::text END AS payload_text`
 }
 
-// Present reports whether the row holds a message.
+// Present reports whether the row contains a message.
 func (r *Row) Present() bool { return r.ID.Valid }
 
 // Message returns the message without its key, value and headers.
@@ -254,8 +254,8 @@ func (r *Row) Message() entity.Message {
 	return m
 }
 
-// confidence returns how sure the original topic is. A row that was inserted by SQL has no confidence; its author named
-// the topic, so it counts as mapped.
+// confidence returns from which source the original topic is known. A row that was inserted by SQL has no confidence;
+// the user who inserted it named the topic, so the topic counts as mapped.
 func (r *Row) confidence() entity.Confidence {
 	switch {
 	case r.OriginConfidence.Valid:
@@ -283,8 +283,8 @@ func (r *Row) claim() entity.Claim {
 	return c
 }
 
-// MessageWithBytes returns the message with all headers, and with key and value if the query read them. The message
-// uses the row's memory.
+// MessageWithBytes returns the message with all headers, and with key and value if the query has selected them. The
+// message shares memory with the row.
 func (r *Row) MessageWithBytes() (entity.Message, error) {
 	headers, err := viewHeaders(r.Headers)
 	if err != nil {
@@ -293,7 +293,7 @@ func (r *Row) MessageWithBytes() (entity.Message, error) {
 	return r.messageWith(headers), nil
 }
 
-// MessageToShow does the same as MessageWithBytes, with at most repository.HeaderLimit headers.
+// MessageToShow does the same as MessageWithBytes, but returns at most repository.HeaderLimit headers.
 func (r *Row) MessageToShow() (entity.Message, error) {
 	headers, more, err := viewFirst(r.Headers)
 	if err != nil {
@@ -318,7 +318,7 @@ func (r *Row) messageWith(headers []entity.Header) entity.Message {
 		record.Value, record.Size = r.Value, r.ValueSize.Int64
 	case r.ValueSize.Valid:
 		record.State, record.Size = entity.ValueNotLoaded, r.ValueSize.Int64
-	case r.DLQTopicID.Valid: // a tombstone
+	case r.DLQTopicID.Valid: // a null value: the record is a tombstone
 	case r.Payload != nil:
 		record.State, record.Value, record.Size = entity.ValueFromPayload, r.Payload, int64(len(r.Payload))
 	case r.HasPayload.Bool:
@@ -331,7 +331,7 @@ func (r *Row) messageWith(headers []entity.Header) entity.Message {
 	return m
 }
 
-// shareRecord reads the column share; nil when it is NULL.
+// shareRecord decodes the column share; it returns nil when the column is NULL.
 func shareRecord(column []byte) *entity.ShareRecord {
 	if column == nil {
 		return nil
@@ -347,7 +347,7 @@ func shareRecord(column []byte) *entity.ShareRecord {
 	return &entity.ShareRecord{State: s.State, Reason: s.Reason, Duplicates: s.Duplicates}
 }
 
-// TimeOf returns t as a time, which is zero for NULL.
+// TimeOf returns t as a time; the zero time for NULL.
 func TimeOf(t sql.NullTime) time.Time {
 	if !t.Valid {
 		return time.Time{}

@@ -18,9 +18,9 @@ type rowReader interface {
 	ReadRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error
 }
 
-// EachRow runs a prepared query and calls do for each row. do may use the row only until it returns, but may keep the
-// row's bytes. If total is not nil, it is set to the column total of the row before do is called. EachRow scans rows
-// without reflection, which would cost more than reading them.
+// EachRow runs a prepared query and calls the function do for each row. do must not use the row after it has returned,
+// but it may keep the row's bytes. If total is not nil, EachRow sets it to the row's column total before it calls do.
+// EachRow reads rows without reflection, because reflection would cost more than reading them.
 func EachRow(ctx context.Context, db rowReader, query string, args []any, total *int64, do func(*Row) error) error {
 	return db.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
 		return ScanRows(rows, func(r *ScannedRow) error {
@@ -32,7 +32,7 @@ func EachRow(ctx context.Context, db rowReader, query string, args []any, total 
 	})
 }
 
-// ScanRows calls do for each of rows, under the same rules as EachRow. It does not close rows.
+// ScanRows calls the function do for each of the rows, under the same rules as EachRow. It does not close rows.
 func ScanRows(rows *sql.Rows, do func(*ScannedRow) error) error {
 	columns, err := rows.Columns()
 	if err != nil {
@@ -54,7 +54,7 @@ func ScanRows(rows *sql.Rows, do func(*ScannedRow) error) error {
 	return rows.Err()
 }
 
-// rowFields maps the names of columns to the indexes of the fields of Row.
+// rowFields contains, by the name of a column, the index of the field of Row for that column.
 var rowFields = func() map[string]int {
 	fields := map[string]int{}
 	for i := range reflect.TypeFor[Row]().NumField() {
@@ -63,7 +63,7 @@ var rowFields = func() map[string]int {
 	return fields
 }()
 
-// destination returns the scan destination for a column; nil when Row has no field for it.
+// destination returns the scan destination for a column; nil when Row has no field for the column.
 func (r *ScannedRow) destination(column string) any {
 	if column == "total" {
 		return r.cell(&r.total)
@@ -75,7 +75,7 @@ func (r *ScannedRow) destination(column string) any {
 	return r.cell(reflect.ValueOf(&r.Row).Elem().Field(i).Addr().Interface())
 }
 
-// cell returns the sql.Scanner for the field of the row to which field points.
+// cell returns the scan destination for the field to which the parameter points.
 func (r *ScannedRow) cell(field any) any {
 	switch f := field.(type) {
 	case *sql.NullString:
@@ -100,14 +100,15 @@ func (r *ScannedRow) cell(field any) any {
 	return nil
 }
 
-// Cells are scan destinations that take values from the driver without database/sql's reflection, which would format a
-// number as text and parse it again. A value of an unexpected type is passed on to the type of database/sql.
+// A cell is a scan destination that takes the value from the driver without database/sql's reflection, which would
+// format a number as text and parse it again. When a value has an unexpected type, the cell passes it on to the type of
+// database/sql.
 
 // cell is the scan destination of a field whose type T the driver returns.
 type cell[T any] struct {
 	value  *T
 	valid  *bool
-	others sql.Scanner // scans values of other types into the same field
+	others sql.Scanner // scans values of other types, into the same field
 }
 
 // Scan implements sql.Scanner.
@@ -128,8 +129,8 @@ func (c *int32Cell) Scan(src any) error {
 	case nil:
 		*c = int32Cell{}
 	case int64:
-		if int64(int32(v)) != v { //nolint:gosec // the check for overflow
-			return (*sql.NullInt32)(c).Scan(src) // returns the error for the wrong type
+		if int64(int32(v)) != v { //nolint:gosec // this checks for overflow
+			return (*sql.NullInt32)(c).Scan(src) // returns the error about the wrong size
 		}
 		c.Int32, c.Valid = int32(v), true
 	default:
@@ -151,7 +152,7 @@ func (c *idCell) Scan(src any) (err error) {
 	return (*uuid.NullUUID)(c).Scan(src)
 }
 
-// numberCell is the scan destination of a nullable number, for which it allocates a variable.
+// numberCell is the scan destination of a number that may be NULL. For a number it allocates a variable.
 type numberCell[T int32 | int64] struct{ to **T }
 
 // Scan implements sql.Scanner.
@@ -169,7 +170,7 @@ func (c numberCell[T]) Scan(src any) error {
 }
 
 // bytesCell is the scan destination of bytes. It collects the bytes of all columns of a row in one buffer, because the
-// driver's bytes are valid only until the next row, and one allocation for each row costs less than one for each
+// driver's bytes are valid only until the next row is read, and one allocation for a row costs less than one for each
 // column.
 type bytesCell struct {
 	row *ScannedRow
@@ -197,22 +198,22 @@ func (c bytesCell) Scan(src any) error {
 	return nil
 }
 
-// collected is the maximum length in bytes of a value that goes through the common buffer of bytesCell. A longer value
-// is copied at once to memory of its own, so that it is copied only once.
+// collected is the maximum length in bytes of a value that bytesCell copies to the buffer of the row. A longer value is
+// copied to memory of its own, so that it is copied only once.
 const collected = 32 << 10
 
-// ScannedRow is a row and the state for scanning its columns.
+// ScannedRow is a row, together with the state for scanning its columns.
 type ScannedRow struct {
 	Row
 	total sql.NullInt64
 
-	columns      []string // columns for which destinations are set
+	columns      []string // names of the columns for which destinations are set
 	destinations []any
-	bytes        []byte // collected bytes of the row
+	bytes        []byte // collected bytes of the row's columns
 	parts        []part
 }
 
-// part is the range of a row's bytes that belongs to one of its columns.
+// part says which range of a row's collected bytes belongs to one of the columns.
 type part struct {
 	of       *[]byte
 	from, to int
@@ -222,7 +223,7 @@ type part struct {
 // row.
 var scannedRows = sync.Pool{New: func() any { return new(ScannedRow) }}
 
-// scannedRowFor returns a row with a destination for each of the columns.
+// scannedRowFor returns a ScannedRow with a destination for each of the columns.
 func scannedRowFor(columns []string) (*ScannedRow, error) {
 	r := scannedRows.Get().(*ScannedRow) //nolint:forcetypeassert // the pool has no other type
 	if slices.Equal(r.columns, columns) {
@@ -248,7 +249,7 @@ func (r *ScannedRow) done() {
 	scannedRows.Put(r)
 }
 
-// scan reads the next row. Its bytes stay valid.
+// scan reads the next row of a query. The bytes of the row stay valid when the next one is read.
 func (r *ScannedRow) scan(rows *sql.Rows) error {
 	r.bytes, r.parts = r.bytes[:0], r.parts[:0]
 	if err := rows.Scan(r.destinations...); err != nil {
@@ -258,13 +259,13 @@ func (r *ScannedRow) scan(rows *sql.Rows) error {
 	return nil
 }
 
-// own copies the collected bytes to memory of their own, and assigns the parts to the row's columns.
+// own copies the collected bytes to new memory, and sets the row's columns to parts of it.
 func (r *ScannedRow) own() {
 	if len(r.parts) == 0 {
 		return
 	}
 	own := bytes.Clone(r.bytes)
-	if own == nil { // an empty value must not become nil
+	if own == nil { // an empty value must not become NULL
 		own = []byte{}
 	}
 	for _, p := range r.parts {

@@ -28,7 +28,7 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 		int64(0), int64(-7), int64(math.MaxInt32), int64(math.MaxInt32 + 1), int64(math.MinInt64), true, false, time.Unix(1, 2).UTC(), 1.5,
 	}
 	for _, src := range sources {
-		for _, field := range []sql.Scanner{ // the fields have a value that the scan must overwrite
+		for _, field := range []sql.Scanner{ // the fields contain a value that the scan must overwrite
 			&sql.NullString{String: "old", Valid: true}, &sql.NullInt32{Int32: 9, Valid: true}, &sql.NullInt64{Int64: 9, Valid: true},
 			&sql.NullBool{Bool: true, Valid: true}, &sql.NullTime{Time: time.Unix(9, 9), Valid: true}, &uuid.NullUUID{UUID: uuid.New(), Valid: true},
 		} {
@@ -114,7 +114,7 @@ func headersOneByOne(packed []byte) ([]entity.Header, error) {
 		if read <= 0 || length > uint64(len(rest)-read) {
 			return nil, errHeaders
 		}
-		h.Key, rest = string(rest[read:read+int(length)]), rest[read+int(length):] //nolint:gosec // no more than the bytes
+		h.Key, rest = string(rest[read:read+int(length)]), rest[read+int(length):] //nolint:gosec // not more than there are bytes
 		if length, read = binary.Uvarint(rest); read <= 0 || length > uint64(len(rest)-read)+1 {
 			return nil, errHeaders
 		}

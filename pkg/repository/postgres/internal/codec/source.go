@@ -4,8 +4,8 @@ import (
 	"strconv"
 )
 
-// Source names where messages are read from: the live table or the archive. Table has the messages without the bytes of
-// their records, View has them with the bytes.
+// Source says where messages are read from: the live table or the archive. Table contains the messages without the
+// bytes of their records; View contains them with the bytes.
 type Source struct {
 	Table, View string
 	Archived    bool
@@ -20,10 +20,10 @@ func SourceOf(archived bool) Source {
 }
 
 // Join returns the SQL that joins the message with the given id under the alias m. For the archive it joins archive_ids
-// first, which names the message's partition; otherwise every partition would be searched.
+// first, because it contains the partition of the message; otherwise every partition would be searched.
 func (s Source) Join(id string) string { return s.joinOf(s.Table, id) }
 
-// JoinView returns the same join as Join; the row with the alias m also has the bytes of the record.
+// JoinView returns the same join as Join, but the row with the alias m also contains the bytes of the record.
 func (s Source) JoinView(id string) string { return s.joinOf(s.View, id) }
 
 func (s Source) joinOf(table, id string) string {

@@ -16,9 +16,9 @@ import (
 
 // Config sets the database, the credentials, and the number of connections.
 //
-// The password is in Password or in the file that PasswordFile names. The file that CredentialsFile names holds user
+// The password is in Password or in the file that PasswordFile names. The file that CredentialsFile names contains user
 // and password together, for roles whose user changes with the password. Files are read again for every new connection,
-// so replaced credentials need no restart. CredentialsFile names a file with either a JSON object,
+// so new credentials need no restart. The file of CredentialsFile contains either a JSON object,
 //
 //	{"username": "v-dlq-rw-8f3k", "password": "any text"}
 //
@@ -27,8 +27,8 @@ import (
 //	username: v-dlq-rw-8f3k
 //	password: any text up to the end of the line
 //
-// with "=" allowed instead of ":"; one space after the separator is not part of the value. Blank lines and lines that
-// begin with # are skipped.
+// In these lines, "=" may take the place of ":", and one space after it is not part of the value. Blank lines and lines
+// that begin with # are ignored.
 type Config struct {
 	Host            string        `mapstructure:"host"`
 	Port            int           `mapstructure:"port"`
@@ -42,7 +42,7 @@ type Config struct {
 	SSLCert         string        `mapstructure:"ssl_cert"`
 	SSLKey          string        `mapstructure:"ssl_key"`
 	ConnectTimeout  time.Duration `mapstructure:"connect_timeout"`
-	ReadTimeout     time.Duration `mapstructure:"read_timeout"` // maximum time without data during a statement; 0 for no limit
+	ReadTimeout     time.Duration `mapstructure:"read_timeout"` // maximum time in which the server sends nothing during a statement; 0 for no limit
 	MaxOpenConns    int           `mapstructure:"max_open_conns"`
 	MaxIdleConns    int           `mapstructure:"max_idle_conns"`
 	ConnMaxLifetime time.Duration `mapstructure:"conn_max_lifetime"`
@@ -76,7 +76,7 @@ func (c Config) Replica() Config {
 	c.Host, c.ReadHost, c.AutoMigrate = at, "", false
 	if host, port, err := net.SplitHostPort(at); err == nil {
 		c.Host = host
-		c.Port, _ = strconv.Atoi(port) // Validate has checked it
+		c.Port, _ = strconv.Atoi(port) // Validate has checked the port
 	}
 	return c
 }
@@ -123,7 +123,7 @@ type credentials struct {
 	password secret.Text
 }
 
-// credentials reads the user and the password from the place that the configuration names.
+// credentials reads the user and the password from the configuration, or from the file that it names.
 func (c Config) credentials() (credentials, error) {
 	switch {
 	case c.CredentialsFile != "":
@@ -139,8 +139,8 @@ func (c Config) credentials() (credentials, error) {
 // rotates reports whether the credentials are in a file, so that reading them again may return other credentials.
 func (c Config) rotates() bool { return c.CredentialsFile != "" || c.PasswordFile != "" }
 
-// readCredentials reads user and password from one file. One file has both because two files cannot be replaced at the
-// same moment: a program that reads in between would use the new user with the old password.
+// readCredentials reads user and password from one file. One file contains both, because two files cannot be replaced
+// at the same moment: a program that reads them in between would use the new user with the old password.
 func readCredentials(path string) (credentials, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -153,7 +153,7 @@ func readCredentials(path string) (credentials, error) {
 	return c, nil
 }
 
-// parseCredentials parses the text in either of its two forms. Its errors quote no part of the text, because the text
+// parseCredentials parses the text in either of its two forms. The errors quote no part of the text, because it
 // contains a password.
 func parseCredentials(text string) (credentials, error) {
 	parse := parseLines

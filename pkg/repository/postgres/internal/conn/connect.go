@@ -23,13 +23,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Open returns a pool for the database without connecting to it; see WaitReady. The pool returns times in UTC and sends
-// []byte arguments in binary form.
+// Open returns a pool of connections to the database. It opens no connection; see WaitReady. The pool returns times in
+// UTC and sends []byte arguments in binary form.
 //
-// Every new connection reads the credentials, see secret.Rotation. Open connections outlive a changed password, but not
-// a dropped role: their statements fail with 42501 (permission denied). Then the statement is sent again on a new
-// connection, and all older connections are closed. Older connections are also closed when the credentials name another
-// user. So a statement outside of a transaction may be sent more than once.
+// The credentials are read for every new connection; see secret.Rotation. A connection stays usable when the password
+// is changed, but not when its role is dropped: then its statements fail with 42501 (permission denied). The pool sends
+// such a statement again on a new connection, and closes all older connections. It also closes them when the
+// credentials name another user. So a statement outside of a transaction may be sent more than once.
 //
 // When the server sends nothing for cfg.ReadTimeout during a statement, the connection is closed; the error is a
 // net.Error whose Timeout is true. Set cfg.ReadTimeout to 0 for long statements, such as migrations.
@@ -60,9 +60,9 @@ func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
 type OpenOption func(*connector)
 
 // WithTracing creates a span for every statement, and for every new connection, when the context has a recorded span. A
-// span has the name of the Store's method and the result of the statement; it ends when the first row arrives. It
-// contains neither SQL nor arguments, because they may contain text of dead letters. The provider must drop the events
-// of spans, because they contain error texts.
+// span contains the name of the Store's method and the result of the statement, and ends when the first row arrives. It
+// contains neither the SQL nor the arguments of the statement, because these may contain text of dead letters. The
+// provider must drop the events of spans, because they contain error texts.
 func WithTracing(provider trace.TracerProvider) OpenOption {
 	return func(c *connector) {
 		if traces.Tracer(provider, "") != nil {
@@ -71,14 +71,15 @@ func WithTracing(provider trace.TracerProvider) OpenOption {
 	}
 }
 
-// shorten returns a lifetime that is shorter by a random part, at most a tenth. Otherwise replicas that were started
-// together would always renew their connections at the same time.
+// shorten returns a lifetime that is shorter by a random part of at most a tenth. Without it, replicas that were
+// started together would always renew their connections at the same time.
 func shorten(lifetime time.Duration, random float64) time.Duration {
 	return lifetime - time.Duration(random*float64(lifetime)/10)
 }
 
-// tlsFilesExist is called for each connection. When the file of the root certificate is missing, the driver would
-// connect as if none were configured, and verify less than the operator configured.
+// tlsFilesExist returns an error when a configured TLS file is missing. It is called for each connection. When the file
+// of the root certificate is missing, the driver would connect as if no file were configured, and verify less than the
+// operator wants.
 func tlsFilesExist(cfg Config) error {
 	var errs []error
 	for _, path := range []string{cfg.SSLRootCert, cfg.SSLCert, cfg.SSLKey} {
@@ -96,11 +97,11 @@ func tlsFilesExist(cfg Config) error {
 type connector struct {
 	cfg    Config
 	dial   func(context.Context, pq.Config) (driver.Conn, error)
-	idle   *idle                // nil when the connections belong to no pool
-	traces trace.TracerProvider // nil for no spans
+	idle   *idle                // nil when the connections do not belong to a pool
+	traces trace.TracerProvider // nil when no spans are made
 
 	logins     *secret.Rotation[credentials]
-	generation atomic.Int64 // connections of an earlier generation are closed
+	generation atomic.Int64 // generation of new connections; connections of an earlier generation are closed
 }
 
 func newConnector(cfg Config, dial func(context.Context, pq.Config) (driver.Conn, error)) *connector {
@@ -162,7 +163,8 @@ func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	return c.session(conn, as, generation), nil
 }
 
-// session wraps a connection of the driver in a session, which detects that its role was dropped or replaced.
+// session wraps a connection of the driver in a session, which detects that the connection's role was dropped or
+// replaced.
 func (c *connector) session(conn driver.Conn, as credentials, generation int64) driver.Conn {
 	able, ok := conn.(driverConn)
 	if !ok {
@@ -171,8 +173,8 @@ func (c *connector) session(conn driver.Conn, as credentials, generation int64) 
 	return &session{driverConn: able, of: c, user: as.user, generation: generation}
 }
 
-// retire closes all present connections: the idle ones at once, connections in use when they return to the pool. It
-// returns the generation of connections that are opened from now on.
+// retire makes the pool close all connections that exist now: idle ones at once, connections in use when they return to
+// the pool. It returns the generation of connections that are opened later.
 func (c *connector) retire() int64 {
 	next := c.generation.Add(1)
 	c.dropIdle()
@@ -193,16 +195,16 @@ func rejected(err error) bool {
 	return errors.As(err, &answer) && (answer.Code == "28P01" || answer.Code == "28000")
 }
 
-// pq passes the parameters to the driver as a struct. A connection string would need quoting, and would let
+// pq returns the parameters for the driver as a struct. A connection string would need quoting, and would let
 // environment variables such as PGOPTIONS change it.
 func (c Config) pq(as credentials) pq.Config {
 	mode := pq.SSLMode(c.SSLMode)
 	if filepath.IsAbs(c.Host) || strings.HasPrefix(c.Host, "@") {
-		mode = pq.SSLModeDisable // a Unix socket has no TLS
+		mode = pq.SSLModeDisable // a Unix socket uses no TLS
 	}
 	return pq.Config{
 		Host:               c.Host,
-		Port:               uint16(c.Port), // Validate checks the range
+		Port:               uint16(c.Port), // Validate has checked the range
 		Database:           c.Name,
 		User:               as.user,
 		Password:           as.password.Reveal(),
@@ -218,7 +220,7 @@ func (c Config) pq(as credentials) pq.Config {
 		Datestyle:          "ISO, MDY",
 		MinProtocolVersion: pq.ProtocolVersion30,
 		MaxProtocolVersion: pq.ProtocolVersion30,
-		// Compiling a plan (jit) takes longer than any statement of this package gains by it.
+		// Compiling plans (jit) takes longer than it saves for the statements of this package.
 		Runtime: map[string]string{"timezone": "UTC", "jit": "off"},
 	}
 }
@@ -226,9 +228,9 @@ func (c Config) pq(as credentials) pq.Config {
 // readyPause is the pause between two tries of WaitReady.
 const readyPause = 500 * time.Millisecond
 
-// WaitReady tries to reach the database until it answers or the timeout has passed; then its error is one line with the
-// last reason and host:port/name of the database. It also tries again after the server refused the credentials, because
-// at start a sidecar may not have fetched them yet.
+// WaitReady tries to reach the database until it answers or the timeout has passed. After the timeout it returns an
+// error of one line, with the last reason and with host:port/name of the database. It also tries again when the server
+// has refused the credentials, because a sidecar may not have written them yet.
 func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -239,7 +241,7 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 		if err == nil {
 			return nil
 		}
-		// Return the last failure to connect rather than the error of the deadline.
+		// The last failure to connect says more than the error of the deadline.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -253,27 +255,27 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 	}
 }
 
-// quiet is the time after which a pool that opened no connection keeps only the configured number of idle connections
-// again.
+// quiet is the time after which a pool that has opened no connection reduces its idle connections to the configured
+// number again.
 const quiet = 30 * time.Second
 
-// pool is the part of a database/sql pool that the type idle needs.
+// pool is the part of *sql.DB that the type idle uses.
 type pool interface{ SetMaxIdleConns(n int) }
 
-// idle lets a busy pool keep the connections that it has opened. A pool closes every connection above its idle limit as
-// soon as it is unused: with more concurrent requests than idle connections, the pool would constantly open and close
-// connections, and opening costs more than a request.
+// idle makes a busy pool keep the connections that it has opened. Normally a pool closes each unused connection that
+// exceeds its limit of idle connections. With more concurrent requests than this limit it would open and close
+// connections all the time, and opening one costs more than a request.
 type idle struct {
 	pool      pool
 	few, most int
 
 	mu     sync.Mutex
 	timer  *time.Timer
-	last   time.Time // when a connection was last opened
+	last   time.Time // when the pool last opened a connection
 	raised bool
 }
 
-// opened must be called for every new connection.
+// opened must be called when the pool opens a connection. It raises the limit of idle connections.
 func (i *idle) opened() {
 	if i.few == 0 || i.few >= i.most { // nothing to do: no idle connections are kept, or all of them
 		return
@@ -292,7 +294,8 @@ func (i *idle) opened() {
 	i.timer.Reset(quiet)
 }
 
-// settle runs when the timer ends. It may run late: while it waited for the lock, a connection may have been opened.
+// settle is called when the timer ends, and lowers the limit of idle connections. It checks the time again, because the
+// pool may have opened a connection while settle waited for the lock.
 func (i *idle) settle() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -303,7 +306,7 @@ func (i *idle) settle() {
 	i.pool.SetMaxIdleConns(i.few)
 }
 
-// drop closes the connections that are idle at present.
+// drop closes the connections that are idle now.
 func (i *idle) drop() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -315,26 +318,26 @@ func (i *idle) drop() {
 	}
 }
 
-// timedDialer makes connections whose reads have a deadline. lib/pq waits for the server's answer even after the
-// statement's context has ended, so a server with hanging processes would otherwise block every caller.
+// timedDialer makes connections whose reads have a deadline. lib/pq waits for the answer of the server even after the
+// statement's context has ended. Without the deadline, a server whose processes hang would block every caller.
 type timedDialer struct {
 	plain net.Dialer
 	limit time.Duration // maximum time without data; 0 for no limit
 }
 
-// Dial is part of pq.Dialer.
+// Dial implements pq.Dialer.
 func (d timedDialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialTimeout is part of pq.Dialer.
+// DialTimeout implements pq.Dialer.
 func (d timedDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return d.DialContext(ctx, network, address)
 }
 
-// DialContext is part of pq.DialerContext, which the driver prefers.
+// DialContext implements pq.DialerContext, which the driver prefers to pq.Dialer.
 func (d timedDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.plain.DialContext(ctx, network, address)
 	if err != nil || d.limit <= 0 {
@@ -348,17 +351,17 @@ func (d timedDialer) DialContext(ctx context.Context, network, address string) (
 type timedConn struct {
 	net.Conn
 	limit time.Duration
-	until time.Time // the deadline that the driver sets during authentication
+	until time.Time // deadline that the driver sets while it signs in
 }
 
-// SetDeadline makes all reads and writes end at the time t; the zero time removes this limit.
+// SetDeadline sets the time at which all reads and writes must end, in addition to the limit; the zero time sets none.
 func (c *timedConn) SetDeadline(t time.Time) error {
 	c.until = t
 	return c.Conn.SetDeadline(t)
 }
 
-// Read waits for at most the limit. After a timeout the connection cannot be used any more, because the late answer
-// would be read as the answer to the next statement.
+// Read waits for at most the time limit. After a timeout the connection must not be used any more: a late answer would
+// be taken for that to the next statement.
 func (c *timedConn) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(c.deadline()); err != nil {
 		return 0, err
@@ -368,10 +371,10 @@ func (c *timedConn) Read(b []byte) (int, error) {
 }
 
 // writeChunk is the number of bytes that must be sent within the limit. The limit applies to each chunk and not to the
-// whole write, because a large record takes long on a slow network even when data flows.
+// whole write, because on a slow network a large record takes long even if nothing hangs.
 const writeChunk = 64 << 10
 
-// Write applies the limit to each chunk of b.
+// Write sends b in chunks, and applies the limit to each chunk.
 func (c *timedConn) Write(b []byte) (written int, err error) {
 	for first := true; first || len(b) > 0; first = false {
 		part := b[:min(len(b), writeChunk)]
@@ -397,7 +400,7 @@ func (c *timedConn) deadline() time.Time {
 }
 
 func (c *timedConn) closeOnTimeout(err error) error {
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // package net does not wrap it
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // package net does not wrap this error
 		_ = c.Close()
 	}
 	return err

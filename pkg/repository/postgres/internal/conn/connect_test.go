@@ -27,8 +27,8 @@ import (
 
 var errDialled = errors.New("no real connection in this test")
 
-// dialled returns a connector with a fake dial function, which appends the configuration of each call to a list and
-// returns the next of answers.
+// dialled returns a connector whose function dial records the configuration of each call and returns the next of the
+// given errors. It also returns the list of recorded configurations.
 func dialled(cfg Config, answers ...error) (*connector, *[]pq.Config) {
 	var seen []pq.Config
 	return newConnector(cfg, func(_ context.Context, p pq.Config) (driver.Conn, error) {
@@ -113,7 +113,7 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-// starting is a server that refuses a number of connections before it accepts.
+// starting is a connector to a server that refuses a number of connections before it accepts one.
 type starting struct {
 	connector
 	refusals int
@@ -200,7 +200,8 @@ func (p *idlePool) SetMaxIdleConns(n int) { p.kept = append(p.kept, n) }
 
 func (p *idlePool) now() int { return p.kept[len(p.kept)-1] }
 
-// A pool keeps all connections as long as it opens new ones, and only a few after it has opened none for some time.
+// A pool keeps all of its connections while it opens new ones. When it has opened none for some time, it keeps only a
+// few.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +217,7 @@ func TestIdle(t *testing.T) {
 		check.Require(t, p.now() == 5, "got %v once it is quiet, want 5", p.kept)
 		i.opened()
 		check.Require(t, p.now() == 25, "got %v when it is busy again, want 25", p.kept)
-		i.settle() // as the timer does when it waited for the lock while a connection was opened
+		i.settle() // the timer may call settle late, after a connection was opened
 		check.Require(t, p.now() == 25, "got %v although one has just been opened, want 25", p.kept)
 	})
 }
@@ -230,7 +231,7 @@ func TestIdle_KeepsWhatIsConfigured(t *testing.T) {
 	}
 }
 
-// silentServer accepts every login and then sends nothing, as a PostgreSQL does whose processes were stopped. The
+// silentServer accepts every connection and then sends nothing, like a PostgreSQL whose processes were stopped. The
 // channel ended receives a value for each connection that the client closes.
 func silentServer(t *testing.T, signIn bool) (cfg Config, ended chan struct{}) {
 	t.Helper()
@@ -258,8 +259,7 @@ func silentServer(t *testing.T, signIn bool) (cfg Config, ended chan struct{}) {
 	return cfg, ended
 }
 
-// welcome reads the startup message and answers AuthenticationOk and
-// ReadyForQuery.
+// welcome reads the startup message, and answers with AuthenticationOk and ReadyForQuery.
 func welcome(conn net.Conn) {
 	var size [4]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
@@ -286,7 +286,7 @@ func TestReadTimeout(t *testing.T) {
 	})
 
 	postgrestest.Parallel(t, "EndsAWriteThatNobodyTakes", func(t *testing.T) {
-		ours, theirs := net.Pipe() // a net.Pipe has no buffer, so the write blocks
+		ours, theirs := net.Pipe() // writes to it block, because it has no buffer
 		defer theirs.Close()
 		n, err := (&timedConn{Conn: ours, limit: time.Millisecond}).Write(make([]byte, 3*writeChunk))
 		var timeout net.Error

@@ -10,20 +10,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// DB is a connection pool, with the prepared statements and the clock that all statements of a store share.
+// DB is a connection pool, together with the prepared statements and the clock that all statements of a store use.
 type DB struct {
 	Pool *sqlx.DB
 
-	now        func() time.Time // nil for the database's clock
+	now        func() time.Time // nil to use the database's clock
 	statements statements
 }
 
-// New returns a DB on a pool that Open returned. The function now replaces the database's clock if it is not nil.
+// New returns a DB that uses a pool that Open has returned. The function now replaces the database's clock if it is not
+// nil.
 func New(pool *sqlx.DB, now func() time.Time) *DB {
 	return &DB{Pool: pool, now: now, statements: statements{prepared: map[string]*sqlx.Stmt{}, sizes: map[int64]int64{}}}
 }
 
-// Clock returns the argument of a statement for the current time. NULL lets the statement use the database's clock.
+// Clock returns the argument of a statement for the current time. It is NULL when the statement must use the database's
+// clock.
 func (d *DB) Clock() any {
 	if d.now == nil {
 		return nil
@@ -31,14 +33,14 @@ func (d *DB) Clock() any {
 	return entity.TruncateTime(d.now())
 }
 
-// Prepared returns the prepared statement of a query, which it prepares once. lib/pq reads bytea as hex from plain
-// queries and as binary from prepared ones, which makes claims a fifth and exports a half faster.
+// Prepared returns the prepared statement of a query, which is prepared only once. lib/pq reads bytea as hex from other
+// queries but in binary form from prepared ones, which makes claims faster by a fifth and exports by a half.
 func (d *DB) Prepared(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	d.statements.watch(d.Pool)
 	if st, _ := d.statements.get(query); st != nil {
 		return st, nil
 	}
-	// No lock is held here, because a server that does not answer would then block every caller.
+	// No lock is held here: with a lock, a server that does not answer would block every caller.
 	made, err := d.Pool.PreparexContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func (d *DB) Prepared(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	return d.statements.keep(query, made), nil
 }
 
-// Select runs a prepared query into dest, a pointer to a slice.
+// Select runs a prepared query and stores its rows in dest, a pointer to a slice.
 func (d *DB) Select(ctx context.Context, dest any, query string, args ...any) error {
 	return Retry(ctx, func() error {
 		st, err := d.Prepared(ctx, query) //nolint:sqlclosecheck // it stays prepared
@@ -74,12 +76,13 @@ func (d *DB) SelectUnprepared(ctx context.Context, dest any, query string, args 
 	return Retry(ctx, func() error { return d.Pool.SelectContext(ctx, dest, query, args...) })
 }
 
-// GetUnprepared runs a query that returns one value, without keeping it prepared.
+// GetUnprepared runs a query that returns one value, without preparing it.
 func (d *DB) GetUnprepared(ctx context.Context, dest any, query string, args ...any) error {
 	return Retry(ctx, func() error { return d.Pool.GetContext(ctx, dest, query, args...) })
 }
 
-// DeleteInBatches repeats a query that deletes one batch and returns its number of rows, until that number is 0.
+// DeleteInBatches runs a query again and again until it returns 0. The query deletes one batch and returns the number
+// of deleted rows.
 func (d *DB) DeleteInBatches(ctx context.Context, where, query string, args ...any) (total int64, err error) {
 	for {
 		var n int64
@@ -92,8 +95,8 @@ func (d *DB) DeleteInBatches(ctx context.Context, where, query string, args ...a
 	}
 }
 
-// Each runs a prepared query, scans the columns of each row into destinations, and then calls do. It serves statements
-// that return many rows a second, for which the reflection of Select would cost more than reading the rows.
+// Each runs a prepared query, scans the columns of each row into destinations, and then calls do. It is for statements
+// that return many rows, because the reflection in Select costs more than reading a row.
 func (d *DB) Each(ctx context.Context, query string, args, destinations []any, do func() error) error {
 	return d.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
 		for rows.Next() {
@@ -108,21 +111,22 @@ func (d *DB) Each(ctx context.Context, query string, args, destinations []any, d
 	})
 }
 
-// ReadRows runs a prepared query and calls read with its rows. Then it closes the rows and returns their error.
+// ReadRows runs a prepared query and calls the function read with its rows. Then it closes the rows and returns their
+// error.
 func (d *DB) ReadRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error {
 	rows, err := d.query(ctx, query, args)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // ReadRows returns the error of rows.Err
+	defer func() { _ = rows.Close() }() // ReadRows returns the error of rows.Err, which includes this one
 	if err := read(rows); err != nil {
 		return err
 	}
 	return rows.Err()
 }
 
-// query runs a query as a prepared statement. When too many statements are kept, it prepares this one only for the
-// call.
+// query runs a query as a prepared statement. When the maximum number of statements is prepared already, it prepares
+// this one only for the call.
 func (d *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
 	if known, full := d.statements.get(query); known != nil || !full { //nolint:sqlclosecheck // it stays prepared
 		st, err := d.Prepared(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
@@ -135,6 +139,6 @@ func (d *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = st.Close() }()    // runs after the rows are closed
+	defer func() { _ = st.Close() }()    // executed after the caller has closed the rows
 	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// unavailableError wraps a driver's error: it has the kind entity.ErrUnavailable for callers, and the driver's text for
-// the log.
+// unavailableError wraps an error of the driver. Callers see the kind entity.ErrUnavailable; the log shows the driver's
+// text.
 type unavailableError struct {
 	where string
 	err   error
@@ -32,11 +32,11 @@ func (e *unavailableError) Is(target error) bool { return target == entity.ErrUn
 
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// Unavailable returns err as an error of the kind entity.ErrUnavailable. The parameter where is a verb and its object,
-// as in "read history".
+// Unavailable returns err as an error of the kind entity.ErrUnavailable. The parameter where says what was being done:
+// a verb and its object, such as "read history".
 func Unavailable(where string, err error) error { return &unavailableError{where, err} }
 
-// connectError is a failure to connect, with the address.
+// connectError is the error of a failed connection. It contains the address of the database.
 type connectError struct {
 	address string
 	err     error
@@ -48,8 +48,8 @@ func (e *connectError) Error() string {
 
 func (e *connectError) Unwrap() error { return e.err }
 
-// contendedError reports that PostgreSQL aborted a statement in every try, by a deadlock or a serialization failure,
-// because of other sessions.
+// contendedError says that PostgreSQL aborted a statement in every try because of other sessions, by a deadlock or a
+// serialization failure.
 type contendedError struct {
 	where string
 	err   error
@@ -73,24 +73,24 @@ func contended(err error) bool {
 // StatementTries is the maximum number of tries of a statement that fails because of other sessions.
 const StatementTries = 6
 
-// Retry runs do, which sends one statement outside a transaction. It runs do again when the statement failed because of
-// other sessions. do must not keep results of a failed try.
+// Retry calls the function do, which must send one statement outside a transaction. It calls do again when the
+// statement failed because of other sessions. do must discard the results of a failed try.
 func Retry(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		if try == StatementTries || !contended(err) {
 			return err
 		}
-		// Sessions that conflicted wait for a random time, so that they do not repeat their statements at the same
-		// moment.
+		// Each of the sessions that conflicted waits for a random time, so that they do not repeat their statements at
+		// the same moment.
 		if !wait.Sleep(ctx, rand.N(time.Millisecond<<try)) { //nolint:gosec // no secret
 			return err
 		}
 	}
 }
 
-// Translate gives a driver's error its kind; no other function interprets errors of the driver. The parameter where is
-// a verb and its object.
+// Translate returns an error of the driver as an error of the right kind. No other package interprets the driver's
+// errors. The parameter where says what was being done: a verb and its object.
 func Translate(where string, err error) error {
 	switch {
 	case err == nil:
@@ -109,8 +109,9 @@ func Translate(where string, err error) error {
 }
 
 // transient reports whether the same statement may succeed later: because the server cannot be reached, is starting or
-// stopping, or has no resources left, or because the role was dropped. PostgreSQL reports a dropped role as 42501 on a
-// live session and as 28xxx on a new one; the next connection reads new credentials.
+// stopping or has no resources left, or because the role was dropped. When a role was dropped, PostgreSQL returns 42501
+// in an existing session and 28xxx for a new one. This counts as transient because the next connection reads the
+// credentials again.
 func transient(err error) bool {
 	var network net.Error
 	var connect *connectError
@@ -123,7 +124,7 @@ func transient(err error) bool {
 	}
 	var pe *pq.Error
 	if !errors.As(err, &pe) {
-		// lib/pq returns I/O errors without a type; their texts are "EOF", "unexpected message" and so on.
+		// lib/pq returns I/O errors that have no type; their texts are "EOF", "unexpected message" and similar.
 		return strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "connection")
 	}
 	switch code := string(pe.Code); {
@@ -136,15 +137,15 @@ func transient(err error) bool {
 	return false
 }
 
-// RoleMayBeGone reports whether the server denied the session a right or does not know its role. Both may mean that the
-// role was dropped during the session.
+// RoleMayBeGone reports whether the server denied the session a right or does not know its role. In both cases the role
+// may have been dropped during the session.
 func RoleMayBeGone(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && (pe.Code == "42501" || pe.Code == "42704")
 }
 
-// Refused reports whether the server refused the content of a statement for good: a value, a constraint, a limit of
-// PostgreSQL, or an exception of a trigger.
+// Refused reports whether the server refused a statement because of its content, so that it fails again when it is
+// repeated: because of a value, a constraint, a limit of PostgreSQL, or an exception in a trigger.
 func Refused(err error) bool {
 	var pe *pq.Error
 	if !errors.As(err, &pe) || PartitionMissing(err) {
@@ -154,14 +155,15 @@ func Refused(err error) bool {
 	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") || code == "P0001"
 }
 
-// Violates reports whether the server refused a statement with the SQLSTATE code, and names the table or constraint
-// name.
+// Violates reports whether the server refused a statement with the given SQLSTATE, and named the given table or
+// constraint.
 func Violates(err error, code, name string) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && string(pe.Code) == code && (pe.Table == name || pe.Constraint == name)
 }
 
-// RefusalOf returns the SQLSTATE and the text of the server's refusal. For any other error it returns only the text.
+// RefusalOf returns the SQLSTATE and the text of an error that the server returned. For any other error it returns only
+// the text.
 func RefusalOf(err error) (code, text string) {
 	var pe *pq.Error
 	if errors.As(err, &pe) {
@@ -177,13 +179,13 @@ func Canceled(err error) bool {
 	return errors.As(err, &pe) && pe.Code == "57014"
 }
 
-// PartitionMissing reports whether a table has no partition for a row.
+// PartitionMissing reports whether a row could not be stored because its table has no partition for it.
 func PartitionMissing(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && pe.Code == "23514" && pe.Routine == "ExecFindPartition"
 }
 
-// refusedError gives the server's refusal its kind.
+// refusedError is an error with which the server refused a statement for good. Its kind is entity.ErrRefused.
 type refusedError struct {
 	where string
 	err   error

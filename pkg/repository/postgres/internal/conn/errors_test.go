@@ -23,11 +23,11 @@ func TestTranslate(t *testing.T) {
 	for code, unavailable := range map[string]bool{
 		"08000": true, "08003": true, "08006": true, "08001": true, "08P01": true, // errors of the connection
 		"53000": true, "53100": true, "53200": true, "53300": true, "53400": true, // the server has no resources left
-		"57P01": true, "57P02": true, "57P03": true, "57P05": true, "57014": true, // the server stops, has not started, or cancelled the statement
+		"57P01": true, "57P02": true, "57P03": true, "57P05": true, "57014": true, // the server stops, is starting, or cancelled the statement
 		"58000": true, "58030": true, // errors of the server's own disk
-		"55P03": true,                               // a lock of another transaction
-		"28P01": true, "28000": true, "42501": true, // credentials that were replaced
-		"40001": false, "40P01": false, // conflicts with other sessions have a kind of their own
+		"55P03": true,                               // another transaction holds a lock
+		"28P01": true, "28000": true, "42501": true, // the role or its password was replaced
+		"40001": false, "40P01": false, // conflicts with other sessions have another kind
 		"23505": false, "23514": false, "22001": false, "22003": false, "22P02": false, "22P05": false, "22021": false,
 		"42P01": false, "42703": false, "42601": false, "0A000": false, "54001": false, "25006": false, "P0001": false, "XX000": false,
 	} {

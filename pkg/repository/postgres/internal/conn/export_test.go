@@ -2,7 +2,7 @@ package conn
 
 import "context"
 
-// RenewPlans prepares statements again if tables have grown. From then on this happens only when a test calls
+// RenewPlans prepares statements again if tables have grown. After the first call this happens only when a test calls
 // RenewPlans.
 func (d *DB) RenewPlans(ctx context.Context) {
 	d.statements.mu.Lock()

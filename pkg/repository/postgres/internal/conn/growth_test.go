@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestPlansFollowGrowth: a page reads few records although its statement was prepared while the tables were empty, and
-// PostgreSQL has not analyzed them since then.
+// TestPlansFollowGrowth: reading a page of messages reads few rows although the statement was prepared when the tables
+// were empty, and PostgreSQL has not analyzed the tables since then.
 func TestPlansFollowGrowth(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
@@ -36,7 +36,7 @@ func TestPlansFollowGrowth(t *testing.T) {
 		return read
 	}
 	pool.RenewPlans(t.Context())
-	before := list(10, 0) // after these executions PostgreSQL uses a generic plan
+	before := list(10, 0) // after these executions PostgreSQL uses the same plan for all arguments
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'flood', 'boom' FROM generate_series(1, 10000)`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.records (message_id, value, headers) SELECT id, convert_to(repeat(id::text, 20), 'UTF8'), '\x00' FROM dlq.dlq_messages`)
 	pool.RenewPlans(t.Context())

@@ -9,45 +9,47 @@ import (
 )
 
 const (
-	// plansInterval is the interval at which the sizes of tables are read while statements run.
+	// plansInterval is the minimum time between two reads of the sizes of tables. They are read only while statements
+	// run.
 	plansInterval = time.Second
-	// sizesTimeout limits the time to read the sizes of tables.
+	// sizesTimeout limits the time for reading the sizes of tables.
 	sizesTimeout = 5 * time.Second
-	// replacedTime is how long a caller may still use a statement after it was replaced.
+	// replacedTime is the time for which a replaced statement stays open, because a caller may still use it.
 	replacedTime = time.Minute
 	// smallTable is the size in bytes of a table that is read quickly with any plan.
 	smallTable = 1 << 20
 )
 
-// sizesQuery reads the sizes of tables in bytes.
+// sizesQuery returns the sizes of tables in bytes.
 const sizesQuery = `SELECT c.oid::bigint, pg_relation_size(c.oid) FROM pg_class c
 	WHERE c.relnamespace = 'dlq'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition`
 
-// maxPrepared limits the number of prepared statements, because each takes memory in every connection. There could be
-// very many statements: the text of some contains the size of a page.
+// maxPrepared is the maximum number of prepared statements, because each uses memory in every connection. Without it
+// there could be very many, because the text of some statements contains the size of a page.
 const maxPrepared = 160
 
 // statements are the prepared statements of a store. PostgreSQL keeps the plan of a prepared statement until its tables
 // are analyzed. When a flood of messages arrives in a table that was empty, autovacuum analyzes the table after a
-// minute or more. Until then a page of 20 messages reads the whole table. So statements are prepared again when a table
-// has doubled its size.
+// minute or more. Until then, the old plan for a page of 20 messages would read the whole table. So statements are
+// prepared again when a table has doubled its size.
 type statements struct {
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt
-	due      time.Time       // when the sizes are read next
-	reading  bool            // a caller is reading the sizes
-	sizes    map[int64]int64 // sizes of tables by oid, when the plans were made
+	due      time.Time       // when the sizes are read next time
+	reading  bool            // a caller is reading the sizes now
+	sizes    map[int64]int64 // sizes of tables when their statements were prepared, by the oid of the table
 }
 
-// get returns the statement of a query, nil when there is none, and whether the limit of statements is reached.
+// get returns the prepared statement of a query; nil when there is none. full reports whether the maximum number of
+// statements is reached.
 func (s *statements) get(query string) (st *sqlx.Stmt, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.prepared[query], len(s.prepared) >= maxPrepared
 }
 
-// keep stores the prepared statement of a query and returns it. If another caller has stored a statement meanwhile, it
-// returns that statement.
+// keep stores the prepared statement of a query and returns it. When another caller has stored a statement for the
+// query before, keep returns that statement.
 func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	s.mu.Lock()
 	st := s.prepared[query]
@@ -62,7 +64,7 @@ func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	return made
 }
 
-// begin reports whether the caller must read the sizes now. If so, the caller must call end afterwards.
+// begin reports whether the caller must read the sizes now. A caller that must read them has to call end afterwards.
 func (s *statements) begin(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,13 +81,13 @@ func (s *statements) end() {
 	s.reading = false
 }
 
-// renew drops all prepared statements when a table has outgrown their plans. It closes the dropped statements after
-// replacedTime, when no caller uses them any more.
+// renew drops all prepared statements when a table is much larger than it was when they were prepared. It closes the
+// dropped statements after replacedTime, when no caller uses them any more.
 func (s *statements) renew(sizes map[int64]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !outgrown(s.sizes, sizes) {
-		for oid, size := range sizes { // ANALYZE renews the plans of tables that shrank
+		for oid, size := range sizes { // a table that shrank needs no new plans, because ANALYZE renews these
 			s.sizes[oid] = min(size, s.sizes[oid])
 		}
 		return
@@ -109,15 +111,15 @@ func outgrown(before, now map[int64]int64) bool {
 	return false
 }
 
-// watch prepares statements again when tables have grown. It reads the sizes in a goroutine and does not wait for the
-// database, which may be slow or unavailable.
+// watch prepares statements again when tables have grown. It does so in a goroutine, so that the caller need not wait
+// for the database, which may be slow or unavailable.
 func (s *statements) watch(pool *sqlx.DB) {
 	if !s.begin(time.Now()) {
 		return
 	}
 	go func() {
 		defer s.end()
-		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // belongs to no request and no trace
+		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // the goroutine belongs to no request and no trace
 		defer cancel()
 		s.renewNow(ctx, pool)
 	}()

@@ -79,9 +79,9 @@ func TestOpenOnServer(t *testing.T) {
 		idle := postgrestest.HoldConnection(t, db)
 		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+second.User+"\npassword: p2\n")
 		check.NoError(t, idle.Close())
-		postgrestest.WantUser(t, db, first.User) // a role that was not dropped stays signed in
+		postgrestest.WantUser(t, db, first.User) // the role was not dropped, so the connection still uses it
 		for range 2 {
-			held := postgrestest.HoldConnection(t, db) // the held connection makes the pool open a new one
+			held := postgrestest.HoldConnection(t, db) // while this connection is in use, the pool has to open a new one
 			defer held.Close()
 		}
 		postgrestest.WantUser(t, db, second.User)
@@ -119,7 +119,7 @@ func TestOpenOnServer(t *testing.T) {
 	})
 }
 
-// serverRole creates a login role on the real server and returns a Config for it, without the password.
+// serverRole creates a role on the real server that may sign in, and returns a Config for it, without the password.
 func serverRole(t *testing.T, password string) Config {
 	t.Helper()
 	at := check.Must(url.Parse(stacktest.Postgres(t)))(t)

@@ -7,23 +7,23 @@ import (
 	"syscall"
 )
 
-// session is a connection that is given up when its role no longer exists: when the server refuses a statement because
-// the role was dropped or replaced, session returns driver.ErrBadConn, and database/sql sends the statement again on
-// another connection. That is safe, because a refused statement has changed nothing.
+// session is a connection that ends when its role was dropped or replaced. When the server refuses a statement for this
+// reason, session returns driver.ErrBadConn, and database/sql sends the statement again on another connection. This is
+// safe, because a refused statement has changed nothing.
 type session struct {
 	driverConn
 	of         *connector
 	user       string
 	generation int64
 
-	closed []driverStmt // statements to close on the server
+	closed []driverStmt // statements that must still be closed on the server
 
 	inTx   bool
-	denied bool // a statement of this transaction was refused; roleIsGone can be called only after the transaction
+	denied bool // the server refused a statement of this transaction; whether the role is gone can be checked only after the transaction
 }
 
-// driverConn has the optional interfaces of the driver's connections. database/sql looks for each of them, so session
-// must have them all.
+// driverConn has the optional interfaces of the driver's connections. database/sql uses each of them if the connection
+// implements it, so session must implement all of them.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -43,7 +43,7 @@ func (e *lostError) Error() string { return "connection is of no use any more: "
 
 func (e *lostError) Unwrap() []error { return []error{driver.ErrBadConn, e.err} }
 
-// ResetSession is called before the connection is used again after it was idle.
+// ResetSession implements driver.SessionResetter. database/sql calls it before it uses an idle connection again.
 func (s *session) ResetSession(ctx context.Context) error {
 	if s.of.retired(s.generation) {
 		return driver.ErrBadConn
@@ -57,22 +57,23 @@ func (s *session) ResetSession(ctx context.Context) error {
 	return s.driverConn.ResetSession(ctx)
 }
 
-// IsValid is called when the connection returns to the pool; false closes it.
+// IsValid implements driver.Validator. database/sql calls it when the connection returns to the pool, and closes the
+// connection when the result is false.
 func (s *session) IsValid() bool { return !s.of.retired(s.generation) && s.driverConn.IsValid() }
 
-// QueryContext is part of driver.QueryerContext.
+// QueryContext implements driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := s.driverConn.QueryContext(ctx, query, args)
 	return rows, s.judge(ctx, err)
 }
 
-// ExecContext is part of driver.ExecerContext.
+// ExecContext implements driver.ExecerContext.
 func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	result, err := s.driverConn.ExecContext(ctx, query, args)
 	return result, s.judge(ctx, err)
 }
 
-// PrepareContext is part of driver.ConnPrepareContext.
+// PrepareContext implements driver.ConnPrepareContext.
 func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt, err := s.driverConn.PrepareContext(ctx, query)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	return &sessionStmt{able, s}, nil
 }
 
-// BeginTx is part of driver.ConnBeginTx.
+// BeginTx implements driver.ConnBeginTx.
 func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
 	tx, err := s.driverConn.BeginTx(ctx, options)
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver
 	return &sessionTx{tx, s}, nil
 }
 
-// judge returns the error of a statement as database/sql must see it: if the connection was lost or its role is gone,
-// the statement is tried on another connection.
+// judge returns the error that database/sql must get for the error of a statement. When the connection was lost or its
+// role is gone, this error makes database/sql try the statement on another connection.
 func (s *session) judge(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -119,16 +120,16 @@ func (s *session) judge(ctx context.Context, err error) error {
 	return err
 }
 
-// lost is called when the server has ended the session. The server has probably ended other sessions too, so the pool's
-// idle connections are closed; otherwise database/sql would try the statement on each of them.
+// lost is called when the server has ended the session. It closes the pool's idle connections, because the server has
+// probably ended other sessions too, and database/sql would try the statement on each of them.
 func (s *session) lost(ctx context.Context) {
 	if ctx.Err() == nil { // a cancelled context also ends the connection
 		s.of.dropIdle()
 	}
 }
 
-// roleIsGone reports whether a right is missing because the role was dropped or replaced. If so, new credentials help;
-// a role that never had the right is another case. The grants of a replaced role may be revoked before the role is
+// roleIsGone reports whether a right is missing because the role was dropped or replaced, so that new credentials help.
+// A role that never had the right does not count. The rights of a replaced role may be revoked some time before it is
 // dropped.
 func (s *session) roleIsGone(ctx context.Context) bool {
 	if now, err := s.of.cfg.credentials(); err == nil && now.user != s.user {
@@ -153,8 +154,8 @@ type sessionStmt struct {
 	s *session
 }
 
-// Close sends the server its message only when the connection is next used, because database/sql calls Close while no
-// other caller can take a connection from the pool.
+// Close sends the server its message only when the connection is used next, because database/sql calls Close while it
+// holds a lock, so that no other caller could take a connection from the pool.
 func (t *sessionStmt) Close() error {
 	t.s.closed = append(t.s.closed, t.driverStmt)
 	return nil
@@ -175,8 +176,8 @@ type sessionTx struct {
 	s *session
 }
 
-// Commit ends the transaction. It always returns the driver's own error, because a commit must not be repeated on
-// another connection.
+// Commit ends the transaction. It always returns the driver's own error, because database/sql must not repeat a commit
+// on another connection.
 func (t *sessionTx) Commit() error {
 	err := t.Tx.Commit()
 	t.s.ended()
@@ -189,7 +190,7 @@ func (t *sessionTx) Rollback() error {
 	return err
 }
 
-// ended is called after a transaction. It checks whether the role is gone, which is not possible within the
+// ended is called after a transaction. It checks whether the role is gone, which was not possible during the
 // transaction.
 func (s *session) ended() {
 	s.inTx = false

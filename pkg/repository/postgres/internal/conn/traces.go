@@ -26,8 +26,8 @@ const (
 	DBStatus    = attribute.Key("db.response.status_code")
 )
 
-// openPool returns a pool of connections to the database of that name. It makes spans with provider, and none when
-// provider is nil.
+// openPool returns a pool of connections to the database of that name. It makes spans with the provider; when the
+// provider is nil, it makes none.
 func openPool(c driver.Connector, provider trace.TracerProvider, name string) *sql.DB {
 	if provider == nil {
 		return sql.OpenDB(c)
@@ -45,8 +45,8 @@ func openPool(c driver.Connector, provider trace.TracerProvider, name string) *s
 		otelsql.WithSpanOptions(otelsql.SpanOptions{DisableQuery: true, OmitRows: true, SpanFilter: hasSpan}))
 }
 
-// hasSpan reports whether a call of the driver gets a span: only statements get one, except those that set parameters
-// of a transaction.
+// hasSpan reports whether a call of the driver gets a span: only new connections and statements get one, except
+// statements that set parameters of a transaction.
 func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []driver.NamedValue) bool {
 	switch method {
 	case otelsql.MethodConnQuery, otelsql.MethodConnExec, otelsql.MethodStmtQuery, otelsql.MethodStmtExec, otelsql.MethodConnectorConnect:
@@ -56,8 +56,8 @@ func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []drive
 	}
 }
 
-// errorAttributes returns the attributes of a failed statement: the error's type and, if the server refused the
-// statement, the SQLSTATE.
+// errorAttributes returns the attributes of a failed statement: the type of the error and, if the server returned it,
+// the SQLSTATE.
 func errorAttributes(err error) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{traces.ErrorType.String(errorType(err))}
 	var answer *pq.Error
@@ -67,7 +67,8 @@ func errorAttributes(err error) []attribute.KeyValue {
 	return attributes
 }
 
-// errorType returns the SQLSTATE of an error that the server returned, and one of a few fixed words for other errors.
+// errorType returns the SQLSTATE of an error that the server returned. For any other error it returns one of a few
+// fixed words.
 func errorType(err error) string {
 	var answer *pq.Error
 	switch {
@@ -90,15 +91,15 @@ func operationFor(method otelsql.Method) string {
 	return storeOperation()
 }
 
-// storePackages is the prefix of the packages whose methods send statements.
+// storePackages is the prefix of the names of packages whose methods send statements.
 const storePackages = "github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 
-// helpers are the types whose exported methods send statements for the methods of a Store.
+// helpers are the types whose exported methods send statements on behalf of the methods of a Store.
 var helpers = []string{"/internal/conn.(*DB)", "/internal/search.(*Scopes)"}
 
-// storeOperation returns the name of a statement: the Store's method that sends it in words ("lease batch" for
-// LeaseBatch), or "statement" when no method of the Store does. It finds the method in the call stack, so that methods
-// need not pass a name. That takes some microseconds; a recorded statement takes hundreds.
+// storeOperation returns the name of the statement that is being sent: the name of the Store's method that sends it, in
+// words ("lease batch" for LeaseBatch), or "statement" when no method of the Store does. It finds the method in the
+// call stack, so that methods need not pass a name. This takes some microseconds; a statement takes hundreds.
 func storeOperation() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
@@ -113,8 +114,8 @@ func storeOperation() string {
 	}
 }
 
-// operationOf returns the method of the Store that a function is or is part of, in words; "" for every other function.
-// The Store's methods are the exported methods of the structs that it embeds.
+// operationOf returns the name, in words, of the Store's method to which a function belongs; "" when it belongs to
+// none. The methods of the Store are the exported methods of the structs that it embeds.
 func operationOf(function string) string {
 	function, ok := strings.CutPrefix(function, storePackages)
 	if !ok {
@@ -124,13 +125,13 @@ func operationOf(function string) string {
 	if !isMethod || !unicode.IsUpper(rune(name[0])) || slices.Contains(helpers, of+")") {
 		return ""
 	}
-	if end := strings.IndexAny(name, ".-["); end > 0 { // the name ends before the suffix of a function literal, a loop body, or type arguments
+	if end := strings.IndexAny(name, ".-["); end > 0 { // cuts off the suffix of a function literal, of a loop body, or of type arguments
 		name = name[:end]
 	}
 	return inWords(name)
 }
 
-// inWords splits a camel-case name.
+// inWords returns a camel-case name as words in lower case.
 func inWords(name string) string {
 	var words strings.Builder
 	for i, r := range name {

@@ -7,7 +7,7 @@ import (
 )
 
 // storeArgs builds the arrays of a batch in the order of storeQuery's parameters. Small arrays come before large ones,
-// because the driver appends all to one buffer, which is copied when it grows.
+// because the driver appends all arrays to one buffer, which is copied each time it grows.
 func storeArgs(in incoming, clock any) []any {
 	columns, key, headers, value := messageArgs(in)
 	args := make([]any, 0, 4+len(columns)+7+7)
@@ -16,8 +16,8 @@ func storeArgs(in incoming, clock any) []any {
 	return append(args, clock, key, headers, value, rawTimes(in.Messages), defects(in.Messages), pendingPayloads(in))
 }
 
-// rawTimes returns the timestamps in milliseconds that are not valid dates, as an array that ends with the last such
-// timestamp. Hardly any batch has such a timestamp, and unnest fills a column that is too short with NULL.
+// rawTimes returns the records' timestamps, in milliseconds, that are not valid dates. The array ends with the last
+// such timestamp, so it is empty for nearly all batches; unnest fills the column with NULL.
 func rawTimes(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && messages[n-1].Source.RawTime == 0 {
@@ -34,8 +34,8 @@ func rawTimes(messages []entity.Message) []byte {
 	return raw.Arg()
 }
 
-// defects returns the defects of the messages' records, as an array that ends with the last message that has a defect:
-// unnest fills a column that is too short with NULL.
+// defects returns the defects of the messages' records. The array ends with the last message that has a defect; unnest
+// fills the column with NULL.
 func defects(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && codec.DefectOf(&messages[n-1].Record) == nil {
@@ -171,7 +171,7 @@ func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 	return columns, key.Arg(), headers.Arg(), value.Arg()
 }
 
-// valueBytes returns how many bytes a message's value takes in the array of values.
+// valueBytes returns the number of bytes that a message's value uses in the array of values.
 func valueBytes(in incoming, m *entity.Message) int {
 	if in.large() {
 		return 0

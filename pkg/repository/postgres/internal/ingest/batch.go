@@ -11,30 +11,30 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// incoming is a batch with the data that was computed for each of its messages, in the order of the messages.
+// incoming is a batch that is being stored, with what was computed for its messages.
 type incoming struct {
 	repository.Batch
 	*prepared
-	steps string        // moveSteps or releaseSteps
+	steps string        // the SQL that decides which ranges are stored: moveSteps or releaseSteps
 	back  []returnMatch // the returns among the messages
 }
 
-// large reports whether the batch consists of one message with a large value. Such a value is sent as a parameter of
-// its own, because an array would hold a second copy of it.
+// large reports whether the batch consists of one message with a large value. Such a value is sent as a separate
+// parameter, because an array would contain a second copy of it.
 func (in *incoming) large() bool {
 	return len(in.Messages) == 1 && len(in.Messages[0].Record.Value) > largeValue
 }
 
 const largeValue = 1 << 20
 
-// arrivals returns the returns among the messages of the partitions that were stored.
+// arrivals returns those returns among the messages whose partitions were stored.
 func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival {
 	return in.arrivalsOf(func(m *entity.Message) bool {
 		return slices.Contains(stored, repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition})
 	})
 }
 
-// arrivalsOf returns the returns among the messages for which counted is true.
+// arrivalsOf returns those returns among the messages for which the function counted returns true.
 func (in *incoming) arrivalsOf(counted func(*entity.Message) bool) []repository.Arrival {
 	var out []repository.Arrival
 	for _, c := range in.back {
@@ -50,13 +50,14 @@ func (in *incoming) arrivalsOf(counted func(*entity.Message) bool) []repository.
 	return out
 }
 
-// prepared has values that are computed from a batch's messages before they are stored, in the order of the messages.
+// prepared contains what is computed from the messages of a batch before they are stored. The lists are in the order of
+// the messages.
 type prepared struct {
-	hashes []int64  // see entity.RecordHash
-	notes  []string // see note
-	asked  bool     // PostgreSQL has checked each value already; see dropProjections
+	hashes []int64  // what entity.RecordHash returns
+	notes  []string // what the function note returns
+	asked  bool     // PostgreSQL has already checked each value; see dropProjections
 
-	repeats repeats // dead letters that are not stored as messages
+	repeats repeats // dead letters that repeat others and are not stored as messages
 }
 
 // halves splits p: first has the values of the first n messages, second has the values of the other messages. Neither
@@ -65,15 +66,16 @@ func (p *prepared) halves(n int) (first, second *prepared) {
 	return &prepared{hashes: p.hashes[:n], notes: p.notes[:n], asked: p.asked}, &prepared{hashes: p.hashes[n:], notes: p.notes[n:], asked: p.asked}
 }
 
-// repeats are dead letters of share groups that repeat another dead letter: a broker that is killed while it writes
-// dead letters writes some of them again.
+// repeats are dead letters of share groups that repeat another dead letter. A broker that is killed while it writes
+// dead letters writes some of them again when it starts.
 type repeats struct {
 	all []repeat
-	// within has, by the first message, the repeats in the batch of a message that is stored with them.
+	// within contains repeats of messages that are stored together with them, in the same batch, by the id of the
+	// message.
 	within map[uuid.UUID]within
 }
 
-// within are repeats of a message in its own batch: how many, and the timestamp of the latest.
+// within says how many repeats of a message its own batch contains, and when the latest of them was written.
 type within struct {
 	times  int
 	latest time.Time
@@ -89,7 +91,7 @@ func (r repeats) messages() []uuid.UUID {
 	return slices.Compact(ids)
 }
 
-// repeat is a dead letter of a record that message already represents.
+// repeat is a dead letter whose record is already represented by a stored message.
 type repeat struct {
 	message uuid.UUID
 	source  entity.Source

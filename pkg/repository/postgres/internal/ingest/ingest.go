@@ -16,24 +16,25 @@ import (
 // Ingester stores incoming records.
 type Ingester struct {
 	db      *conn.DB
-	archive *messages.Archive // creates missing partitions of the archive
+	archive *messages.Archive // creates partitions of the archive that are missing
 
 	returns    returns
 	projection projection
 }
 
-// New returns an Ingester that fills the column payload as mode says, for values of at most limit bytes.
+// New returns an Ingester that fills the column payload in the given mode, for values of at most limit bytes.
 func New(db *conn.DB, archive *messages.Archive, mode PayloadMode, limit int) *Ingester {
 	return &Ingester{db, archive, returns{db}, projection{mode, limit}}
 }
 
-// One statement moves the positions of the partitions and stores their messages. It leaves out partitions whose
-// position is not where the batch begins. PostgreSQL derives payload from value, so the bytes are sent only once. Each
-// row gets its own time, so that few messages have the same created_at.
+// The constants below are parts of one statement, which moves the positions of the partitions and stores their
+// messages. It leaves out partitions whose position is not the offset at which the batch begins. PostgreSQL computes
+// payload from value, so the bytes are sent only once. Each row gets its own time, so that few messages have the same
+// created_at.
 //
 // The rows go from the arrays directly into the table, because PostgreSQL copies a row in every step that materialises
-// it. Batches with returns, which are rare, have a statement of their own. unnest is in the list of columns: several
-// calls in FROM would materialise their rows.
+// it. For this reason unnest is in the list of columns: several calls in FROM would materialise their rows. Batches
+// with returns, which are rare, use another statement.
 const (
 	isAtStart = `p.next_offset = s.from_offset`
 
@@ -52,8 +53,8 @@ const (
 		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
 	)`
 
-	// releaseSteps takes the place of moveSteps when records leave quarantine. It moves no position; each range is the
-	// offset of one record.
+	// releaseSteps takes the place of moveSteps when records leave quarantine. It moves no position. Each of its ranges
+	// is the offset of a single record.
 	releaseSteps = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
@@ -67,10 +68,10 @@ const (
 	)`
 
 	// In moveSteps, any_waiting says whether records of these topics are in quarantine. An operator may move a position
-	// back, and then such a record is read again; it must not be stored a second time. Testing with a join instead
+	// back, and then such a record is read again; it must not be stored a second time. A join in place of this test
 	// would materialise the rows.
 	//
-	// recordRows are the messages in the order of their ids, so that their index entries are inserted next to each
+	// recordRows returns the messages in the order of their ids, so that their index entries are inserted next to each
 	// other. The largest columns come last; see storeArgs.
 	recordRows = `(
 			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment,
@@ -89,15 +90,16 @@ const (
 				unnest($36::text[])::jsonb AS defect
 		) r ` + ofMoved
 
-	// valueForPayload is part of the query only when Store fills the payload itself.
+	// valueForPayload is left out of the query unless Store fills the payload itself.
 	valueForPayload = `unnest($34::bytea[]) AS value, `
 
-	// ofMoved selects the messages of partitions whose position moved, without those that are in quarantine.
+	// ofMoved selects the messages of partitions whose position moved. It leaves out messages whose record is in
+	// quarantine.
 	ofMoved = `JOIN moved USING (incarnation_id, partition)
 		WHERE NOT (SELECT any_waiting FROM waiting) OR NOT EXISTS (SELECT FROM dlq.quarantine q
 			WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
 
-	// insertBytes stores the bytes of the same messages' records. No other statement of ingest writes them.
+	// insertBytes stores the bytes of the records of these messages. No other statement of ingest writes them.
 	insertBytes = `, bytes AS (
 		INSERT INTO dlq.records (message_id, key, headers, value)
 		SELECT id, key, headers, value FROM (
@@ -121,7 +123,7 @@ const (
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
 		FROM `
 
-	// queuePayloads queues the messages whose column payload is filled later.
+	// queuePayloads adds the messages whose column payload is filled later to a queue.
 	queuePayloads = `, queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT $37::uuid[], cardinality($37::uuid[]) WHERE cardinality($37::uuid[]) > 0 AND EXISTS (SELECT FROM moved)
@@ -135,27 +137,28 @@ const (
 	storedPartitions = `
 	SELECT incarnation_id, partition, next_offset FROM moved`
 
-	// clockParameter is the number of the parameter that has the time of a statement that stores messages.
+	// clockParameter is the number of the parameter for the time in statements that store messages.
 	clockParameter = 31
 )
 
 // storeReturnsQuery stores a batch that has returns; storeQuery stores all other batches.
 //
-// back are the returns of the batch. Their parents are locked before the returns are inserted. So batches that have
-// returns of the same attempts wait for each other in one order. Several records may name the same attempt in their
-// headers; the first return is kept. The primary key of dlq.returns allows one return by content for each attempt.
+// The step back contains the returns of the batch. The statement locks their parents before it inserts the returns, so
+// batches with returns of the same attempts wait for each other in one order. Several records may name the same attempt
+// in their headers; only the first return is stored. The primary key of dlq.returns allows one return by content for
+// each attempt.
 //
-// An attempt that was matched by content may end before its parent is locked here. If its result says that it sent
-// nothing, another producer wrote an equal record. The message stays a child of the parent, which only means that it
-// reaches the retry limit earlier. An unconfirmed return does not change its parent.
+// An attempt that was matched by content may end before its parent is locked here. If the result says that the attempt
+// sent nothing, another producer wrote an equal record. The message stays a child of the parent, which only means that
+// it reaches the retry limit earlier. An unconfirmed return does not change its parent.
 var storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertMessages + `record
 	)` + insertBytes + queuePayloads + placed(returnSteps, clockParameter, 38)
 
-// placed numbers the parameters of steps that belong to several statements: @now becomes the parameter clock, and @1,
-// @2 and so on become the parameters from first on.
+// placed numbers the parameters of steps that are used in several statements: @now becomes the parameter with the
+// number clock; @1, @2 and so on become the parameters from the number first on.
 func placed(steps string, clock, first int) string {
 	return placeholder.ReplaceAllStringFunc(steps, func(name string) string {
 		number := clock
@@ -168,7 +171,8 @@ func placed(steps string, clock, first int) string {
 
 var placeholder = regexp.MustCompile(`@(\d+|now)`)
 
-// returnSteps follow a step record, which has the messages as they are stored; see placed and returnArgs.
+// returnSteps must follow a step named record, which contains the messages as they are stored; see placed and
+// returnArgs.
 const returnSteps = `, back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
 		FROM unnest(@1::uuid[], @2::uuid[], @3::uuid[], @4::bool[], @5::bool[], @6::bool[])
@@ -214,8 +218,8 @@ const returnSteps = `, back AS MATERIALIZED (
 		FROM back WHERE status = 'DEAD'
 	)`
 
-// storeTries is the maximum number of tries to store a batch while other batches store returns of the same attempts.
-// Each time one of the batches succeeds.
+// storeTries is the maximum number of tries to store a batch while other batches store returns of the same attempts. In
+// each try, one of these batches succeeds.
 const storeTries = 10
 
 // Store implements repository.Ingest. When PostgreSQL refuses the batch, Store first leaves out the payloads that
@@ -236,7 +240,7 @@ func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Bat
 			return repository.Stored{}, err
 		}
 		if len(before) > 0 && slices.Equal(before, found.all) {
-			return repository.Stored{}, nil // the positions are not where the batch begins
+			return repository.Stored{}, nil // the positions are not the offsets at which the batch begins
 		}
 		ofKept := known
 		if len(kept.Messages) < len(batch.Messages) {
@@ -258,7 +262,7 @@ func (s *Ingester) prepare(batch repository.Batch) *prepared {
 	p := &prepared{hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
-		if m.Share == nil { // else the headers of its record say whether it is a return
+		if m.Share == nil { // for a share group's dead letter, the headers of the completed record say whether it is a return
 			p.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
 		}
 		p.notes[i] = s.projection.note(m)
@@ -266,7 +270,7 @@ func (s *Ingester) prepare(batch repository.Batch) *prepared {
 	return p
 }
 
-// storeWhole stores a batch, all of it or nothing. steps is the SQL that decides which ranges are stored: moveSteps or
+// storeWhole stores a whole batch, or nothing. steps is the SQL that decides which ranges are stored: moveSteps or
 // releaseSteps.
 func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps string, known *prepared) (repository.Stored, error) {
 	in := incoming{Batch: batch, steps: steps, prepared: known}
@@ -292,8 +296,8 @@ func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps
 	return repository.Stored{Ranges: stored, Returns: in.arrivals(stored)}, nil
 }
 
-// storeAll stores the batch. When PostgreSQL refuses a value as jsonb, it leaves out the payloads that are refused and
-// tries again.
+// storeAll stores the batch. When PostgreSQL refuses a value as jsonb, storeAll tries again without the payloads that
+// PostgreSQL refuses.
 func (s *Ingester) storeAll(ctx context.Context, in incoming) ([]repository.Partition, error) {
 	stored, err := s.store(ctx, in)
 	if err == nil || takenMeanwhile(err) || !conn.Refused(err) || in.asked {
@@ -305,8 +309,8 @@ func (s *Ingester) storeAll(ctx context.Context, in incoming) ([]repository.Part
 	return s.store(ctx, in)
 }
 
-// dropProjections has PostgreSQL check each value separately, and leaves out the payloads that it refuses. This is slow
-// but rare, because the rules in this package recognise the known causes.
+// dropProjections makes PostgreSQL check each value separately, and leaves out the payloads that it refuses. This is
+// slow but rare, because the rules in projection.go recognise the known reasons.
 func (s *Ingester) dropProjections(ctx context.Context, in incoming) error {
 	for i := range in.Messages {
 		if in.notes[i] != "" || in.Messages[i].Record.Value == nil {

@@ -21,16 +21,16 @@ type returnMatch struct {
 	attempt   uuid.UUID
 	redrive   uuid.UUID // redrive that made the attempt; uuid.Nil for none
 	byContent bool
-	claimed   bool // the attempt had no result yet; set only for returns that were recognised by content
+	claimed   bool // the attempt has no result yet; set only for returns that are recognised by content
 	confirmed bool // the message arrived in the parent's dead-letter topic or in a declared one
 }
 
 // returns recognises messages that came back after an attempt.
 type returns struct{ db *conn.DB }
 
-// withParents finds the returns among the messages of a batch. It returns the messages, in which the returns have
-// become children, and the matches. It may run before the messages are stored, because attempts are never deleted
-// without their message. When there are returns, the messages are copies.
+// withParents finds the returns among the messages of a batch. It returns the matches, and the messages with the
+// returns as children of their parents. When there are returns, these messages are copies of those in the batch.
+// withParents may run before the messages are stored, because attempts are deleted only together with their message.
 func (s returns) withParents(ctx context.Context, batch repository.Batch, hashes []int64) ([]entity.Message, []returnMatch, error) {
 	messages := batch.Messages
 	declared := declarations(batch)
@@ -66,10 +66,10 @@ func declarations(batch repository.Batch) func(*entity.Message) bool {
 	return batch.Declared
 }
 
-// child is a message that is a return, with the data that it inherits from its parent.
+// child is a message that is a return, with what it inherits from its parent.
 type child struct {
 	returnMatch
-	parent entity.Message // has only the id, the root and the retry count that the attempt had
+	parent entity.Message // contains only the id, the root, and the retry count of the attempt
 }
 
 type childRow struct {
@@ -90,13 +90,13 @@ func (r *childRow) child(message int, byContent bool) child {
 	}
 }
 
-// isConfirmed is an SQL expression: whether the return s arrived in the dead-letter topic of its parent p, or in a
-// declared one.
+// isConfirmed is the SQL expression that reports whether the return s arrived in the dead-letter topic of its parent p,
+// or in one that is declared.
 const isConfirmed = `(s.declared OR coalesce(p.dlq_topic_id = s.dlq_topic_id, false)) AS confirmed`
 
-// ParentQuery checks the returns that headers claim. The attempt that a record names must be an attempt on the message
-// that the record names, live or archived, and must have gone to the topic in which the record failed. An attempt
-// without a result is stored as the claim of its message.
+// ParentQuery checks what the headers of records say about attempts. The attempt that a record names must be an attempt
+// on the message that the record names, live or archived. It must have sent its record to the topic in which this
+// record failed. An attempt without a result is stored as the claim of its message.
 const ParentQuery = `
 	WITH said AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::bool[])
@@ -123,7 +123,7 @@ const ParentQuery = `
 	   OR p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic
 	ORDER BY s.ord`
 
-// returnsByHeaders finds the returns among messages that have a Return. When none has, it sends no query.
+// returnsByHeaders finds the returns among the messages that have a Return. When no message has one, it sends no query.
 func (s returns) returnsByHeaders(
 	ctx context.Context, messages []entity.Message, isDeclared func(*entity.Message) bool,
 ) ([]child, error) {
@@ -158,16 +158,16 @@ func (s returns) returnsByHeaders(
 	return children, nil
 }
 
-// sentSame selects the acknowledged attempts (alias a) of the window that sent a record with the hash of the record
-// with the alias s. The window goes from $1 to $2 microseconds ago. It uses now() and not clock_timestamp(), because an
+// sentSame is the condition that the attempt a was acknowledged within the window and sent a record with the same hash
+// as the record s. The window goes from $1 to $2 microseconds ago. It uses now() and not clock_timestamp(), because an
 // index needs a time that does not change during the statement.
 const sentSame = `
 	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 'acknowledged' AND a.target_topic = s.topic
 	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
 
-// begunInWindow is the condition that the claim of the message with the alias m began in the window; no index supports
-// it. claimed is the predicate of the index idx_dlq_messages_claimed_hash; see claimQuery. editClaims selects the
-// claims that send the edit e; only the primary key can find them.
+// begunInWindow is the condition that the claim of the message m began within the window; it is written so that no
+// index can be used for it. claimed is the predicate of the index idx_dlq_messages_claimed_hash; see claimQuery.
+// editClaims selects the claims whose attempt sends the edit e; it is written so that only the primary key can be used.
 const (
 	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
 	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
@@ -178,9 +178,9 @@ const (
 		) m`
 )
 
-// sentQuery runs for every batch and returns which of its records were sent or are being sent. It makes one index
-// look-up of attempts for each different record, and reads the index of claims once. A statement sees each attempt
-// exactly once: as a claim, or as a row of dlq.attempts after it ended.
+// sentQuery runs for every batch and returns those of its records that attempts have sent or are sending. It makes one
+// index look-up of attempts for each different record, and reads the index of claims once. A statement finds each
+// attempt exactly once: as a claim or, after it ended, as a row of dlq.attempts.
 const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a
@@ -194,16 +194,17 @@ const sentQuery = `
 	) c JOIN unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 		ON s.record_hash = c.record_hash AND s.topic = c.topic`
 
-// sentBytes is the condition that an attempt on the message m sent the key and the value of the record with the alias
-// s. The alias e is the edit of the attempt, if it has one. A value that a redrive's patch made is not stored; then
-// only the hash is compared.
+// sentBytes is the condition that an attempt on the message m sent the key and the value of the record s; e is the edit
+// of the attempt, if there is one. A value that a redrive's patch made is not stored; then the condition does not
+// compare the value, and the equal hash decides.
 const sentBytes = `
 	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
 	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
 
-// sameQuery finds attempts that sent the records that sentQuery returned. For each record it returns at most as many
-// attempts as the batch has messages with that record, the latest first. An attempt must have sent the same bytes, and
-// must have no return yet. The bytes of a message in an object are not compared; then only the hash is.
+// sameQuery finds the attempts that sent one of the records that sentQuery returned. For each record it returns the
+// latest attempts, at most as many as the batch contains messages with this record. An attempt must have sent the same
+// bytes and must have no return yet. When the sent message is in an object, its bytes cannot be compared, and the equal
+// hash decides.
 var sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
@@ -242,15 +243,16 @@ var sameQuery = `
 	) c
 	ORDER BY s.ord, c.confirmed DESC, c.sent_at DESC, c.parent_id DESC`
 
-// contentKey groups the messages that may be returns of the same attempts.
+// contentKey is what messages have in common that may be returns of the same attempts.
 type contentKey struct {
 	topic      string
 	hash       int64
-	deadLetter int32 // dead-letter topic of the messages
+	deadLetter int32 // id of the messages' dead-letter topic
 }
 
 // returnsByContent finds the parents of messages without a Return, because frameworks may drop the headers of
-// dlq-manager. It matches at most one message to an attempt, and none to an attempt that has a return in other.
+// dlq-manager. It matches at most one message to an attempt, and none to an attempt that already has a confirmed return
+// in other.
 func (s returns) returnsByContent(
 	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, isDeclared func(*entity.Message) bool,
 	other []child,
@@ -284,7 +286,8 @@ func (s returns) returnsByContent(
 	return s.match(ctx, same)
 }
 
-// group groups by contentKey those messages that can be recognised by their content.
+// group returns the indexes of those messages that can be recognised by their content, by their contentKey. order lists
+// the keys in the order of the messages.
 func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]int, order []contentKey) {
 	for i := range messages {
 		m := &messages[i]
@@ -303,20 +306,21 @@ func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]in
 	return alike, order
 }
 
-// sameArgs has the parameters of sameQuery: sets of equal messages, which are given by their indexes in the batch.
+// sameArgs contains the arguments of sameQuery. For each contentKey, groups contains the indexes of equal messages.
 type sameArgs struct {
 	window int64
 	moment any
 	like   []contentKey
 	first  []*entity.Message
 	groups [][]int
-	// declared says for each set whether the dead-letter topic of its messages is declared for their original topic.
+	// declared says, for each contentKey, whether the dead-letter topic of its messages is declared for their original
+	// topic.
 	declared []bool
-	taken    []uuid.UUID // attempts that already have a confirmed return in this batch
+	taken    []uuid.UUID // attempts that have a confirmed return in this batch already
 }
 
-// add adds the messages of a group, but only the messages that equal the first message. Messages that merely have the
-// same hash are left out: they are too rare for a statement of their own.
+// add adds the messages with one contentKey, but only those that are equal to the first of them. Other messages with
+// the same hash are left out, because they are too rare to be worth another query.
 func (a *sameArgs) add(l contentKey, messages []entity.Message, alike []int, isDeclared func(*entity.Message) bool) {
 	first := &messages[alike[0]]
 	a.declared = append(a.declared, isDeclared(first))
@@ -344,15 +348,14 @@ func (a *sameArgs) args() []any {
 	}
 }
 
-// match finds the attempts that sent the record of each set of equal messages, and assigns one attempt to each message,
-// in order.
+// match finds the attempts that sent the record of each contentKey, and assigns one attempt to each message, in order.
 func (s returns) match(ctx context.Context, same sameArgs) ([]child, error) {
 	var found []childRow
 	if err := s.db.Select(ctx, &found, sameQuery, same.args()...); err != nil {
 		return nil, err
 	}
-	// Equal messages in several dead-letter topics are separate sets; the query may have found the same attempt for
-	// several of them.
+	// Equal messages in several dead-letter topics have different keys; the query may have returned the same attempt
+	// for several of these keys.
 	type place struct {
 		attempt   uuid.UUID
 		confirmed bool
@@ -377,7 +380,7 @@ func sameRecord(a, b *entity.Message) bool {
 }
 
 // takenMeanwhile reports whether a batch was not stored because another batch has just stored a return of the same
-// attempt. Searching again then finds a different attempt, or none.
+// attempt. When the caller searches again, it finds a different attempt or none.
 func takenMeanwhile(err error) bool {
 	return conn.Violates(err, "23505", "returns_pkey") || conn.Violates(err, "23505", "idx_unconfirmed_returns_content")
 }

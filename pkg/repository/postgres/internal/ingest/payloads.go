@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Payloads fills the column payload of messages that are stored with PayloadBackground.
+// Payloads fills the column payload of messages that were stored in the mode PayloadBackground.
 type Payloads struct{ db *conn.DB }
 
 // NewPayloads returns the Payloads of a database.
@@ -21,18 +21,18 @@ func NewPayloads(db *conn.DB) *Payloads { return &Payloads{db} }
 const (
 	// PayloadLease is the time for which a batch of the queue belongs to one caller.
 	PayloadLease = 5 * time.Second
-	// PayloadRest is the time after which messages that another session had locked are tried again.
+	// PayloadRest is the time after which messages are tried again that another session has locked.
 	PayloadRest = time.Second
-	// payloadRows is the number of rows that are locked at once to fill their payload. The lock takes some 20 ms, for
-	// which a retry of these messages has to wait.
+	// payloadRows is the number of rows that are locked at once to fill their payload. They stay locked for about 20
+	// ms, and a retry of these messages has to wait for that time.
 	payloadRows = 200
-	// payloadBatches and PayloadMessages limit how many batches and messages one call takes from the queue. Under heavy
-	// ingest the queue has many small batches.
+	// payloadBatches and PayloadMessages limit the numbers of batches and messages that one call takes from the queue.
+	// When many messages arrive, the queue contains many small batches.
 	payloadBatches, PayloadMessages = 100, 1000
 )
 
-// takePayloadsQuery takes the latest waiting batches that no caller holds: at least one, and more until they have
-// PayloadMessages together.
+// takePayloadsQuery takes those waiting batches that no caller holds, the latest first: at least one batch, and more as
+// long as they have no more than PayloadMessages together.
 const takePayloadsQuery = `
 	WITH free AS MATERIALIZED (
 		SELECT q.id, q.messages, n.moment
@@ -74,7 +74,7 @@ const pendingPayloadsQuery = `
 	SELECT m.id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 	WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'`
 
-// donePayloadsQuery removes the batches from the queue, except for the messages that other sessions had locked.
+// donePayloadsQuery removes the batches from the queue; messages that other sessions had locked stay in the queue.
 const donePayloadsQuery = `
 	WITH done AS (
 		DELETE FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND NOT message_ids && $2::uuid[]
@@ -87,9 +87,9 @@ const donePayloadsQuery = `
 	FROM waiting WHERE q.id = waiting.id`
 
 // FillPayloads fills the column payload of messages that Store stored with PayloadBackground, live or archived, the
-// latest first. One call fills some thousand messages, or one batch of Store. It returns how many payloads it filled,
-// and whether any messages waited. Several callers may work at the same time, each on its own batches. When a caller
-// dies, its batches are free again after some seconds. updated_at does not change.
+// latest first. One call fills up to PayloadMessages messages, or one batch of Store. filled is the number of filled
+// payloads; found reports whether any messages waited. Several callers may work at the same time, each on its own
+// batches. When a caller dies, its batches are free again after PayloadLease. FillPayloads does not change updated_at.
 func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
 	var taken []struct {
 		ID        int64     `db:"id"`
@@ -118,7 +118,8 @@ func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, er
 	return filled, true, conn.Translate("fill payloads", err)
 }
 
-// fillPayloads returns how many payloads it filled, and which of the messages still wait for their payload.
+// fillPayloads fills the payloads of messages. filled is the number of filled payloads; pending are the messages that
+// still wait.
 func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled int, pending []uuid.UUID, err error) {
 	for _, query := range []string{fillPayloadsQuery, fillArchivedPayloadsQuery} {
 		if filled == len(ids) {
@@ -136,8 +137,8 @@ func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled in
 	return filled, pending, err
 }
 
-// fillOrRefuse fills the payloads of messages. When PostgreSQL refuses a value as JSON, it halves the messages until it
-// has found that value, and notes the refusal at its message.
+// fillOrRefuse fills the payloads of messages. When PostgreSQL refuses a value as JSON, it halves the list of messages
+// until it has found the message with this value, and stores the refusal with that message.
 func (s *Payloads) fillOrRefuse(ctx context.Context, query string, ids []uuid.UUID) (int, error) {
 	var done []uuid.UUID
 	err := s.db.Select(ctx, &done, query, codec.UUIDArray(ids), "")
@@ -157,8 +158,7 @@ func (s *Payloads) fillOrRefuse(ctx context.Context, query string, ids []uuid.UU
 	}
 }
 
-// PayloadLag returns how long the oldest message has waited for its payload; 0 when none
-// waits.
+// PayloadLag returns the time for which the oldest message has waited for its payload; 0 when no message waits.
 func (s *Payloads) PayloadLag(ctx context.Context) (time.Duration, error) {
 	var seconds []sql.NullFloat64
 	err := s.db.Select(ctx, &seconds, `

@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestReturnPlans: the queries that recognise returns by their content scan no table, with a custom plan or a generic
-// one.
+// TestReturnPlans: the queries that recognise returns by their content scan no table, neither with the custom plan for
+// their arguments nor with the generic plan.
 func TestReturnPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1) // each session has its own plans and settings

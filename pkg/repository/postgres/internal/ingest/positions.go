@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Positions stores the ids of topics and the next offset of each partition.
+// Positions stores the store's own ids of topics, and the next offset of each partition.
 type Positions struct{ db *conn.DB }
 
 // NewPositions returns the Positions of a database.
@@ -23,8 +23,8 @@ const knownTopicsQuery = `
 	JOIN dlq.topics t ON t.name = w.name
 	JOIN dlq.topic_incarnations i ON i.topic_id = t.id AND i.kafka_id = w.kafka_id`
 
-// Rows are inserted in the order of their names, so that two callers never deadlock. Names that exist already are not
-// inserted, because even a conflicting insert would use up an id.
+// Rows are inserted in the order of their names, so that two callers never deadlock. Names that exist already are left
+// out, because even an insert that ends in a conflict would use up an id.
 const (
 	makeTopicsQuery = `
 	INSERT INTO dlq.topics (name)
@@ -40,9 +40,9 @@ const (
 	ORDER BY 1, 2 ON CONFLICT DO NOTHING`
 )
 
-// OpenTopics implements repository.Ingest. It reads first and inserts only topics that are new, because topics are
-// opened at every rebalance and are mostly known then. It sends one statement when all topics are known, and four
-// otherwise.
+// OpenTopics implements repository.Ingest. It first reads the stored topics and then inserts only new ones: topics are
+// opened at every rebalance, and then most of them are stored already. It sends one statement when all topics are
+// stored, and otherwise four.
 func (s *Positions) OpenTopics(ctx context.Context, topics []repository.Topic) ([]repository.TopicRef, error) {
 	if len(topics) == 0 {
 		return nil, nil
@@ -109,8 +109,8 @@ func (s *Positions) OpenPosition(ctx context.Context, starts []repository.Positi
 		offsets.Int64(p.Next)
 	}
 	var found []positionRow
-	// The statement does not see rows that another process inserted at the same moment, nor the rows that it inserts
-	// itself; the second try finds both.
+	// A statement sees neither rows that another process inserts at the same moment nor rows that it inserts itself.
+	// The second try sees both.
 	for range 2 {
 		found = found[:0]
 		err := s.db.Select(ctx, &found, openPositionQuery, incarnations.Arg(), partitions.Arg(), offsets.Arg())

@@ -20,17 +20,17 @@ const (
 	PayloadNever PayloadMode = "never"
 )
 
-// DefaultPayloadLimit is the largest value, in bytes, that is copied into the column payload. For a larger value the
-// copy would be most of the cost of storing the message.
+// DefaultPayloadLimit is the maximum size in bytes of a value that is copied to the column payload. For a larger value,
+// most of the time for storing the message would be spent on this copy.
 const DefaultPayloadLimit = 64 << 10
 
-// projection decides which values are copied into the column payload.
+// projection decides which values are copied to the column payload.
 type projection struct {
 	mode  PayloadMode
-	limit int // largest value in bytes; 0 for none
+	limit int // maximum size of a value in bytes; 0 when no value is copied
 }
 
-// note returns why a message gets no payload when it is stored; "" when it gets one.
+// note returns the reason why a message gets no payload when it is stored; "" when it gets one.
 func (p projection) note(m *entity.Message) string {
 	switch {
 	case m.Record.State == entity.ValueOverLimit:
@@ -49,7 +49,7 @@ func (p projection) note(m *entity.Message) string {
 	return note
 }
 
-// pendingPayloads returns the ids of the messages whose payload is to be filled later.
+// pendingPayloads returns the ids of the messages whose payload is filled later.
 func pendingPayloads(in incoming) []byte {
 	ids := codec.NewArray(codec.OIDUUID, len(in.Messages), 16)
 	for i := range in.Messages {
@@ -69,18 +69,18 @@ const (
 	NoteNotJSON  = "not_json"
 	NoteTooLarge = "too_large"
 	NoteTooDeep  = "too_deep"
-	NoteNumber   = "number"     // a number with digits or an exponent that would take very much text
+	NoteNumber   = "number"     // a number whose digits or exponent would make a very long text
 	NoteText     = "text"       // NUL, or half of a surrogate pair: jsonb rejects both
 	NoteRefused  = "refused"    // PostgreSQL refused the value
-	noteOver     = "over_limit" // the value exceeded the limit, and was not stored
+	noteOver     = "over_limit" // the value exceeded the limit of ingest, and was not stored
 
-	noteUnreadable = "unreadable" // the record could not be read, and has no value
+	noteUnreadable = "unreadable" // the record could not be read, so it has no value
 	NoteNever      = "never"      // the configuration turns payloads off
 	notePending    = "pending"    // FillPayloads has not filled the payload yet
 )
 
-// Projectable returns "" when the column payload can hold value without losing anything that matters; otherwise the
-// reason to store.
+// Projectable returns "" when the column payload can contain the value without losing anything that matters. Otherwise
+// it returns the reason, which is stored.
 func Projectable(value []byte, maxBytes int) string {
 	switch {
 	case len(value) > maxBytes:

@@ -24,7 +24,7 @@ type Quarantine struct {
 	ingest *Ingester
 }
 
-// NewQuarantine returns the quarantine of an Ingester.
+// NewQuarantine returns the Quarantine of a database. Records that leave quarantine are stored by the Ingester.
 func NewQuarantine(db *conn.DB, ingest *Ingester) *Quarantine { return &Quarantine{db, ingest} }
 
 type quarantineRow struct {
@@ -49,8 +49,8 @@ type quarantineRow struct {
 	RetryAt     time.Time     `db:"retry_at"`
 }
 
-// quarantineColumns returns the columns of a quarantineRow. The parameter limit is the SQL of the maximum length of a
-// key, value or headers; longer values are not read. A negative limit reads all.
+// quarantineColumns returns the columns of a quarantineRow. The parameter limit is the SQL of a number of bytes: a key,
+// a value or headers that are longer are not read. With a negative limit, everything is read.
 func quarantineColumns(limit string) string {
 	return `
 	q.id, q.dlq_topic_id, t.name AS dlq_topic, q.incarnation_id, q.partition, q.dlq_offset, q.timestamp_ms,
@@ -136,8 +136,8 @@ func (s *Quarantine) Quarantined(ctx context.Context, q repository.QuarantineQue
 	return list, conn.Translate("list quarantined records", err)
 }
 
-// quarantinedToShow reads the records one by one, with at most as many headers as a page may have, and reserves their
-// memory in the reservation of ctx.
+// quarantinedToShow reads the records one by one, with at most as many headers as a page may show, and reserves memory
+// for them in the MemoryReservation of ctx.
 func (s *Quarantine) quarantinedToShow(ctx context.Context, query string, args []any) (list []entity.Quarantined, err error) {
 	var shown codec.ShownPage
 	err = s.db.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
@@ -194,8 +194,8 @@ func (s *Quarantine) WakeQuarantined(ctx context.Context) error {
 		WHERE retry_at > c.moment`, s.db.Clock()))
 }
 
-// When an operator retries or deletes a record in quarantine, the audit trail stores its position and the SQLSTATE.
-// PostgreSQL's error text is not stored, because it may quote the record.
+// When an operator retries or deletes a quarantined record, the audit entry contains the record's position and the
+// SQLSTATE. It does not contain PostgreSQL's error text, which may quote the record.
 const (
 	auditQuarantine = `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id, call_id)
@@ -238,8 +238,8 @@ func (s *Quarantine) onQuarantined(ctx context.Context, where string, action ent
 	if len(done) > 0 {
 		return nil
 	}
-	// The driver may have sent the statement twice: then the first execution has done the work, and the audit trail shows
-	// it.
+	// The driver may have sent the statement twice. Then the first execution has done the work, and there is an audit
+	// entry for it.
 	again, err := audit.ChangedBy(ctx, s.db, cause.Operation, action, []uuid.UUID{id})
 	if err != nil {
 		return conn.Translate(where, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// quarantineSteps follow moveSteps: they store the record in quarantine past which the position moves.
+// quarantineSteps must follow moveSteps. They store a record in quarantine when the position moves past it.
 const quarantineSteps = `, kept AS (
 		INSERT INTO dlq.quarantine (id, dlq_topic_id, incarnation_id, partition, dlq_offset, timestamp_ms,
 			headers, state, sqlstate, error, first_try, last_try, retry_at, key, value)
@@ -43,7 +43,7 @@ func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, refus
 	return stored, nil
 }
 
-// nullBytes returns b as an argument, and NULL for nil, for which the driver would send empty bytes.
+// nullBytes returns b as an argument. It returns NULL for nil, because the driver would send empty bytes.
 func nullBytes(b []byte) any {
 	if b == nil {
 		return nil
@@ -51,14 +51,14 @@ func nullBytes(b []byte) any {
 	return b
 }
 
-// recordState returns what is known about a record, apart from its bytes, as JSON.
+// recordState returns as JSON what is known about a record, without its key, value and headers.
 func recordState(r entity.Record) (string, error) {
 	r.Key, r.Value, r.Headers = nil, nil, nil
 	state, err := json.Marshal(r)
 	return string(state), err
 }
 
-// timestampOf returns a record's timestamp in milliseconds; NULL when it has none.
+// timestampOf returns a record's timestamp in milliseconds; NULL when the record has none.
 func timestampOf(source entity.Source) any {
 	switch {
 	case source.RawTime != 0:
@@ -70,8 +70,8 @@ func timestampOf(source entity.Source) any {
 }
 
 // bisect stores a refused batch in halves, and a refused half in halves again, until a refused part has only one
-// message, which goes into quarantine. Each step is committed. So other partitions do not wait, and after a crash every
-// position is where the stored messages end. When bisect returns an error, it also returns what was stored.
+// message, which goes into quarantine. Each step is committed, so that other partitions do not wait, and after a crash
+// each position is the end of the stored messages. When bisect returns an error, it also returns what was stored.
 func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	if len(batch.Messages) == 0 {
 		return repository.Stored{}, refusal // a batch without messages was refused, so no message is the cause
@@ -86,7 +86,8 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	if err == nil {
 		rest, err = s.storeWithoutRepeats(ctx, second, ofSecond)
 	}
-	// When both halves have a range of a partition, the partition's last range decides whether it was stored.
+	// When both halves contain a range of the same partition, the range in the second half decides whether the
+	// partition's range was stored.
 	later := make(map[repository.Partition]bool, len(second.Ranges))
 	for _, r := range second.Ranges {
 		later[r.Partition] = true
@@ -101,8 +102,8 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	return rest, err
 }
 
-// halves splits a batch into two. A range with messages in both halves is split at the first message of the second
-// half. Ranges without messages go into the first half.
+// halves splits a batch into two batches with half of the messages each. A range with messages in both is split at the
+// first message of the second. Ranges without messages go into the first half.
 func halves(b repository.Batch) (first, second repository.Batch) {
 	first, second = b, b
 	middle := len(b.Messages) / 2

@@ -12,8 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// sharePosition identifies dead letters that are repeats of one another. They are in one dead-letter topic: a program that
-// may write to another topic must not hide the genuine dead letter of a record.
+// sharePosition identifies dead letters that repeat each other: they name the same share group and position, and are in
+// the same dead-letter topic. Otherwise a program that may write only to another topic could hide the genuine dead
+// letter of a record.
 type sharePosition struct {
 	dlqTopic     int32
 	group, topic string
@@ -29,8 +30,9 @@ func sharePositionOf(m *entity.Message) (sharePosition, bool) {
 	return sharePosition{m.Source.TopicID, m.Failure.ConsumerGroup, m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset, string(m.Share.Digest)}, true
 }
 
-// isOpen is the condition that the message m with the row s can have repeats: it is not final, and its record is stored or
-// may still be. A message that a forged dead letter made must not hide the genuine one when its record is not read.
+// isOpen is the condition that dead letters may be counted as repeats of the message m with the row s: the message is
+// not final, and its record is stored or may still be stored. When the record can no longer be stored, the message may
+// come from a forged dead letter, which must not hide the genuine one.
 const isOpen = `m.status IN ('PENDING', 'RETRYING') AND (s.state IN ('waiting', 'completed') OR s.state = 'refused' AND s.due_at IS NOT NULL)`
 
 // repeatedQuery finds the messages that are not final and have the positions.
@@ -40,8 +42,9 @@ const repeatedQuery = `
 	JOIN dlq.share_records s USING (topic, partition, position, share_group, dlq_topic_id)
 	JOIN dlq.dlq_messages m ON m.id = s.message_id AND ` + isOpen
 
-// withoutRepeats returns the batch without the repeats among its messages. Two repeats in one batch are recognised when
-// they are in one partition, which they are unless the dead-letter topic got more partitions between them.
+// withoutRepeats returns the batch without those messages that are repeats, and the repeats. Two dead letters in the
+// same batch are recognised as repeats only when they are in the same partition, which is always so unless the
+// dead-letter topic got more partitions between them.
 func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (repository.Batch, repeats, error) {
 	n := 0
 	for i := range batch.Messages {
@@ -84,7 +87,8 @@ func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (r
 	return batch, found, nil
 }
 
-// repeated returns the stored messages at the positions of n messages of a batch.
+// repeated returns the ids of stored messages for the sharePositions of messages of a batch; n of these messages have
+// one.
 func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int) (map[sharePosition]uuid.UUID, error) {
 	groups, topics := codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
 	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
@@ -117,8 +121,8 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 	return stored, nil
 }
 
-// shareSteps store the rows of share groups' messages, and count the repeats whose position moved; see placed,
-// shareArgs and repeatArgs.
+// shareSteps store the rows of dlq.share_records for messages of share groups, and count the repeats in ranges whose
+// position moved; see placed, shareArgs and repeatArgs.
 const shareSteps = `, shared AS (
 		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, last_death, due_at, dlq_topic_id)
 		SELECT id, share_group, topic, at_partition, position, digest, duplicates, last_death, moment, dlq_topic_id FROM (
@@ -137,8 +141,9 @@ const shareSteps = `, shared AS (
 		) d WHERE s.message_id = d.id
 	)`
 
-// openSteps go before moveSteps when messages of a batch are repeats: no position moves unless all messages that they
-// repeat are still open. The lock keeps them open until the repeats are counted.
+// openSteps come before moveSteps when the batch contains repeats of stored messages: no position moves unless isOpen
+// applies to all messages that are repeated. They lock these messages, so that isOpen applies until the repeats are
+// counted.
 const openSteps = `
 	WITH open AS MATERIALIZED (
 		SELECT m.id FROM dlq.dlq_messages m JOIN dlq.share_records s ON s.message_id = m.id
@@ -147,8 +152,9 @@ const openSteps = `
 
 const areOpen = isAtStart + ` AND (SELECT count(*) FROM open) = cardinality(@1::uuid[])`
 
-// withShares returns the steps and the rest of a statement that moves positions, and its arguments. It adds shareSteps and
-// openSteps for dead letters of share groups. The parameter clock is the number of the statement's time.
+// withShares adds shareSteps and openSteps to a statement if its batch contains dead letters of share groups. It
+// returns the steps that move positions, the rest of the statement, and its arguments. The parameter clock is the
+// number of the parameter for the time.
 func withShares(in incoming, query string, args []any, clock int) (steps, whole string, all []any) {
 	n := 0
 	for i := range in.Messages {

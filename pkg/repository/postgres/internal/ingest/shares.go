@@ -14,21 +14,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Shares completes the dead letters of share groups.
+// Shares implements repository.Shares.
 type Shares struct {
 	db         *conn.DB
 	returns    returns
 	projection projection
 }
 
-// NewShares returns the Shares of a database. They fill payloads as mode says, of values of at most limit bytes.
+// NewShares returns the Shares of a database. The column payload is filled in the given mode, for values of at most
+// limit bytes.
 func NewShares(db *conn.DB, mode PayloadMode, limit int) *Shares {
 	return &Shares{db, returns{db}, projection{mode, limit}}
 }
 
-// takePointersQuery leases the rows that are due, until their messages have $4 bytes of headers. Rows that were never
-// tried come first, because those that failed may fail again. A row whose message is no longer live is not due until the
-// message is restored.
+// takePointersQuery leases the rows that are due, as many as $2 allows and until the headers of their messages have $4
+// bytes. Rows that were never tried come first, because those that failed may fail again. When the message of a row is
+// not live, the row is not due again until the message is restored.
 const takePointersQuery = `
 	WITH moment AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
@@ -60,8 +61,8 @@ type pointerRow struct {
 	codec.Row
 }
 
-// TakePointers implements repository.Shares. It also takes messages that were completed by a process that died before
-// the search index was to read them again.
+// TakePointers implements repository.Shares. It also returns messages that a process has completed and for which it
+// died before indexAgain.
 func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, lease time.Duration) ([]repository.Pointer, error) {
 	var found []pointerRow
 	query := takePointersQuery + codec.StateColumns + `, ` + codec.ByteColumnsWith(codec.KeyUpTo("0"), "0::bigint", codec.HeadersUpTo("-1")) + `
@@ -76,7 +77,7 @@ func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, le
 		switch {
 		case err != nil:
 			return nil, conn.Translate("take pointers", err)
-		case m.Share == nil: // deleted meanwhile
+		case m.Share == nil: // the message was deleted since the row was leased
 		case m.Record.Completed:
 			completed = append(completed, m.ID)
 		default:
@@ -90,7 +91,7 @@ func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, le
 	return pointers, conn.Translate("take pointers", s.indexAgain(ctx, completed))
 }
 
-// completeQuery stores records with their messages. indexAgain follows; until then, the rows are due.
+// completeQuery stores the records of messages. After it, indexAgain must follow; until then, the rows stay due.
 //
 // A child continues the retry count of its parent; attempts on the child before, which sent an edit, count too. A
 // message that became final, or is claimed, keeps its status and its count.
@@ -150,8 +151,8 @@ type completedRow struct {
 	Status     entity.Status `db:"status"`
 }
 
-// indexAgainQuery has the search index read completed messages again. It sees the documents that were stored before
-// the messages were completed, because the indexer waits for completeQuery; see storeDocumentsQuery.
+// indexAgainQuery makes the indexer index completed messages again. It finds all documents that were stored before the
+// messages were completed, because the indexer waits for completeQuery; see storeDocumentsQuery.
 const indexAgainQuery = `
 	WITH done AS (
 		UPDATE dlq.share_records SET due_at = NULL WHERE message_id = ANY ($1::uuid[]) AND state = 'completed' RETURNING message_id
@@ -203,8 +204,8 @@ func (s *Shares) SaveCompletions(
 	return all, nil
 }
 
-// withoutParents returns the completions whose messages may be completed by one statement, and the rest: a statement must
-// not change the row of a message both because its record was read and because its return was.
+// withoutParents returns the completions that one statement may store, and the other ones. A statement must not change
+// the row of a message twice: because its own record was read, and because the record of its return was.
 func withoutParents(read []repository.Completion) (first, rest []repository.Completion) {
 	ids := make(map[uuid.UUID]bool, len(read))
 	for _, c := range read {
@@ -217,7 +218,7 @@ func withoutParents(read []repository.Completion) (first, rest []repository.Comp
 			first = append(first, c)
 		}
 	}
-	if len(first) == 0 { // headers may name any message
+	if len(first) == 0 { // headers may name any message, so all completions may name one another
 		return rest[:1], rest[1:]
 	}
 	return first, rest
@@ -257,7 +258,7 @@ func (s *Shares) saveStates(ctx context.Context, all []repository.Completion) er
 	return s.db.Exec(ctx, saveStatesQuery, ids.Arg(), states.Arg(), reasons.Arg(), again.Arg(), s.db.Clock(), untried.Arg())
 }
 
-// completionLease is how long after completeQuery another process may have the search index read the messages again.
+// completionLease is the time after completeQuery after which another process may call indexAgain for the messages.
 const completionLease = 30 * time.Second
 
 func (s *Shares) complete(
@@ -301,7 +302,7 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 	for i := range read {
 		bytes += len(read[i].Record.Value)
 	}
-	size := bytes/max(n, 1) + 1 // the average: an array reserves n times that
+	size := bytes/max(n, 1) + 1 // the average size of a value, because NewArray reserves n times this size
 	ids, notes := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 8)
 	times, hashes := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt8, n, 8)
 	parents, roots := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
@@ -316,7 +317,7 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 		if c.Message.Parent == uuid.Nil {
 			parents.OptionalUUID(m.Parent)
 			roots.OptionalUUID(m.Root)
-		} else { // the headers of the dead letter named the parent, and it stays
+		} else { // the headers of the dead letter itself have named the parent, which does not change
 			parents.Null()
 			roots.Null()
 		}
@@ -331,7 +332,7 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 	}
 }
 
-// note returns why the message gets no payload, or none yet: another process fills it.
+// note returns the reason why the message has no payload; notePending when FillPayloads fills it later.
 func (s *Shares) note(c repository.Completion) string {
 	m := c.Message
 	m.Record = c.Record

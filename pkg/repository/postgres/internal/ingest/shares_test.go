@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// TestOneLargeCompletionAmongSmallOnes: the arguments of a batch take a few times the size of its values, although one
-// value is much larger than the others.
+// TestOneLargeCompletionAmongSmallOnes: even when one value is much larger than the others, the arguments of a batch
+// use only a few times the size of its values in memory.
 func TestOneLargeCompletionAmongSmallOnes(t *testing.T) {
 	t.Parallel()
 	const large = 1 << 20

@@ -19,7 +19,7 @@ import (
 // Audit implements repository.Audit.
 type Audit struct {
 	db     *conn.DB
-	groups *Groups // used to find the topics of the counters
+	groups *Groups // finds the topics that the caller may see
 }
 
 // NewAudit returns the Audit of a database.
@@ -73,7 +73,8 @@ func (s *Audit) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	}
 	query, args := trailQuery(q, visible)
 	var found []auditRow
-	// The query is not prepared, because for a rare actor or a recent time a generic plan would read the whole trail.
+	// The query is not prepared, because for a rare actor or a recent time the generic plan would read the whole audit
+	// trail.
 	if err := s.db.Pool.SelectContext(ctx, &found, query, args...); err != nil {
 		return nil, conn.Translate("read the audit trail", err)
 	}
@@ -84,12 +85,12 @@ func (s *Audit) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, nil
 }
 
-// byPerson is the SQL condition for entries of changes that people made; entity.AuditEntry.ActorKind has the same rule.
-// The predicate of the index idx_audit_people has this text.
+// byPerson is the condition for entries of changes that people made, by the same rule as entity.AuditEntry.ActorKind.
+// The predicate of the index idx_audit_people must have exactly this text.
 const byPerson = `action NOT IN ('attempt', 'pass', 'stop', 'finish') AND actor NOT IN ('settler', 'auto', 'ingest', 'heartbeat')`
 
-// trailQuery returns the query for the audit trail. Its text has only the conditions that are set, so that PostgreSQL
-// plans each combination separately.
+// trailQuery returns the query for the audit trail. Its text contains only the conditions that are set, so that
+// PostgreSQL plans each combination separately.
 func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args []any) {
 	where, seen := []string{"true"}, "true"
 	add := func(asked bool, condition string, arg any) {
@@ -109,7 +110,7 @@ func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args
 	add(q.Action != "", action, codec.Clean(string(q.Action)))
 	add(q.RequestID != "", "request_id = $%d", codec.Clean(q.RequestID))
 	add(!visible.All, "(topics IS NULL OR topics && $%d::text[])", codec.TextArray(visible.Names))
-	if !visible.All { // not all entries of other kinds name their topics
+	if !visible.All { // counts only entries of the object, because not all other entries of a request name their topics
 		seen = where[len(where)-1]
 		if q.ObjectID != uuid.Nil {
 			seen += " AND " + where[1]

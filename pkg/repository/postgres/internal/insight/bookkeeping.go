@@ -17,8 +17,8 @@ type Bookkeeping struct{ db *conn.DB }
 // NewBookkeeping returns the Bookkeeping of a database.
 func NewBookkeeping(db *conn.DB) *Bookkeeping { return &Bookkeeping{db} }
 
-// In these queries $1 is the time of the store's clock, or NULL for the database's. Rows that are older than a period
-// before that time are deleted.
+// In these queries $1 is the time of the store's clock, or NULL to use the database's clock. They delete rows that are
+// older than a period before that time.
 const (
 	purgeKeysQuery = `
 	WITH gone AS (
@@ -30,7 +30,7 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// The batches of a redrive are deleted with it; each batch is a row for some hundreds of messages.
+	// Deleting a redrive also deletes its batches; each batch is a row for some hundreds of messages.
 	purgeRedrivesQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.redrives WHERE id = ANY (ARRAY(
@@ -41,8 +41,9 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// Returns are deleted together with their attempts. But a return that was stored while its parent was being deleted
-	// has no attempt, and is deleted here. Without the attempt it proves nothing.
+	// Returns are deleted together with their attempts. But when a return was stored while its parent was being
+	// deleted, its attempt does not exist. This query deletes such a return, because it proves nothing without the
+	// attempt.
 	purgeReturnsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(
@@ -54,7 +55,7 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// The row of an unconfirmed return is deleted after the message that returned.
+	// This query deletes the row of an unconfirmed return when the message that returned no longer exists.
 	purgeUnconfirmedQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.unconfirmed_returns WHERE child_id = ANY (ARRAY(
@@ -69,8 +70,8 @@ const (
 
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 
-	// Edits are deleted together with their message. Only an older program that does not know edits leaves them. The
-	// query reads all edits.
+	// Edits are deleted together with their message, unless an older program that does not know edits deletes the
+	// message. This query deletes the remaining edits; it reads all edits.
 	purgeEditsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(
@@ -92,10 +93,10 @@ const minAuditDays = 365
 
 const trendDays = int(repository.TrendLife / (24 * time.Hour))
 
-// PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after their life; ended redrives,
-// and returns without an attempt, after redriveDays; audit entries after auditDays (at least 365); documents and edits
-// without a message, and empty partitions of documents; hourly arrivals after repository.TrendLife; error groups that
-// are no longer needed (see repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
+// PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after repository.KeyLife; ended
+// redrives, and returns without an attempt, after redriveDays; audit entries after auditDays (at least 365); documents
+// and edits without a message, and empty partitions of documents; hourly arrivals after repository.TrendLife; error
+// groups without messages (see repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
 // token has expired; drafts of the console after a day. Each transaction deletes at most batch rows, or 10 redrives
 // with their batches. PurgeBookkeeping returns the number of deleted rows. When the deletion of one kind of row fails,
 // it continues with the others.

@@ -1,6 +1,6 @@
-// Package insight stores and reads what users look up about messages, and what replicas share: error groups, topics,
-// activity, the audit trail, idempotency keys and sessions, notifications, the mapping, redirects, runs of the
-// archiver, and drafts. It also deletes rows that are kept for a limited time.
+// Package insight stores and reads what users want to know about messages, and what the replicas of a program share:
+// error groups, topics, activity, the audit trail, idempotency keys and sessions, notifications, the mapping,
+// redirects, runs of the archiver, and drafts. It also deletes rows that are kept for a limited time.
 //
 // Read it in this order:
 //
@@ -15,7 +15,7 @@
 //   - events.go: Activity, events for notifications, and arrivals
 //   - topics.go: Topics, summaries and totals
 //   - audit.go: Audit, the audit trail
-//   - unclassified.go: messages of topics that have too many new error groups
+//   - unclassified.go: messages without an error group, of topics that have too many new ones
 //   - groups.go: Groups, error groups
 //   - groups_query.go: the query for error groups
 package insight

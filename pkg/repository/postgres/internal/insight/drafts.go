@@ -12,11 +12,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Limits of the drafts of one owner. When a new draft exceeds them, the oldest drafts are deleted.
+// Limits for the drafts of one owner. When a new draft exceeds a limit, the owner's oldest drafts are deleted.
 const (
 	maxDrafts       = 100
 	maxDraftBytes   = 32 << 20
-	maxUnownedBytes = 8 << 20 // limit of all drafts without an owner, which come from people who are not signed in
+	maxUnownedBytes = 8 << 20 // limit for all drafts without an owner together; they come from people who are not signed in
 )
 
 // Drafts keeps the drafts of the console for all replicas. It is safe for concurrent use.
@@ -25,12 +25,12 @@ type Drafts struct {
 	life time.Duration
 }
 
-// NewDrafts returns the Drafts of a database that Open connected and whose schema has been migrated. A draft is kept
-// for life.
+// NewDrafts returns the Drafts of a database whose schema has been migrated; Open returns such a db. A draft is kept
+// for the time in the parameter life.
 func NewDrafts(db *sqlx.DB, life time.Duration) *Drafts { return &Drafts{db, life} }
 
-// keepDraftQuery stores a draft and deletes the owner's oldest drafts beyond the limits in one statement. So the number
-// of drafts is bounded even when no other process deletes old ones.
+// keepDraftQuery stores a draft and, in the same statement, deletes the owner's oldest drafts if they exceed the
+// limits. So the number of drafts is limited even when no other process deletes old drafts.
 const keepDraftQuery = `
 	WITH surplus AS (
 		SELECT id FROM (

@@ -19,13 +19,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Activity finds events and counts arrivals.
+// Activity finds events for notifications, and counts arrivals.
 type Activity struct {
 	db       *conn.DB
 	redrives redriveReader
 }
 
-// redriveReader reads the redrives that events are about.
+// redriveReader reads the redrives to which events belong.
 type redriveReader interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 }
@@ -33,16 +33,17 @@ type redriveReader interface {
 // NewActivity returns the Activity of a database.
 func NewActivity(db *conn.DB, redrives redriveReader) *Activity { return &Activity{db, redrives} }
 
-// notificationStateQuery returns up to which entry the events were read. stale is true when no process has read events
-// for too long. It is also true when the stored transaction id is in the future: then the data were moved to another
-// server, which counts transactions from the beginning.
+// notificationStateQuery returns the last audit entry whose event was read. stale is true when no process has read
+// events for too long. stale is also true when the stored transaction id is in the future: then the data were moved to
+// another server, which counts transactions from the beginning.
 const notificationStateQuery = `
 	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
 		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'
 			OR mark_xid > pg_snapshot_xmax(pg_current_snapshot()) AS stale
 	FROM dlq.notification_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// beginNotificationsQuery skips all earlier events: reading begins with transactions that have not ended yet.
+// beginNotificationsQuery skips all events of transactions that have ended: reading begins with the oldest open
+// transaction.
 const beginNotificationsQuery = `
 	UPDATE dlq.notification_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
 		began_at = coalesce($1::timestamptz, clock_timestamp()), watched_at = coalesce($1::timestamptz, clock_timestamp())
@@ -57,9 +58,10 @@ type notificationState struct {
 	Stale   bool         `db:"stale"`
 }
 
-// trailEventsQuery reads entries of the audit trail in the order of their transaction ids. It reads only transactions
-// that are older than every open one, because an open transaction could still add an entry before them. The ids of
-// entries do not give this order, because an id is assigned before its transaction ends.
+// trailEventsQuery reads entries of the audit trail in the order of their transaction ids. It reads only entries of
+// transactions that are older than every open transaction, because an open transaction could still add an entry that
+// comes before them in this order. The ids of entries do not give this order, because an id is assigned before its
+// transaction ends.
 var trailEventsQuery = `
 	SELECT a.xid::text AS xid, a.id, a.at, a.kind, a.to_state, a.action, a.actor, a.object_id,
 		coalesce(nullif(m.original_topic, ''), t.name, '') AS topic, ` + mutedIn("m") + ` AS muted
@@ -115,8 +117,8 @@ type groupEventRow struct {
 	RegressedAt sql.NullTime `db:"regressed_at"`
 }
 
-// spikeEventsQuery reads the arrivals of the last minutes. Only for topics with enough of them it reads the hours of
-// the week before.
+// spikeEventsQuery reads the arrivals of the last minutes. It reads the hours of the week before only for topics with
+// enough arrivals.
 const spikeEventsQuery = `
 	WITH asked AS MATERIALIZED (
 		SELECT moment, date_bin(interval '5 minutes', moment - $4::bigint * interval '1 microsecond', 'epoch') AS recent,
@@ -147,8 +149,8 @@ type spikeEventRow struct {
 	Again   bool    `db:"again"`
 }
 
-// Events implements repository.Notifications. It reads the version of the state first. If another process changes the
-// state after that, KeepNotifications stores nothing.
+// Events implements repository.Notifications. It first reads the version of the stored state. If another process
+// changes the state afterwards, KeepNotifications stores nothing.
 func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
 	state, err := s.notificationState(ctx, q.Patience)
 	if err != nil {
@@ -172,7 +174,7 @@ func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (reposit
 
 func (s *Activity) notificationState(ctx context.Context, patience time.Duration) (notificationState, error) {
 	var found []notificationState
-	for range 3 { // Events may have to begin reading, or another process has just done so
+	for range 3 { // the first try may have to begin reading, and another process may do so at the same time
 		if err := s.db.Select(ctx, &found, notificationStateQuery, s.db.Clock(), patience.Microseconds()); err != nil {
 			return notificationState{}, err
 		}
@@ -189,8 +191,8 @@ func (s *Activity) notificationState(ctx context.Context, patience time.Duration
 	return found[0], nil
 }
 
-// trailEvents appends the events of the audit trail to the parameter found, and moves the state to the last entry that
-// it read.
+// trailEvents adds to found the events of those audit entries that come after the last entry in state, at most limit
+// entries, and sets state to the last entry that it has read.
 func (s *Activity) trailEvents(ctx context.Context, found *repository.Events, state *notificationState, limit int) error {
 	var rows []trailEventRow
 	if err := s.db.Select(ctx, &rows, trailEventsQuery, state.Xid, state.ID, limit+1); err != nil {
@@ -243,7 +245,7 @@ const redriveTopicsQuery = `
 	UNION SELECT selection->>'topic' FROM dlq.redrives WHERE id = $1 AND selection->>'topic' > ''
 	ORDER BY 1`
 
-// ofRedrive adds the data of the redrive to the event; a redrive that was deleted has none.
+// ofRedrive adds to the event what is known about the redrive. It adds nothing when the redrive was deleted.
 func (s *Activity) ofRedrive(ctx context.Context, event *repository.Event, state entity.RedriveState) error {
 	r, err := s.redrives.Redrive(ctx, event.Object)
 	if errors.Is(err, entity.ErrNotFound) {
@@ -295,7 +297,7 @@ func (s *Activity) spikeEvents(ctx context.Context, found *repository.Events, ru
 	return nil
 }
 
-// cursorOfEvents parses Events.Cursor.
+// cursorOfEvents parses the text in repository.Events.Cursor.
 func cursorOfEvents(text string) (version int64, xid string, id int64, ok bool) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
@@ -307,7 +309,7 @@ func cursorOfEvents(text string) (version int64, xid string, id int64, ok bool) 
 	return version, parts[1], id, errVersion == nil && errXid == nil && errID == nil
 }
 
-// activityTopicsQuery reads each topic once, by stepping from one to the next along an index. Messages of unknown
+// activityTopicsQuery returns each topic once, by going from one topic to the next along an index. Messages of unknown
 // origin are left out unless the caller may see all topics.
 const activityTopicsQuery = `
 	WITH RECURSIVE step AS (
@@ -319,7 +321,7 @@ const activityTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name IS NOT NULL`
 
-// arrivalsQuery also returns how far the search index is, so it returns at least one row.
+// arrivalsQuery also returns what IndexedUntil returns, so it has at least one row.
 var (
 	arrivalsQuery         = arrivalsWhere("")
 	arrivalsOfTopicsQuery = arrivalsWhere("a.original_topic = ANY ($5::text[]) AND ")
@@ -368,8 +370,8 @@ func (s *Activity) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (re
 	return came, nil
 }
 
-// activeTopics returns the topics of a query. They are read before the main query, because SQL cannot match the
-// patterns with names.
+// activeTopics returns the topics of a query. They are read before the main query, because the patterns cannot be
+// matched in SQL.
 func (s *Activity) activeTopics(ctx context.Context, q repository.ArrivalsQuery) ([]string, error) {
 	if q.Topic != "" {
 		if q.Topic != codec.Clean(q.Topic) || q.Visible != nil && !q.Visible.Match(q.Topic) {

@@ -24,9 +24,9 @@ type Groups struct{ db *conn.DB }
 // NewGroups returns the Groups of a database.
 func NewGroups(db *conn.DB) *Groups { return &Groups{db} }
 
-// saveFingerprintsQuery inserts new error groups in the order of their ids, and does not write known groups, because
-// most are known. The first messages of a group may be stored before its fingerprint: then the group has a row without
-// a name, which is filled in here.
+// saveFingerprintsQuery inserts new error groups in the order of their ids. It does not write groups that are stored
+// already, which most are. When the first messages of a group were stored before its fingerprint, the group has a row
+// without a description, which this query fills in.
 const saveFingerprintsQuery = `
 	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
 	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
@@ -48,7 +48,7 @@ func (s *Groups) SaveFingerprints(ctx context.Context, fingerprints []entity.Fin
 	return conn.Translate("store fingerprints", s.db.Exec(ctx, saveFingerprintsQuery, c.args()...))
 }
 
-// fingerprintColumns has fingerprints as arguments of a statement, one array for each column.
+// fingerprintColumns contains fingerprints as the arguments of a statement, one array for each column.
 type fingerprintColumns struct{ id, class, title, frames, rule *codec.Array }
 
 func newFingerprintColumns[T any](list []T, of func(T) entity.Fingerprint) (fingerprintColumns, error) {
@@ -111,7 +111,7 @@ func (s *Groups) ErrorGroup(
 	return groups[0].ErrorGroup, nil
 }
 
-// seenTopics has the original topics that the caller may see.
+// seenTopics are the original topics that the caller may see.
 type seenTopics struct {
 	All   bool
 	Names []string
@@ -121,7 +121,8 @@ func (t seenTopics) hides(topic string) bool {
 	return topic != "" && !t.All && !slices.Contains(t.Names, topic)
 }
 
-// groupTopicsQuery reads each original topic of the counters once, by stepping from one to the next along an index.
+// groupTopicsQuery returns each original topic in the counters once, by going from one topic to the next along an
+// index.
 const groupTopicsQuery = `
 	WITH RECURSIVE step AS (
 		(SELECT original_topic AS name FROM dlq.group_counters ORDER BY original_topic LIMIT 1)
@@ -132,8 +133,9 @@ const groupTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name <> ''`
 
-// visibleGroups returns the original topics that the caller may see. They are read before the main query, because SQL
-// cannot match the patterns. Topics whose messages were all deleted are included, because their counters still exist.
+// visibleGroups returns the original topics that the caller may see. They are read before the main query, because the
+// patterns cannot be matched in SQL. Topics whose messages were all deleted are included, because their counters still
+// exist.
 func (s *Groups) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (seenTopics, error) {
 	if visible == nil {
 		return seenTopics{All: true}, nil
@@ -158,7 +160,7 @@ func (s *Groups) readGroups(ctx context.Context, q *groupsQuery) ([]repository.L
 	return groups, nil
 }
 
-// annotateQuery annotates an error group and returns the annotated topics. If the same operation has annotated the
+// annotateQuery annotates an error group and returns the annotated topics. When the same operation has annotated the
 // group before, it changes nothing. '*' stands for all topics. The first annotation of a single topic starts as a copy
 // of the annotation for all topics.
 const annotateQuery = `
@@ -229,8 +231,8 @@ func (s *Groups) AnnotateGroup(
 	return topics, nil
 }
 
-// mutedIn returns the condition that an error group is muted in a topic. row is the SQL name of a row with the columns
-// group_id and original_topic.
+// mutedIn returns the SQL condition that an error group is muted in a topic. The parameter row is the SQL name of a row
+// with the columns group_id and original_topic.
 func mutedIn(row string) string {
 	return `coalesce((SELECT n.muted FROM dlq.group_annotations n
 		WHERE n.group_id = ` + row + `.group_id AND n.original_topic IN (` + row + `.original_topic, '*')
@@ -243,9 +245,9 @@ func (q *groupsQuery) arg(value any, cast string) string {
 	return fmt.Sprintf("$%d::%s", len(q.Args), cast)
 }
 
-// seen returns the condition that a counter c belongs to a topic that the caller may see; "" when all topics are
-// visible. The condition is written so that no index can be used, because PostgreSQL would search the index once for
-// each topic.
+// seen returns the SQL condition that a counter c belongs to a topic that the caller may see; "" when the caller may
+// see all topics. The condition is written so that PostgreSQL cannot use an index for it, because PostgreSQL would
+// search the index once for each topic.
 func (q *groupsQuery) seen(visible seenTopics) string {
 	if visible.All {
 		return ""
@@ -254,8 +256,8 @@ func (q *groupsQuery) seen(visible seenTopics) string {
 	return " AND (c.original_topic IN (SELECT name FROM seen)) IS TRUE"
 }
 
-// exactLastSeen joins the time of the last arrival of the error group g. It is used when all topics are visible. The
-// column last_seen of the group's own row may be up to a minute behind that time.
+// exactLastSeen joins the exact time of the last arrival of the error group g, for callers who may see all topics. The
+// time in the column last_seen of the group's own row may be up to a minute earlier.
 const exactLastSeen = ` CROSS JOIN LATERAL (
 		SELECT coalesce(max(s.last_seen), g.last_seen) AS last_seen FROM (
 			SELECT max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
@@ -263,9 +265,9 @@ const exactLastSeen = ` CROSS JOIN LATERAL (
 		) s
 	) e`
 
-// pickByTime selects the error groups of a page by walking an index of times and testing each group until the page is
-// full. When the caller may see only some topics, it uses the group's times in these topics, because the times in other
-// topics must not be revealed.
+// pickByTime selects the error groups of a page by their first or last arrival. It walks an index of times and tests
+// each group until the page is full. When the caller may see only some topics, it uses the group's times in these
+// topics, because the times in other topics must not be revealed.
 func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
 	from, column := q.from(seen), "g.last_seen"
 	if asked.Sort == repository.GroupsByFirstSeen {
@@ -283,10 +285,11 @@ func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) strin
 		WHERE %[3]s ORDER BY %[1]s DESC, g.id DESC LIMIT %[4]s`, column, from, strings.Join(conditions, " AND "), limit)
 }
 
-// pickByLastSeen selects the error groups of a page by their last arrival. The index has last_seen of the groups' rows,
-// which may be up to a minute behind. The query first walks this index to the end of a page. Then it takes all groups
-// whose last_seen is at most a minute before the earliest exact time found; no other group can be on the page. It sorts
-// these groups by their exact times. order is the SQL of the exact time, with or without fractions of a second.
+// pickByLastSeen selects the error groups of a page by their last arrival. The index contains last_seen of the groups'
+// rows, which may be up to a minute too early. So the query first walks this index for the length of a page. Then it
+// takes all groups whose last_seen is at most a minute before the earliest exact time on the way; no other group can
+// belong to the page. It sorts these groups by their exact times. order is the SQL of the exact time, with or without
+// fractions of a second.
 func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []string, order, limit string) string {
 	if asked.After != nil {
 		conditions = append(conditions, "g.last_seen < "+q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz")+" + interval '1 second'")
@@ -301,7 +304,8 @@ func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []s
 		ORDER BY %[4]s DESC, g.id DESC LIMIT %[3]s`, exactLastSeen, where, limit, order)
 }
 
-// after returns the condition that a group comes after the cursor in the order of column; none for the first page.
+// after returns the SQL condition that a group comes after the cursor in the order of the column; no condition for the
+// first page.
 func (q *groupsQuery) after(asked repository.GroupQuery, column string) []string {
 	if asked.After == nil {
 		return nil
@@ -310,8 +314,8 @@ func (q *groupsQuery) after(asked repository.GroupQuery, column string) []string
 		q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz"), q.arg(asked.After.ID, "uuid"))}
 }
 
-// from returns the FROM clause for the error groups and, if the caller may see only some topics, their times in these
-// topics.
+// from returns the SQL after FROM: the error groups and, if the caller may see only some topics, the times of their
+// arrivals in these topics.
 func (q *groupsQuery) from(seen string) string {
 	if seen == "" {
 		return "dlq.error_groups g"
@@ -319,8 +323,8 @@ func (q *groupsQuery) from(seen string) string {
 	return "dlq.error_groups g JOIN (" + arrivalTimes(seen) + ") a ON a.group_id = g.id"
 }
 
-// conditions returns the conditions on the error groups. With walk they have a form that PostgreSQL tests for one group
-// after the other; otherwise it may find all matching groups at once.
+// conditions returns the SQL conditions of the request on the error groups. With walk, they have a form that PostgreSQL
+// tests for one group after the other; without walk, a form for which it may first find all matching groups.
 func (q *groupsQuery) conditions(asked repository.GroupQuery, seen string, walk bool) []string {
 	conditions, times := []string{"g.first_seen IS NOT NULL"}, "g"
 	if seen != "" {
@@ -347,7 +351,7 @@ func (q *groupsQuery) conditions(asked repository.GroupQuery, seen string, walk 
 	return conditions
 }
 
-// in returns the condition that a counter c has one of the statuses; "" for any status.
+// in returns the SQL condition that a counter c has one of the statuses; "" when no statuses are given.
 func (q *groupsQuery) in(statuses []entity.Status) string {
 	if len(statuses) == 0 {
 		return ""
@@ -359,14 +363,14 @@ func (q *groupsQuery) in(statuses []entity.Status) string {
 	return " AND c.status = ANY (" + q.arg(codec.TextArray(names), "text[]") + ")"
 }
 
-// anyOf returns the condition that a group g has messages in counters c that meet the SQL condition in the parameter
-// condition.
+// anyOf returns the SQL condition that a group g has messages that are counted in counters c for which the given
+// condition is true.
 func (q *groupsQuery) anyOf(condition string) string {
 	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition + " GROUP BY 1 HAVING sum(c.messages) > 0)"
 }
 
 // pickByOpen selects the error groups of a page by their number of open messages. It adds up the counters of all
-// groups, because an index cannot have a sum.
+// groups, because no index can contain a sum.
 func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) string {
 	counted := q.in(asked.Statuses)
 	if counted == "" {
@@ -385,9 +389,9 @@ func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) strin
 }
 
 // pickByRecent selects the error groups of a page by the number of their recent messages, which it adds up from
-// group_minutes, and then by their last arrival. place has both in one number; see repository.RecentKey. When all
-// topics are visible, only the groups with recent messages are sorted by their number; the rest of the page comes from
-// pickQuiet, which walks the index of the last arrival.
+// group_minutes, and then by their last arrival. The column place combines both in one number; see
+// repository.RecentKey. When all topics are visible, only the groups with recent messages are sorted by this number;
+// the others on the page come from pickQuiet, which walks the index of the last arrival.
 func (q *groupsQuery) pickByRecent(asked repository.GroupQuery, seen string) string {
 	const place = "SELECT g.id, (least(coalesce(n.messages, 0), 1073741823) << 33) + floor(extract(epoch FROM %s.last_seen))::bigint AS place FROM "
 	q.with += `lately AS MATERIALIZED (
@@ -409,7 +413,7 @@ func (q *groupsQuery) pickByRecent(asked repository.GroupQuery, seen string) str
 	return "SELECT r.id, r.place FROM (" + all + ") r " + after + " ORDER BY r.place DESC, r.id DESC LIMIT " + q.arg(asked.Limit, "bigint")
 }
 
-// pickQuiet selects the groups without recent messages, by the time of their last arrival in whole seconds.
+// pickQuiet selects the error groups without recent messages, by the time of their last arrival in whole seconds.
 func (q *groupsQuery) pickQuiet(asked repository.GroupQuery, where string) string {
 	if after := asked.After; after != nil && after.Key < repository.RecentKey(1, time.Unix(0, 0)) {
 		asked.After = &repository.GroupCursor{Key: time.Unix(after.Key, 0).UnixMicro(), ID: after.ID}
@@ -419,8 +423,9 @@ func (q *groupsQuery) pickQuiet(asked repository.GroupQuery, where string) strin
 	return q.pickByLastSeen(asked, []string{where, "g.last_seen IS NOT NULL", "g.id NOT IN (SELECT group_id FROM lately)"}, "date_trunc('second', e.last_seen)", q.arg(asked.Limit, "bigint"))
 }
 
-// reads returns the whole query for the groups that pick selects. It reads their names and the sums of their counters
-// and arrivals, each found by the id of the group. Lists are returned as arrays, which cost half as much as JSON.
+// reads returns the complete query for the error groups that the SQL in pick selects. It reads their descriptions and
+// adds up their counters and arrivals, which it finds by the id of the group. Lists are returned as arrays, because
+// JSON would take twice the time.
 func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQuery {
 	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
 	if !trend.Until.IsZero() {
@@ -528,9 +533,9 @@ func (r *groupRow) group() entity.ErrorGroup {
 	return g
 }
 
-// recentGroupsQuery counts new and regressed error groups; it reads only the newest entries of two indexes. PostgreSQL
-// must plan it for its arguments: without the cut-off it would expect a third of all groups to match, and read them
-// all.
+// recentGroupsQuery counts new and regressed error groups; it reads only the newest entries of two indexes. It must be
+// planned for its arguments: when PostgreSQL does not know the cut-off time, it expects a third of all groups to match,
+// and reads all of them.
 var recentGroupsQuery = `
 	SELECT
 		(SELECT count(*) FROM dlq.error_groups g
@@ -541,7 +546,7 @@ var recentGroupsQuery = `
 		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS regressed`
 
 // mutedEverywhere is the condition that an error group g is muted in every topic in which its messages ever arrived. It
-// is written with subqueries that PostgreSQL runs for each group; for an EXISTS it would read all annotations.
+// has the form of subqueries, which PostgreSQL runs for each group; for EXISTS, PostgreSQL would read all annotations.
 var mutedEverywhere = `(SELECT true FROM dlq.group_annotations n WHERE n.group_id = g.id AND n.muted LIMIT 1) IS NOT NULL AND (
 		SELECT true FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND NOT ` + mutedIn("a") + ` LIMIT 1) IS NULL`

@@ -10,12 +10,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupsQuery has the text and the arguments of a query for error groups. The text depends only on which conditions are
-// set, so there are few texts, and they are kept prepared.
+// groupsQuery is the text of a query for error groups, with its arguments. The text depends only on which conditions
+// are set, so there are only few different texts, and they are kept prepared.
 type groupsQuery struct {
 	Text string
 	Args []any
-	with string // common table expression for the conditions
+	with string // common table expressions for the conditions
 }
 
 // pageOfGroups returns the query that selects the error groups of a page and then reads their data.
@@ -50,8 +50,8 @@ func arrivedIn(seen string) []string {
 		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
 }
 
-// arrivalTimes returns the SQL for the first and the last arrival of each error group in the topics that the caller may
-// see.
+// arrivalTimes returns the SQL for the times of the first and the last arrival of each error group in the topics that
+// the caller may see.
 func arrivalTimes(seen string) string {
 	return `SELECT s.group_id, min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen FROM (
 			SELECT c.group_id, min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
@@ -59,7 +59,7 @@ func arrivalTimes(seen string) string {
 		) s GROUP BY 1`
 }
 
-// groupRow is an error group as the query of reads returns it.
+// groupRow is a row of the query that reads returns: an error group.
 type groupRow struct {
 	ID          uuid.UUID      `db:"id"`
 	Place       int64          `db:"place"`
@@ -72,20 +72,20 @@ type groupRow struct {
 	RegressedAt sql.NullTime   `db:"regressed_at"`
 	Arrived     int64          `db:"arrived"`
 
-	// The annotations have one element for each topic. Others reports that the group also has topics without an
-	// annotation.
+	// The annotations: each list has one element for each topic. Others reports whether the group also has topics
+	// without an annotation.
 	Noted  pq.StringArray `db:"noted"`
 	Notes  pq.StringArray `db:"notes"`
 	Links  pq.StringArray `db:"links"`
 	Mutes  pq.BoolArray   `db:"mutes"`
 	Others bool           `db:"others"`
 
-	// The counts have one element for each topic and status.
+	// The counts: each list has one element for each topic and status.
 	Topics   pq.StringArray `db:"topics"`
 	Statuses pq.StringArray `db:"statuses"`
 	Messages pq.Int64Array  `db:"messages"`
-	// The arrivals by the hour: Hours has the beginning of each hour in seconds since 1970, the next field its number
-	// of messages.
+	// The arrivals by the hour: Hours contains the beginning of each hour in seconds since 1970, HourMessages the
+	// number of its messages.
 	Hours        pq.Int64Array `db:"hours"`
 	HourMessages pq.Int64Array `db:"hour_messages"`
 	// The arrivals by the minute, in the same form as those by the hour.

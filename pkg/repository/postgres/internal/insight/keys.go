@@ -22,8 +22,8 @@ func NewKeys(db *conn.DB) *Keys { return &Keys{db} }
 
 // openKeyQuery acquires a key that is new, expired or abandoned. It also acquires a key that the caller holds already,
 // because the driver may send the statement twice. The unique constraint of the table lets one caller insert the key;
-// all other callers read the row. A statement does not see a row that was inserted after the statement began. Then it
-// returns nothing, and OpenKey runs it again.
+// all other callers read the row. When the row was inserted after the statement began, the statement does not see it
+// and returns nothing; then OpenKey runs the statement again.
 const openKeyQuery = `
 	WITH taken AS (
 		INSERT INTO dlq.idempotency_keys AS k
@@ -63,7 +63,7 @@ type keyRow struct {
 
 // OpenKey implements repository.Keys.
 func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
-	for range 10 { // more than two tries are needed only while callers keep creating and dropping the key
+	for range 10 { // more than two tries are needed only while other callers keep creating and dropping the key
 		var found []keyRow
 		err := s.db.Select(ctx, &found, openKeyQuery, codec.Clean(k.Principal), codec.Clean(k.Key), k.Request[:],
 			k.Operation, k.Owner, lease.Microseconds(), repository.KeyLife.Microseconds(), s.db.Clock())
@@ -77,7 +77,7 @@ func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duratio
 	return repository.KeyState{}, conn.Unavailable("open idempotency key", errors.New("other callers keep creating and dropping it"))
 }
 
-// state returns the state of the key for the caller that sent k.
+// state returns the state of the key for the caller who sent k.
 func (r keyRow) state(k repository.Key) repository.KeyState {
 	state := repository.KeyState{Phase: repository.KeyAtWork, Operation: r.Operation}
 	switch {
@@ -97,7 +97,7 @@ func (r keyRow) state(k repository.Key) repository.KeyState {
 	return state
 }
 
-// ownKey is the condition for the row of a key in progress that its owner holds.
+// ownKey is the SQL condition for the row of a key in progress whose lease belongs to the caller.
 const ownKey = ` WHERE principal = $1 AND key = $2 AND owner = $3 AND status IS NULL`
 
 // HoldKey implements repository.Keys.
@@ -135,9 +135,9 @@ type Sessions struct{ db *sqlx.DB }
 // NewSessions returns the Sessions of a database whose schema has been migrated. Open returns such a db.
 func NewSessions(db *sqlx.DB) *Sessions { return &Sessions{db} }
 
-// SigningKeys returns all signing keys; the first one signs new cursors. If there is no key yet, SigningKeys stores
-// candidate as the key of all processes. If another process has stored a key at the same time, that key is used
-// instead.
+// SigningKeys returns all signing keys; the first one signs new cursors. When there is no key yet, SigningKeys stores
+// the parameter candidate as the first key. When another process stores a key at the same time, only that key is stored
+// and returned.
 func (s *Sessions) SigningKeys(ctx context.Context, candidate []byte) ([][]byte, error) {
 	const (
 		read  = `SELECT key FROM dlq.signing_keys ORDER BY id DESC`
@@ -162,13 +162,13 @@ func (s *Sessions) EndSessions(ctx context.Context, digests [][32]byte, until ti
 	return conn.Translate("end a session", err)
 }
 
-// EndedSessions returns those of the digests whose sessions have ended.
+// EndedSessions returns those of the given digests whose sessions were ended.
 func (s *Sessions) EndedSessions(ctx context.Context, digests [][32]byte) ([][32]byte, error) {
 	var rows [][]byte
 	err := s.db.SelectContext(ctx, &rows, `SELECT digest FROM dlq.revoked_sessions WHERE digest = ANY ($1)`, byteaArray(digests))
 	found := make([][32]byte, 0, len(rows))
 	for _, row := range rows {
-		found = append(found, [32]byte(row)) // the table's constraint ensures this length
+		found = append(found, [32]byte(row)) // a constraint of the table ensures this length
 	}
 	return found, conn.Translate("read ended sessions", err)
 }

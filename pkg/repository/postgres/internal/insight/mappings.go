@@ -64,8 +64,8 @@ func (s *Mappings) Mapping(ctx context.Context) (entity.Mapping, error) {
 	return m, nil
 }
 
-// replaceQuery replaces the rules and writes the new rules with their version to the audit trail. The previous rules
-// need not be written, because the entry of the previous version has them.
+// replaceQuery replaces the rules, and writes the new rules with their version to the audit trail. It need not write
+// the previous rules, because the audit entry of the previous version contains them.
 const replaceQuery = `
 	WITH changed AS (
 		UPDATE dlq.topic_mapping SET version = version + 1, rules = $8::jsonb,
@@ -81,8 +81,8 @@ const replaceQuery = `
 	)
 	SELECT version, rules, updated_at, updated_by FROM changed`
 
-// replacedQuery searches by the operation. An operation that replaced the mapping has only one entry; redrives, whose
-// operations have many entries, do not replace the mapping.
+// replacedQuery searches by the operation, which is fast here: an operation that replaced the mapping has only one
+// audit entry. Only operations of redrives have many.
 const replacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
 
 // ReplaceMapping implements repository.Mappings.
@@ -111,8 +111,8 @@ func (s *Mappings) ReplaceMapping(ctx context.Context, rules []entity.TopicRule,
 	return s.replacedBefore(ctx, cause.Operation)
 }
 
-// replacedBefore is called when a change was refused because the mapping has another version. The same operation may
-// have made that version: then the driver sent the statement twice, and replacedBefore returns the mapping.
+// replacedBefore is called when a change was refused because the mapping has another version. When the same operation
+// has made that version, the driver has sent the statement twice, and replacedBefore returns the present mapping.
 func (s *Mappings) replacedBefore(ctx context.Context, operation uuid.UUID) (entity.Mapping, error) {
 	var before []bool
 	if err := s.db.Select(ctx, &before, replacedQuery, operation); err != nil {

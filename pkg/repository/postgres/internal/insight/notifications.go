@@ -15,14 +15,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Notifications stores and claims notifications for repository.Notifications.
+// Notifications implements the methods of repository.Notifications that store and claim notifications; Activity
+// implements Events.
 type Notifications struct{ db *conn.DB }
 
 // NewNotifications returns the Notifications of a database.
 func NewNotifications(db *conn.DB) *Notifications { return &Notifications{db} }
 
 // keepNotificationsQuery does nothing when the stored version is no longer $2, because then another process has changed
-// the state. It locks error groups in the order of their ids; Store uses the same order.
+// the state. It locks error groups in the order of their ids, like Store, so that they never deadlock.
 const keepNotificationsQuery = `
 	WITH held AS (
 		UPDATE dlq.notification_state SET version = version + 1, mark_xid = $3::text::xid8, mark_id = $4,
@@ -94,8 +95,8 @@ func (s *Notifications) KeepNotifications(ctx context.Context, k repository.Kept
 	return len(kept) > 0, nil
 }
 
-// reportedColumns returns the error groups of the events, the times at which these groups regressed, and the topics
-// with spikes, as arguments.
+// reportedColumns returns three arguments for a statement: the error groups of the events, the times at which these
+// groups regressed, and the topics with spikes.
 func reportedColumns(events []repository.Event) (groups, regressed, topics []byte) {
 	id, at, topic := codec.NewArray(codec.OIDUUID, len(events), 16), codec.NewArray(codec.OIDTimestamptz, len(events), 8), codec.NewArray(codec.OIDText, 8, 24)
 	for _, e := range events {
@@ -217,8 +218,8 @@ func (s *Notifications) ClaimNotification(ctx context.Context, c repository.Noti
 	return n, true, nil
 }
 
-// settleNotificationQuery locks first the notification and then its sink. It cannot deadlock with claims, because
-// claims wait for no lock.
+// settleNotificationQuery locks first the notification and then its sink. It cannot deadlock with claims, because a
+// claim never waits for a lock.
 const settleNotificationQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment

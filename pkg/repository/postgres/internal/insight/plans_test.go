@@ -51,8 +51,8 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// TestActivityPlans: a query for arrivals reads only the rows of the requested time, and no messages. The deletion of
-// old rows reads one end of an index.
+// TestActivityPlans: a query for arrivals reads only the rows of the requested time, and no messages. Deleting old rows
+// reads only one end of an index.
 func TestActivityPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1) // each session has its own plans and settings
@@ -123,7 +123,7 @@ func TestGroupPlans(t *testing.T) {
 	})
 }
 
-// seedGroups inserts the messages of SeedMany, and 1,000 error groups and topics.
+// seedGroups inserts the messages of postgrestest.SeedMany, and 1,000 error groups and topics.
 func seedGroups(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.Exec(t, db, `INSERT INTO dlq.error_groups (id, title) SELECT md5((n)::text)::uuid, 'group ' || n FROM generate_series(0, 999) n`)
@@ -135,12 +135,12 @@ func seedGroups(t *testing.T, db *sqlx.DB) {
 	}
 }
 
-// literals returns arguments as SQL literals.
+// literals returns the arguments of a statement as SQL literals.
 func literals(args []any) []string {
 	all := make([]string, len(args))
 	for i, arg := range args {
 		switch arg := arg.(type) {
-		case []byte: // the only argument that is a list
+		case []byte: // the only argument that is a list of topics
 			all[i] = "'{topic1,topic2,rare}'"
 		case time.Time:
 			all[i] = "'" + arg.Format(time.RFC3339Nano) + "'"
@@ -163,18 +163,18 @@ func TestArchiveRunsAreReadByTheirIndexes(t *testing.T) {
 	postgrestest.WantWalks(t, postgrestest.Planned(t, db, latestArchiveRunsQuery, nil), "archive_runs", []string{"idx_archive_runs_started_at", "idx_archive_runs_complete"})
 }
 
-// TestRecentGroupsAreReadByTheirIndexes: the query for the metrics does not read more rows when there are more old
-// error groups.
+// TestRecentGroupsAreReadByTheirIndexes: the query for the metrics of recent error groups does not read more rows when
+// there are more old error groups.
 func TestRecentGroupsAreReadByTheirIndexes(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
-	// Regressions are not in the order of arrival, so regressed_at has random times.
+	// regressed_at has no relation to the order of arrival, so the rows have random times.
 	postgrestest.Exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, last_seen, regressed_at)
 		SELECT gen_random_uuid(), now() - n * interval '1 minute', now(), CASE WHEN n % 2 = 0 THEN now() - n * interval '1 minute' END
 		FROM generate_series(1, 20000) n ORDER BY random()`)
 	postgrestest.Exec(t, db, `ANALYZE dlq.error_groups`)
 	postgrestest.Exec(t, db, `PREPARE recent AS `+recentGroupsQuery)
-	for range 10 { // after some executions the server has chosen between the generic and the custom plan
+	for range 10 { // after some executions PostgreSQL has chosen between the generic and the custom plan
 		postgrestest.Exec(t, db, `EXECUTE recent (NULL, 3600000000, '{}')`)
 	}
 	lines := postgrestest.All[string](t, db, `EXPLAIN EXECUTE recent (NULL, 3600000000, '{}')`)

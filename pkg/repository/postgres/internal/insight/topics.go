@@ -25,8 +25,8 @@ type Topics struct {
 // NewTopics returns the Topics of a database.
 func NewTopics(db *conn.DB, scopes *search.Scopes) *Topics { return &Topics{db, scopes} }
 
-// topicsQuery takes the numbers of messages from the counters, and each topic's oldest and newest message from the two
-// ends of an index. $1 and $2 are the original and dead-letter topics that the caller may see, NULL for all. In the
+// topicsQuery reads the numbers of messages from the counters, and the oldest and newest message of each topic from the
+// two ends of an index. $1 and $2 are the original and dead-letter topics that the caller may see, NULL for all. In the
 // counters, messages that were inserted by SQL have the dead-letter topic 0. $3 is the last topic of the previous page
 // and $4 the length of the page, NULL for all topics. $5 is the maximum number of consumer groups that are returned for
 // a topic.
@@ -93,8 +93,8 @@ func (s *Topics) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([
 	return topics, nil
 }
 
-// visibleTopics returns the topics that the patterns match, as arguments: the names of original topics and the ids of
-// dead-letter topics. Both are nil when all topics match.
+// visibleTopics returns the topics that the patterns match, as arguments of a statement: the names of original topics
+// and the ids of dead-letter topics. Both are nil when all topics match.
 func (s *Topics) visibleTopics(ctx context.Context, visible *entity.TopicPatterns) (originals, numbers any, err error) {
 	if visible == nil {
 		return nil, nil, nil
@@ -146,8 +146,8 @@ func sorted(names pq.StringArray) []string {
 }
 
 // totalsQuery returns one row for each status of each topic in $1, and one row for each status of all other topics
-// together. The other topics are added up because there may be any number of topics: each record names its original
-// topic. When $1 is NULL, the first $2 topics by name have their own rows.
+// together. The other topics are added up because their number is not limited: any record may name any original topic.
+// When $1 is NULL, the first $2 topics by name have their own rows.
 const totalsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT original_topic, status, sum(messages)::bigint AS messages

@@ -81,7 +81,8 @@ var unclassifiedQuery = `
 	ORDER BY o.ord`
 
 // classifiedQuery marks topics as having no unclassified messages. It does so only an hour after the last refusal,
-// because an ingester whose fingerprints were refused may store its messages later, but not an hour later.
+// because an ingester whose fingerprints were refused stores its messages after the refusal, but never as late as an
+// hour after it.
 const classifiedQuery = `
 	UPDATE dlq.error_group_limits SET refused_at = NULL
 	WHERE dlq_topic = ANY ($1::text[]) AND refused_at < coalesce($2::timestamptz, clock_timestamp()) - $3::bigint * interval '1 microsecond'`
@@ -114,9 +115,9 @@ func (s *Groups) Unclassified(ctx context.Context, limit int, maxBytes int64) ([
 		s.db.Exec(ctx, classifiedQuery, codec.TextArray(topics), s.db.Clock(), time.Hour.Microseconds()))
 }
 
-// classifyQuery moves messages from one error group to another. It locks them in the order of their ids, as every
-// change of many messages does. A message that was counted when its first document was stored is then counted for the
-// new group instead of the old one.
+// classifyQuery moves messages from one error group to another. It locks the messages in the order of their ids, like
+// every statement that changes many messages. A message that was counted for the old group when its first document was
+// stored is then counted for the new group.
 const classifyQuery = `
 	WITH moves AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS x (id, from_group, to_group)

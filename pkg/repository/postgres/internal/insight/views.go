@@ -56,7 +56,7 @@ func (s *SavedViews) Views(ctx context.Context, owner string) ([]entity.View, er
 	return views, nil
 }
 
-// saveViewQuery replaces the version that the caller has read, or inserts a view that does not exist yet.
+// saveViewQuery changes a view if it still has the version that the caller has read, or inserts a new view.
 const saveViewQuery = `
 	WITH changed AS (
 		UPDATE dlq.views SET list = $12, query = $13, version = version + 1, updated_at = coalesce($1::timestamptz, clock_timestamp())

@@ -21,12 +21,12 @@ type Archive struct {
 // NewArchive returns the Archive of a database.
 func NewArchive(db *conn.DB, messages *Messages) *Archive { return &Archive{db, messages} }
 
-// archiveLock is the number of the advisory lock with which only one archiver runs at a time. No other product is
-// likely to use this number.
+// archiveLock is the number of the advisory lock that allows only one archiver to run at a time. Other products that
+// use the same database are unlikely to use this number.
 const archiveLock = 0x646c71617263 // "dlqarc"
 
-// TryLock takes the lock of the archiver; ok is false when another archiver holds the lock. The lock ends with its
-// connection, so a process that dies leaves no lock.
+// TryLock takes the archiver's lock. ok is false when another archiver has the lock. The lock ends with its connection,
+// so a process that dies leaves no lock.
 func (s *Archive) TryLock(ctx context.Context) (unlock func(), ok bool, err error) {
 	connection, err := s.db.Pool.Conn(ctx)
 	if err != nil {
@@ -44,10 +44,10 @@ func (s *Archive) TryLock(ctx context.Context) (unlock func(), ok bool, err erro
 	}, true, nil
 }
 
-// ArchiveOld moves final messages that last changed longer than days ago into the archive. Each transaction moves at
-// most batch messages. ArchiveOld returns how many it moved. Messages that are locked are left for the next run. When
-// ctx ends or a batch fails, the earlier batches stay in the archive and are counted. When the connection is lost, they
-// stay too, but the returned number is too low.
+// ArchiveOld moves to the archive the messages in a final state that have not changed for the given number of days.
+// Each transaction moves at most batch messages. ArchiveOld returns the number of moved messages. It leaves locked
+// messages for the next run. When ctx ends or a batch fails, the batches before stay in the archive and are counted.
+// When the connection is lost, they stay in the archive too, but the returned number is too low.
 func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
 	connection, err := s.db.Pool.Conn(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error
 	}
 	defer func() { _ = connection.Close() }()
 	var total int64
-	err = conn.Retry(ctx, func() error { // messages that a failed call has moved stay moved and are counted
+	err = conn.Retry(ctx, func() error { // messages that a failed call has moved stay in the archive and are counted
 		n, err := s.archiveOnce(ctx, connection, days, batch)
 		total += n
 		return err
@@ -63,23 +63,23 @@ func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error
 	return total, conn.Translate("archive messages", err)
 }
 
-// archiveOnce calls the archive procedure once, and returns how many messages it moved.
+// archiveOnce calls the archive procedure once, and returns the number of messages that it has moved.
 func (s *Archive) archiveOnce(ctx context.Context, connection *sql.Conn, days, batch int) (int64, error) {
 	var session int
-	// The count is set to 0 first, because the count of an earlier call would be read if this call fails at once.
+	// The count is set to 0 first. Otherwise, if this call fails at once, the count of an earlier call would be read.
 	if err := connection.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
 		return 0, err
 	}
 	failed := s.callArchive(ctx, connection, session, days, batch)
 	n, err := archived(ctx, connection)
-	if failed != nil { // an error of archived may then only be a consequence
+	if failed != nil { // an error of archived may only be a consequence of this one
 		return n, failed
 	}
 	return n, err
 }
 
 // callArchive calls the procedure once and waits for its end. When ctx ends, it asks the server to cancel the call. The
-// driver would close the connection instead, and the count, which is stored in the session, would be lost.
+// driver would close the connection in this case. Then the count would be lost, because it is stored in the session.
 func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session, days, batch int) error {
 	detached, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -102,7 +102,7 @@ func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session
 	return err
 }
 
-// stopTimeout is the maximum time in which a cancelled statement must end.
+// stopTimeout is the maximum time that a cancelled statement may take to end.
 const stopTimeout = 2 * time.Second
 
 // stopSession cancels the statement of a session, again and again until the statement has ended, for at most
@@ -110,7 +110,7 @@ const stopTimeout = 2 * time.Second
 func (s *Archive) stopSession(ctx context.Context, session int, ended <-chan struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	for { // a cancellation before the statement starts has no effect
+	for { // again and again, because a cancellation before the statement begins has no effect
 		_, err := s.db.Pool.ExecContext(bounded, `SELECT pg_cancel_backend($1)`, session)
 		again := time.NewTimer(100 * time.Millisecond)
 		select {
@@ -126,8 +126,8 @@ func (s *Archive) stopSession(ctx context.Context, session int, ended <-chan str
 	}
 }
 
-// archived returns how many messages the last call of the procedure in a session has moved. The procedure stores the
-// number after every batch.
+// archived returns the number of messages that the last call of the procedure in a session has moved. The procedure
+// stores this number after every batch.
 func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -142,7 +142,7 @@ func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	return n, nil
 }
 
-// PurgeQuery deletes archived messages. The cut-off is in both conditions, so that neither of them reads later
+// PurgeQuery deletes archived messages. The cut-off time is in both conditions, so that neither of them reads later
 // partitions.
 const PurgeQuery = `
 	WITH due AS MATERIALIZED (
@@ -162,17 +162,17 @@ const PurgeQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// CreatePartitions creates missing partitions of the archive: that of the present quarter, and those of the next
-// `ahead` quarters. It returns how many it created.
+// CreatePartitions creates the partitions of the archive that are missing: that of the present quarter, and those of
+// the given number of quarters after it. It returns the number of new partitions.
 func (s *Archive) CreatePartitions(ctx context.Context, ahead int) (made int64, err error) {
 	err = s.db.GetUnprepared(ctx, &made, `SELECT dlq.create_archive_partitions($1)`, ahead)
 	return made, conn.Translate("create partitions of the archive", err)
 }
 
 // PurgePartitions detaches the partitions whose messages have all been in the archive for longer than days. Like
-// PurgeArchive, it then deletes what belongs to these messages in other tables. It returns the number of messages. A
-// partition that is being read is left for the next call. PurgePartitions also completes an earlier call that was
-// interrupted.
+// PurgeArchive, it then deletes what belongs to these messages in other tables. It returns the number of deleted
+// messages. It leaves partitions that are being read for the next call. It also completes the work of an earlier call
+// that was interrupted.
 func (s *Archive) PurgePartitions(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)
@@ -184,7 +184,7 @@ func (s *Archive) PurgePartitions(ctx context.Context, days, batch int) (int64, 
 }
 
 // PurgeArchive deletes messages that have been in the archive for longer than days, with their attempts, edits and
-// returns. Each transaction deletes at most batch messages. PurgeArchive returns the number of messages.
+// returns. Each transaction deletes at most batch messages. PurgeArchive returns the number of deleted messages.
 func (s *Archive) PurgeArchive(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge the archive: days %d, batch %d", days, batch)

@@ -22,15 +22,15 @@ type Attempts struct{ db *conn.DB }
 // NewAttempts returns the Attempts of a database.
 func NewAttempts(db *conn.DB) *Attempts { return &Attempts{db} }
 
-// Claims and results name their messages by id, and PostgreSQL must find these messages by the primary key. With
-// statistics that are a minute old, PostgreSQL may expect hardly any row with the status RETRYING; then its plan would
-// read all such rows for each message. So the status is compared in a form for which no index can be used: (status =
-// ...) IS TRUE. For RETRYING the form is IS NOT FALSE, because IS TRUE is in the predicate of
-// idx_dlq_messages_claimed_hash.
+// Claims and results contain the ids of their messages, and PostgreSQL must find these messages by the primary key.
+// When its statistics are a minute old, PostgreSQL may expect only few rows with the status RETRYING; then its plan
+// would read all rows with this status for each message. So the queries compare the status in a form for which no index
+// can be used: (status = ...) IS TRUE. For RETRYING the form is IS NOT FALSE, because the form IS TRUE is in the
+// predicate of the index idx_dlq_messages_claimed_hash.
 
-// claimQuery claims messages. It locks rows in the order of their ids, so that callers never deadlock; PostgreSQL
-// checks the status again once a row is locked. %LOCK% says what happens with rows that another caller has locked,
-// %EDITED% whether edits are stored, and %KEPT% and %ANSWER% which columns are returned.
+// claimQuery claims messages. It locks rows in the order of their ids, so that callers never deadlock; when it has
+// locked a row, PostgreSQL checks the status again. %LOCK% is replaced by what to do with rows that another caller has
+// locked, %EDITED% by the step that stores edits, and %KEPT% and %ANSWER% by the columns to return.
 var claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
@@ -85,8 +85,8 @@ var claimQuery = `
 	)%EDITED%
 	SELECT %ANSWER%`
 
-// The columns that a claim returns: all except the bytes, or only those that the claim sets, because copying and
-// sending some fifty columns is a tenth of a claim's work.
+// The columns that a claim returns: all except the bytes of the record, or only those that the claim changes, because
+// copying and sending some fifty columns is a tenth of the work of a claim.
 const (
 	wholeAnswer = codec.StateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -126,8 +126,8 @@ func (s *Attempts) Claim(ctx context.Context, claims []repository.Claim, how rep
 		return nil, conn.Translate("claim messages", err)
 	}
 	if len(taken) < n {
-		// The driver may have sent the statement twice: the first one was executed, and its connection ended before the
-		// answer arrived. Those claims belong to this caller too.
+		// The driver may have sent the statement twice: it was executed the first time, but its connection ended before
+		// the answer arrived. The claims of the first execution belong to this caller too.
 		mine, err := s.claimed(ctx, claims, how, claimedBefore(how.Brief), ids.Arg(), claimIDs.Arg())
 		if err != nil {
 			return nil, conn.Translate("claim messages", err)
@@ -148,7 +148,7 @@ func (s *Attempts) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID,
 	return free, conn.Translate("find claimable messages", err)
 }
 
-// claimed runs the query of a claim and returns its messages.
+// claimed runs a query that claims messages, and returns these messages.
 func (s *Attempts) claimed(ctx context.Context, claims []repository.Claim, how repository.Claiming, query string, args ...any) (taken []entity.Message, err error) {
 	err = conn.Retry(ctx, func() error {
 		if how.Brief {
@@ -164,7 +164,7 @@ func (s *Attempts) claimed(ctx context.Context, claims []repository.Claim, how r
 	return taken, err
 }
 
-// briefly runs a query that returns briefColumns. It takes the other fields of each claim from the request.
+// briefly runs a query that returns briefColumns. It sets the other fields of each message's claim from the request.
 func (s *Attempts) briefly(ctx context.Context, claims []repository.Claim, query string, args ...any) ([]entity.Message, error) {
 	asked := make(map[uuid.UUID]*repository.Claim, len(claims))
 	for i := range claims {
@@ -192,7 +192,7 @@ func (s *Attempts) briefly(ctx context.Context, claims []repository.Claim, query
 	return taken, err
 }
 
-// claimedBeforeQuery finds messages that are already claimed with the same claim ids.
+// claimedBeforeQuery returns the messages that are claimed already with the same claim ids.
 const claimedBeforeQuery = `
 	WITH claimed AS (
 		SELECT m.* FROM unnest($1::uuid[], $2::uuid[]) AS w (message_id, claim_id)
@@ -207,7 +207,7 @@ func claimedBefore(brief bool) string {
 	return claimedBeforeQuery + wholeAnswer
 }
 
-// distinct returns the first entry of each message.
+// distinct returns the first entry of each message in a list that may contain messages several times.
 func distinct(messages []entity.Message) []entity.Message {
 	seen := make(map[uuid.UUID]bool, len(messages))
 	return slices.DeleteFunc(messages, func(m entity.Message) bool {
@@ -217,11 +217,10 @@ func distinct(messages []entity.Message) []entity.Message {
 	})
 }
 
-// finishQuery ends attempts of the claim's holder and appends their history. Verdicts are numbered as entity.Verdict: 1
-// acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused, 6 given back, 7 in doubt, 8 rescued. Rows are locked in the
-// order of their ids, because a late worker and the settler may end the same attempts at the same time. When $16 is
-// true, the query leaves out attempts that sent nothing although their message has a return. finishAndRefute ends these
-// attempts, because refuteQuery needs a later snapshot.
+// finishQuery ends attempts whose claim is still the message's claim, and appends them to the history. Rows are locked
+// in the order of their ids, because a late worker and the settler may end the same attempts at the same time. When $16
+// is true, the query leaves out attempts that sent nothing although their message has a return. finishAndRefute ends
+// these attempts, because refuteQuery needs a snapshot that was taken after they ended.
 var finishQuery = `
 	WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[],
@@ -287,8 +286,8 @@ var finishQuery = `
 	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
 // refuteQuery deletes the returns by content of the attempts $1. These attempts have sent nothing, so the record that
-// was taken for the return came from another producer. The message of that record stays a child, which only means that
-// it reaches the retry limit earlier.
+// was stored as their return came from another producer. The message of that record stays a child, which only means
+// that it reaches the retry limit earlier.
 const refuteQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id
@@ -324,7 +323,7 @@ func (s *Attempts) finishArgs(results []repository.Result, cause entity.AuditInf
 	return append(args, deferred)
 }
 
-// finishedRow is a row of finishQuery.
+// finishedRow is a row that finishQuery returns.
 type finishedRow struct {
 	repository.Finished
 	status   string
@@ -377,8 +376,8 @@ func (s *Attempts) Finish(ctx context.Context, results []repository.Result, caus
 	return finished, conn.Translate("finish attempts", err)
 }
 
-// finishAndRefute ends attempts that sent nothing, and deletes the returns that were wrongly matched to them by
-// content, in one transaction.
+// finishAndRefute, in one transaction, ends attempts that sent nothing, and deletes the returns that were matched to
+// them by content.
 func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	tx, err := s.db.Pool.BeginTxx(ctx, nil)
 	if err != nil {
@@ -394,7 +393,7 @@ func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Res
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err has the error already
+	defer func() { _ = rows.Close() }() // rows.Err has returned the error before
 	var finished []repository.Finished
 	var attempts []uuid.UUID
 	var r finishedRow
@@ -418,8 +417,8 @@ func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Res
 	return finished, tx.Commit()
 }
 
-// expiredQuery has no index of its own, because few messages are RETRYING at a time, and the index of statuses returns
-// them in this order.
+// expiredQuery has no index of its own, because only few messages are RETRYING at any time, and the index of statuses
+// returns them in the right order.
 const expiredQuery = `
 	SELECT ` + codec.StateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
@@ -428,7 +427,7 @@ const expiredQuery = `
 	  AND (m.created_at, m.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
 	ORDER BY m.created_at, m.id LIMIT $4`
 
-// expiredOneQuery returns one message if its claim has expired, with the columns of expiredQuery.
+// expiredOneQuery does the same as expiredQuery for a single message.
 const expiredOneQuery = `
 	SELECT ` + codec.StateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
@@ -459,7 +458,7 @@ func states(found []codec.Row) []entity.Message {
 	return out
 }
 
-// claimWay has the options by which the statements of a claim differ.
+// claimWay contains the options that decide the text of the statements of a claim.
 type claimWay struct{ Wait, Edited, brief bool }
 
 var claimWays = map[claimWay]string{

@@ -10,6 +10,6 @@
 //   - map.go: a change of the original topic
 //   - due.go: Schedule, messages whose next attempt is due
 //   - outcomes.go: Outcomes, the committed offsets of consumer groups
-//   - edits.go: edits of attempts
-//   - read.go: Messages, pages and single messages
+//   - edits.go: stores the edits of attempts
+//   - read.go: Messages, which reads pages and single messages
 package messages

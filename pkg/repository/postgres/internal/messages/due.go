@@ -16,14 +16,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Schedule finds messages whose next attempt is due, and counts those whose attempt takes too long.
+// Schedule finds messages whose next attempt is due, and counts messages whose attempt takes too long.
 type Schedule struct{ db *conn.DB }
 
 // NewSchedule returns the Schedule of a database.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
-// dueWalk is the number of messages that one call reads to find the messages that were never attempted. So a call takes
-// only some milliseconds, even when a million messages of other topics come first.
+// dueWalk is the number of messages that one call reads to find messages that were never attempted. The limit keeps a
+// call short, some milliseconds, even when a million messages of other topics come first.
 const dueWalk = 1000
 
 // lacksRecord returns the condition that the message m came from a share group and its record is not stored. Its headers,
@@ -82,8 +82,7 @@ func (r *dueRow) cursor() repository.Cursor {
 	return repository.Cursor{CreatedAt: entity.TruncateTime(r.CreatedAt), ID: r.ID}
 }
 
-// Due implements repository.Attempts. Of the messages with earlier attempts it returns those first whose attempt has
-// been due for longest.
+// Due implements repository.Attempts. Messages with earlier attempts come in the order of their due times.
 func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	if len(q.Topics) == 0 || q.Limit < 1 {
 		return nil, repository.Cursor{}, nil
@@ -106,9 +105,9 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 	return ids, next, nil
 }
 
-// mergeDue merges the messages of both sources in the order of time, up to the limit. next is where the next walk
-// begins: at the end of this walk or, when never attempted messages may have been left out, after the last message that
-// was returned.
+// mergeDue merges the messages of both sources in the order of time, up to the limit. next is the cursor at which the
+// next walk begins: the end of this walk or, if the limit may have left out messages that were never attempted, the
+// last returned message.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0
@@ -139,7 +138,7 @@ func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repo
 	return ids, next
 }
 
-// stuckQuery counts along the index of statuses, because few messages are RETRYING at a time.
+// stuckQuery uses the index of statuses, because only few messages are RETRYING at any time.
 const stuckQuery = `
 	SELECT count(*) FROM dlq.dlq_messages
 	WHERE status = 'RETRYING'

@@ -7,7 +7,7 @@ import (
 )
 
 // editedStep is the part of claimQuery that stores the edits of the claimed messages. Its parameters follow $17. It is
-// left out when no claim has an edit.
+// part of the query only when a claim has an edit.
 const editedStep = `, edited AS (
 		INSERT INTO dlq.edits (message_id, attempt_id, target_topic, set_value, value, set_key, key, set_headers, headers,
 			patch, record_hash, created_at)
@@ -21,16 +21,16 @@ const editedStep = `, edited AS (
 	)`
 
 // SentHashOf returns the SQL for the hash of the record that an attempt sends: the hash of its edit if it has one,
-// otherwise the hash of the message. The parameters message and attempt are columns of the SQL in the parameter from.
-// It is a scalar subquery, for which PostgreSQL can only use the primary key of edits; that index mostly shows that
-// there is no edit.
+// otherwise the hash of the message. The parameters message and attempt are the names of columns of the row whose SQL
+// name is in the parameter from. The result is a scalar subquery, for which PostgreSQL can only use the primary key of
+// edits. Usually this index shows that there is no edit.
 func SentHashOf(from, message, attempt string) string {
 	return `nullif(coalesce((SELECT e.record_hash FROM dlq.edits e WHERE e.message_id = ` + from + `.` + message +
 		` AND e.attempt_id = ` + from + `.` + attempt + `), ` + from + `.record_hash), 0)`
 }
 
-// editOf returns an edit as it is stored; nil when the claim changes nothing. A value that a redrive's patch made is
-// left out.
+// editOf returns the edit that is stored for a claim, without a value that a redrive's patch made. It returns nil when
+// the claim has no edit, or an edit that changes nothing.
 func editOf(c repository.Claim) *entity.Edit {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return nil
@@ -42,7 +42,7 @@ func editOf(c repository.Claim) *entity.Edit {
 	return &e
 }
 
-// editArgs returns the parameters of editedStep; none when no claim has an edit.
+// editArgs returns the arguments for the parameters of editedStep; it returns none when no claim has an edit.
 func editArgs(claims []repository.Claim) []any {
 	edits := make([]*entity.Edit, len(claims))
 	n := 0

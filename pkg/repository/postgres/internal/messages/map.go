@@ -14,9 +14,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// mapQuery sets the original topic of messages to $8. Its steps are those of the statements in operate.go. A message to
-// which an operator has already given this topic is returned, but not changed. The consumer groups that failed on the
-// messages are stored as consumer groups of the topic, because their committed offsets show the outcomes of records
+// mapQuery sets the original topic of messages to $8. It has the same steps as the statements in operate.go. A message
+// to which an operator has already given this topic is returned, but not changed. The consumer groups that failed on
+// the messages are stored as consumer groups of the topic, because their committed offsets show the outcomes of records
 // that are sent to this topic.
 var mapQuery = `
 	WITH held AS MATERIALIZED (
@@ -46,7 +46,7 @@ var mapQuery = `
 	)
 	SELECT id FROM held`
 
-// mapMessages implements Change for entity.RedriveMap.
+// mapMessages implements repository.Selections.Change for the action entity.RedriveMap.
 func (s *Messages) mapMessages(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if !entity.ValidTopic(c.OriginalTopic) {
 		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)

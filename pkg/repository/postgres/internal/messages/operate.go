@@ -14,12 +14,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// The manual actions use the same statement for one message and for many. It locks the rows in the order of their ids,
-// changes them, and writes the audit trail. PostgreSQL must find the rows by the primary key; see the comment above
-// claimQuery.
+// Each manual action has one statement, for one message and for many. The statement locks the rows in the order of
+// their ids, changes them, and writes audit entries. PostgreSQL must find the rows by the primary key; see the comment
+// above claimQuery.
 
-// leaseFrom8 and leaseFrom10 are conditions: true while the lease given by the parameters from $8 or $10 on is valid,
-// and true when no lease is given; see leaseArgs. They lock the batch of the lease until the statement ends.
+// leaseFrom8 and leaseFrom10 are conditions on a lease, which the parameters from $8 or $10 on contain; see leaseArgs.
+// A condition is true while its lease is valid, and when there is no lease. It locks the batch of the lease until the
+// statement ends.
 const (
 	leaseFrom8 = `($8::uuid IS NULL OR EXISTS (
 		SELECT FROM dlq.redrive_batches WHERE redrive_id = $8::uuid AND batch_no = $9::int AND owner = $10::uuid FOR SHARE))`
@@ -31,8 +32,8 @@ func leaseArgs(l repository.Lease) []any {
 	return []any{uuid.NullUUID{UUID: l.RedriveID, Valid: l != (repository.Lease{})}, l.Number, l.Owner}
 }
 
-// deleteQuery also deletes the attempts of the message and their edits. Without their message these rows would prove
-// nothing and would never be purged.
+// deleteQuery also deletes the attempts of the message and their edits. Without the message, these rows would prove
+// nothing, and nothing would delete them.
 const deleteQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE AND ` + leaseFrom8 + `
@@ -153,9 +154,9 @@ func (s *Messages) Change(ctx context.Context, c repository.Change, cause entity
 	return append(changed, again...), nil
 }
 
-// operate runs one of the statements above. It returns the rows that the statement changed, and the ids of messages
-// that the same operation has changed before: the driver sends a statement twice when its connection ended before the
-// answer arrived.
+// operate runs one of the statements above. It returns the rows that the statement changed, and, in again, the ids of
+// messages that the same operation has changed before, because the driver sends a statement twice when its connection
+// ends before the answer arrives.
 func (s *Messages) operate(
 	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.AuditInfo,
 ) (changed []codec.Row, again []uuid.UUID, err error) {
@@ -173,7 +174,7 @@ func (s *Messages) operate(
 	return changed, again, err
 }
 
-// without returns ids without duplicates and without the ids of rows.
+// without returns the ids that are not ids of the rows, each once.
 func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 	seen := make(map[uuid.UUID]bool, len(ids))
 	for _, r := range rows {
@@ -189,8 +190,7 @@ func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 	return rest
 }
 
-// move changes the status of one message, on a condition. When the condition is false, the error names the message's
-// present state.
+// move changes the status of one message if its present status allows the action. Otherwise the error says why not.
 func (s *Messages) move(
 	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.AuditInfo,
 ) (entity.Message, error) {

@@ -20,8 +20,8 @@ var saveGroupsQuery = `
 		SELECT DISTINCT topic, consumer_group FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group)
 	)` + saveGivenGroups
 
-// saveGivenGroups stores the consumer groups in given. A new consumer group is stored only while its topic has fewer
-// than repository.MaxTopicGroups.
+// saveGivenGroups stores the consumer groups in the step given. It stores a new consumer group only while the topic has
+// fewer than repository.MaxTopicGroups.
 var saveGivenGroups = `
 	INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
 	SELECT n.topic, n.consumer_group, true FROM (
@@ -40,8 +40,8 @@ func (s *Outcomes) SaveConsumerGroups(ctx context.Context, groups []repository.T
 	return conn.Translate("store consumer groups", s.db.Exec(ctx, saveGroupsQuery, topics, names))
 }
 
-// configureGroupsQuery changes only rows that differ, so that replicas that start together with the same configuration
-// write each row once.
+// configureGroupsQuery writes only rows that change, so that replicas that start together with the same configuration
+// write each row only once.
 const configureGroupsQuery = `
 	WITH given AS MATERIALIZED (
 		SELECT DISTINCT topic, consumer_group FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group)
@@ -66,7 +66,7 @@ func (s *Outcomes) ConfigureGroups(ctx context.Context, groups []repository.Topi
 	return conn.Translate("configure consumer groups", s.db.Exec(ctx, configureGroupsQuery, topics, names))
 }
 
-// watchedQuery returns the consumer groups of topics to which messages were sent, according to the counters.
+// watchedQuery returns the consumer groups of those topics to which messages were sent, as the counters show.
 const watchedQuery = `
 	SELECT topic, consumer_group FROM dlq.topic_groups g
 	WHERE (
@@ -90,8 +90,8 @@ func (s *Outcomes) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, 
 	return groups, nil
 }
 
-// saveCommittedQuery writes only offsets that changed, because in most polls most consumer groups have not changed
-// theirs.
+// saveCommittedQuery writes only offsets that changed, because at most times most consumer groups have committed
+// nothing new.
 const saveCommittedQuery = `
 	INSERT INTO dlq.committed_offsets AS known (consumer_group, topic, topic_id, partition, committed, seen_at)
 	SELECT consumer_group, topic, topic_id, partition, max(committed), coalesce($6::timestamptz, now())

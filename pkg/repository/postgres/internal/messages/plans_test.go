@@ -77,7 +77,8 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// TestOutcomePlans: the queries for consumed and due messages scan no table, with the custom plan or the generic one.
+// TestOutcomePlans: the queries for consumed and due messages scan no table, neither with the custom plan for their
+// arguments nor with the generic plan.
 func TestOutcomePlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1) // each session has its own plans and settings
@@ -136,7 +137,7 @@ func TestDueIsBounded(t *testing.T) {
 		"found it with call %d, next %+v, want call %d, the last", calls, next, want)
 }
 
-// BenchmarkDue finds due messages that come after many messages of other topics.
+// BenchmarkDue finds due messages that come after many messages of topics without automatic retry.
 func BenchmarkDue(b *testing.B) {
 	db := postgrestest.Open(b)
 	schedule := NewSchedule(conn.New(db, nil))
@@ -161,9 +162,9 @@ func BenchmarkDue(b *testing.B) {
 	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
 }
 
-// TestListPlans: a page is read along an index that has only messages of its topic. This also holds when ten topics
-// fail at once: then every time range has messages of each topic, and PostgreSQL could expect a scan of all messages to
-// be cheap.
+// TestListPlans: a page is read along an index that contains only messages of the page's topic. This must also be so
+// when ten topics fail at the same time: then every time range contains messages of each topic, and PostgreSQL could
+// expect a scan of all messages to be cheap.
 func TestListPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1) // each session has its own plans and settings

@@ -19,11 +19,11 @@ type Messages struct{ db *conn.DB }
 // New returns the Messages of a database.
 func New(db *conn.DB) *Messages { return &Messages{db} }
 
-// pageOfTopic returns the query for the ids of a page. A topic's messages are those that have its name as original
-// topic or as dead-letter topic. The query walks one index for each of the two columns, and merges both in order; the
-// second walk leaves out the messages of the first. The second walk compares the dead-letter topic with a range of
-// (topic, time, id): the planner does not know the id that belongs to the name, and for an equality it would walk all
-// messages. The parameters offset and size are SQL expressions.
+// pageOfTopic returns the query for the ids of a page. The messages of a topic are those whose original topic or
+// dead-letter topic it is. The query walks one index for each of these two columns, and merges their messages in order.
+// The second walk leaves out messages that the first one returns. The second walk compares the dead-letter topic with a
+// range of (topic, time, id): because PostgreSQL does not know the id of the topic when it plans the query, it would
+// walk all messages for an equality. The parameters offset and size are SQL expressions.
 func pageOfTopic(offset, size string) string {
 	return `
 	SELECT id, created_at FROM (
@@ -42,8 +42,8 @@ func pageOfTopic(offset, size string) string {
 }
 
 // listQueryOf returns the query for a page of a topic. The total comes from the counters in the same snapshot, and is
-// returned for an empty page too. room limits the bytes of keys, values and headers; their lengths are known without
-// reading values that are stored out of line.
+// returned even when the page is empty. The column room limits the bytes of keys, values and headers; PostgreSQL knows
+// their lengths without reading values that are stored out of line.
 func listQueryOf(offset, size, limit, page string) string {
 	return `
 	WITH total AS (
@@ -65,9 +65,9 @@ func listQueryOf(offset, size, limit, page string) string {
 
 var listQuery = listQueryOf("$2::bigint", "$3::bigint", "$4::bigint", "$5::bigint")
 
-// firstPageQuery returns the query for the first page, which is requested most. Its size is in the text, so the planner
-// knows it and can use one plan for all topics. Otherwise each request would be planned, and that takes longer than
-// running the query.
+// firstPageQuery returns the query for the first page, which is requested most. The size of the page is in the text, so
+// that PostgreSQL knows it and can use one plan for all topics. Otherwise PostgreSQL would plan each request, which
+// takes longer than running the query.
 func firstPageQuery(size int) string {
 	return listQueryOf("0::bigint", codec.Bigint(size), codec.Bigint(repository.ListValueLimit), codec.Bigint(repository.ListPageLimit))
 }
@@ -106,7 +106,7 @@ func (s *Messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entit
 	return s.getOne(ctx, "get message", getQuery, id, maxValue)
 }
 
-// getOne runs the query for the message with this id.
+// getOne runs a query for one message, whose id is the first parameter.
 func (s *Messages) getOne(ctx context.Context, where, query string, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	var m entity.Message
 	found := false
@@ -126,8 +126,8 @@ func (s *Messages) getOne(ctx context.Context, where, query string, id uuid.UUID
 	return m, nil
 }
 
-// total is the sum of the bytes of key, value and headers of a message and of all messages before it. Values that are
-// stored out of line are read only while total is at most $2.
+// The column total is the sum of the bytes of key, value and headers of a message and of all messages before it in the
+// list. Values that are stored out of line are read only while total is at most $2.
 var loadQuery = `
 	SELECT m.total, ` + codec.StateColumns + `, ` + codec.ByteColumns("m.room", "m.room") + `
 	FROM (
@@ -152,7 +152,7 @@ func (s *Messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([
 	loaded := make([]entity.Message, 0, len(ids))
 	err := codec.EachRow(ctx, s.db, loadQuery, []any{codec.UUIDArray(ids), maxBytes}, &total, func(r *codec.Row) error {
 		switch {
-		case examined < len(ids): // an earlier message did not fit into maxBytes
+		case examined < len(ids): // an earlier message in the list was too large for maxBytes
 			return nil
 		case total <= maxBytes:
 			m, err := r.MessageWithBytes()
@@ -174,7 +174,7 @@ func (s *Messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([
 }
 
 // partQuery returns the query for a part of a value. Values are stored out of line and uncompressed, so PostgreSQL
-// reads only that part. Positions in a bytea count from 1.
+// reads only that part. In a bytea, the first byte has the position 1.
 func partQuery(from codec.Source) string {
 	return `SELECT substring(m.value FROM $2::int + 1 FOR $3::int) AS value FROM ` + from.View + ` m WHERE ` + from.Has("$1")
 }

@@ -38,8 +38,8 @@ func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 	return m, nil
 }
 
-// RestoredColumns are the columns that a restored message keeps. All other columns describe retries, which start again
-// after a restore.
+// RestoredColumns are the columns that a restored message keeps. All other columns describe retries; they are reset,
+// because retries start again.
 const RestoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
 	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
@@ -113,8 +113,8 @@ type InObject struct {
 	CreatedAt        time.Time
 }
 
-// EraseFrom erases a message of the archive, in the database or in an object, under the rules of repository.Archive. It
-// returns nil when the operation has erased the message already.
+// EraseFrom erases a message of the archive, in the database or in an object, as repository.Archive describes for
+// Erase. It returns nil when the operation has erased the message already.
 func EraseFrom(ctx context.Context, db *conn.DB, id uuid.UUID, in InObject, cause entity.AuditInfo) error {
 	cause = audit.WithOperation(cause)
 	args := append([]any{id, db.Clock()}, audit.CauseArgs(cause)...)

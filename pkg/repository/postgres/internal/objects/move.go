@@ -22,8 +22,9 @@ type Mover struct{ db *conn.DB }
 // NewMover returns the Mover of a database.
 func NewMover(db *conn.DB) *Mover { return &Mover{db} }
 
-// movable is the condition that the row m can be stored in a file: its times have years of four digits, it has no claim,
-// and its only value is not the JSON null. SQL may have written other rows; they stay in the database.
+// movable is the condition that the row m can be stored in a file: its times have years of four digits, it has no
+// claim, and its payload is not the JSON null when the payload is its only value. Users of the database may have
+// inserted other rows; these stay in the database.
 const movable = `m.claim_id IS NULL AND NOT m.unsettled AND (m.dlq_topic_id IS NOT NULL OR m.payload IS NULL OR m.payload <> 'null')
 	AND m.created_at BETWEEN '0001-01-02' AND '9999-12-30' AND m.updated_at BETWEEN '0001-01-02' AND '9999-12-30'
 	AND coalesce(m.last_retry_at, 'epoch') BETWEEN '0001-01-02' AND '9999-12-30'
@@ -34,8 +35,8 @@ const closedDayQuery = `
 	SELECT date_trunc('day', min(archived_at), 'UTC') AS day FROM dlq.dlq_messages_archive
 	WHERE archived_at >= greatest($1::timestamptz, '0001-01-02') AND archived_at < date_trunc('day', coalesce($2::timestamptz, now()), 'UTC')`
 
-// ClosedDay returns the first day, in UTC, from the given time on that is over and has archived messages in the
-// database.
+// ClosedDay returns the first day in UTC, not before the given time, that has ended and for which the database contains
+// archived messages. ok is false when there is none.
 func (s *Mover) ClosedDay(ctx context.Context, from time.Time) (day time.Time, ok bool, err error) {
 	var found []sql.NullTime
 	if err := s.db.Select(ctx, &found, closedDayQuery, entity.TruncateTime(from), s.db.Clock()); err != nil {
@@ -67,8 +68,8 @@ const pickQuery = `
 		) m
 	) m WHERE before < $4 ORDER BY id`
 
-// PickArchived returns the next messages of a day after an id, in the order of their ids: at most limit, and at least
-// one, but not more than have maxBytes together.
+// PickArchived returns the next messages of a day that come after an id, in the order of their ids: at most limit
+// messages, with at most maxBytes bytes together, but at least one message.
 func (s *Mover) PickArchived(ctx context.Context, day time.Time, after uuid.UUID, limit int, maxBytes int64) ([]repository.PickedRow, error) {
 	var picked []repository.PickedRow
 	err := s.db.SelectUnprepared(ctx, &picked, pickQuery, day.UTC(), after, limit, maxBytes)
@@ -99,8 +100,8 @@ const loadQuery = `
 	WHERE m.archived_at BETWEEN $3 AND $4
 	ORDER BY m.id`
 
-// LoadArchived returns whole rows, in the order of their ids. Rows that are no longer in the archive are left out, and
-// so are rows whose headers are damaged.
+// LoadArchived returns the whole rows of picked messages, in the order of their ids. Rows that are no longer in the
+// archive are left out, and so are rows whose headers are damaged.
 func (s *Mover) LoadArchived(ctx context.Context, picked []repository.PickedRow) ([]repository.ArchivedRow, error) {
 	if len(picked) == 0 {
 		return nil, nil
@@ -130,7 +131,7 @@ func (s *Mover) LoadArchived(ctx context.Context, picked []repository.PickedRow)
 	return whole, nil
 }
 
-// unpackHeaders sets the headers of a row, and reports whether packing them again gives the same bytes.
+// unpackHeaders sets the headers of a row, and reports whether packHeaders would give the same bytes again.
 func unpackHeaders(r *repository.ArchivedRow) bool {
 	if r.Packed == nil {
 		return true
@@ -150,7 +151,7 @@ func unpackHeaders(r *repository.ArchivedRow) bool {
 	return true
 }
 
-// packHeaders is the opposite of unpackHeaders.
+// packHeaders does the opposite of unpackHeaders.
 func packHeaders(r *repository.ArchivedRow) {
 	if r.Packed = nil; r.Headers == nil {
 		return

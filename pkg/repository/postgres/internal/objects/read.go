@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
 )
 
-// Reader finds objects and makes messages of their rows.
+// Reader finds objects and converts their rows to messages.
 type Reader struct {
 	db       *conn.DB
 	messages *messages.Messages
@@ -57,7 +57,7 @@ func find(ctx context.Context, db *conn.DB, doing, query string, args ...any) ([
 	return objects, nil
 }
 
-// FindObject returns the object that has an archived message; ok is false when none has it.
+// FindObject returns the object that contains an archived message; ok is false when no object contains it.
 func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
 	found, err := find(ctx, s.db, "find the object of a message", objectQuery+`
 		JOIN dlq.archive_ids kept ON kept.object_id = o.id WHERE kept.id = $1 AND o.purged_at IS NULL`, id)
@@ -80,7 +80,8 @@ func (s *Reader) HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.
 		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL ORDER BY o.id`, id)
 }
 
-// Objects returns the objects that may have messages of a query, the one with the newest message first.
+// Objects returns the objects that may contain messages that match a query. The object with the newest message comes
+// first.
 func (s *Reader) Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error) {
 	var ids any
 	if len(q.MessageIDs) > 0 {
@@ -123,7 +124,8 @@ func (s *Reader) ObjectStats(ctx context.Context) (repository.ObjectStats, error
 	return stats, nil
 }
 
-// documentOf returns the JSON from which PostgreSQL makes a row of dlq_messages_archive, without the bytes of the record.
+// documentOf returns JSON that PostgreSQL converts to a row of dlq_messages_archive. It does not contain the bytes of
+// the record.
 func documentOf(r *repository.ArchivedRow) ([]byte, error) {
 	state := *r
 	state.Key, state.Value, state.Packed = nil, nil, nil
@@ -144,7 +146,7 @@ var showQuery = `
 	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + codec.ConsumptionOf + `
 	ORDER BY m.ord`
 
-// Show returns the messages of rows, in the order of the rows. It reserves no memory for them.
+// Show converts rows to messages, in the same order. It reserves no memory for the messages.
 func (s *Reader) Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -180,9 +182,9 @@ func (s *Reader) Show(ctx context.Context, rows []repository.ArchivedRow, limits
 	return found, conn.Translate("show archived messages", err)
 }
 
-// restoreQuery moves a message of an object to the live table in one statement, as messages.RestoreQuery does. The
-// message is hidden in its object in the same step. An error group that was purged meanwhile is found again by the
-// indexer.
+// restoreQuery moves a message of an object to the live table in one statement, as messages.RestoreQuery does. In the
+// same step it marks the message as hidden in the object. When the message's error group was purged meanwhile, the
+// indexer assigns it to an error group again.
 var restoreQuery = `
 	WITH gone AS MATERIALIZED (
 		SELECT r.* FROM jsonb_populate_record(NULL::dlq.dlq_messages_archive, $9::jsonb || jsonb_build_object(
@@ -205,8 +207,8 @@ var restoreQuery = `
 	)
 	SELECT ` + codec.StateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
-// RestoreRow moves the message of a row from its object to the live table, under the rules of repository.Archive. When
-// the message is no longer in the object, the error is a *entity.NotFoundError.
+// RestoreRow moves the message of a row from its object to the live table, as repository.Archive describes for Restore.
+// When the message is no longer in the object, the error is a *entity.NotFoundError.
 func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error) {
 	document, err := documentOf(r)
 	if err != nil {
@@ -239,7 +241,7 @@ func (s *Reader) EraseRow(ctx context.Context, object uuid.UUID, r *repository.A
 	return messages.EraseFrom(ctx, s.db, r.ID, in, cause)
 }
 
-// bytesArg returns the argument for a bytea; nil is NULL, which the driver would not send for a nil slice.
+// bytesArg returns the argument for a bytea; nil becomes NULL, which the driver would not send for a nil slice.
 func bytesArg(b repository.Bytes) any {
 	if b == nil {
 		return nil

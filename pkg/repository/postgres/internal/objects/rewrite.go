@@ -21,7 +21,8 @@ type Rewriter struct{ db *conn.DB }
 // NewRewriter returns the Rewriter of a database.
 func NewRewriter(db *conn.DB) *Rewriter { return &Rewriter{db} }
 
-// HiddenObjects returns up to limit objects with hidden messages, in the order of their ids, after an id.
+// HiddenObjects returns objects that contain hidden messages: at most limit, in the order of their ids, beginning after
+// an id.
 func (s *Rewriter) HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error) {
 	return find(ctx, s.db, "find objects to write again", objectQuery+`
 		WHERE o.hidden > 0 AND o.purged_at IS NULL AND o.id > $1 ORDER BY o.id LIMIT $2`, after, limit)
@@ -62,8 +63,8 @@ func (s *Rewriter) ReplaceObject(
 	return len(done) > 0 && done[0], conn.Translate("replace an object of the archive", err)
 }
 
-// deletionsQuery takes keys whose objects were replaced, and keys whose objects did not enter the manifest within an
-// hour. From then on such an object cannot enter it.
+// deletionsQuery takes the keys of objects that were replaced, and the keys of objects that were not added to the
+// manifest within an hour after BeginObject. After that, AddObject refuses these objects.
 const deletionsQuery = `
 	UPDATE dlq.archive_deletions d SET begun = true
 	FROM (
@@ -101,7 +102,7 @@ func (s *Rewriter) Copies(ctx context.Context, id uuid.UUID) ([]repository.Objec
 	return copies, conn.Translate("find copies of a message", err)
 }
 
-// EndDeletion stores that an object was deleted, or until when Object Lock retains it.
+// EndDeletion stores that an object was deleted, or the time until which an Object Lock retains it.
 func (s *Rewriter) EndDeletion(ctx context.Context, key string, retained time.Time) error {
 	query := `DELETE FROM dlq.archive_deletions WHERE object_key = $1 AND (begun OR replaced) AND $2::timestamptz IS NULL`
 	if !retained.IsZero() {
@@ -112,8 +113,8 @@ func (s *Rewriter) EndDeletion(ctx context.Context, key string, retained time.Ti
 }
 
 // PurgeObjects deletes the messages of objects that have been in the archive for longer than days, with their attempts,
-// edits and returns, and then the entries of the objects. Each transaction deletes at most batch messages.
-// PurgeObjects returns the number of messages.
+// edits and returns, and then the entries of the objects. Each transaction deletes at most batch messages. PurgeObjects
+// returns the number of deleted messages.
 func (s *Rewriter) PurgeObjects(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge objects of the archive: days %d, batch %d", days, batch)
@@ -121,7 +122,7 @@ func (s *Rewriter) PurgeObjects(ctx context.Context, days, batch int) (int64, er
 	return s.db.DeleteInBatches(ctx, "purge objects of the archive", `SELECT dlq.purge_archive_objects($1, $2)`, days, batch)
 }
 
-// Used reports whether the manifest has an object, or an object has to be deleted.
+// Used reports whether there is an object in the manifest or an object that must be deleted.
 func (s *Rewriter) Used(ctx context.Context) (bool, error) {
 	var used []bool
 	err := s.db.Select(ctx, &used, `SELECT EXISTS (SELECT FROM dlq.archive_objects) OR EXISTS (SELECT FROM dlq.archive_deletions)`)

@@ -23,11 +23,11 @@ type Batches struct {
 // NewBatches returns the Batches of the redrives of a database.
 func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db, lifecycle} }
 
-// leaseQuery locks the redrive first, so that no batch of a paused redrive is leased, and so that only one caller at a
-// time uses the rate limit. It skips batches that another caller is saving or leasing. When the redrive keeps the
-// order of keys, only its first unfinished batch can be leased. If that batch was finished while the statement ran,
-// nothing is leased, and the next call leases the next batch. Of an inactive redrive only abandoned batches are leased,
-// whatever its rate and order, because their results must still be saved.
+// leaseQuery locks the redrive first, so that it leases no batch of a paused redrive, and so that only one caller at a
+// time uses the rate limit. It skips batches that another caller is saving or leasing. When the redrive keeps the order
+// of keys, only its first unfinished batch can be leased; if that batch is finished while the statement runs, the
+// statement leases nothing, and the next call leases the next batch. Of an inactive redrive it leases only abandoned
+// batches, whatever the redrive's rate and order, because their results must still be saved.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
@@ -63,7 +63,7 @@ type batchRow struct {
 	TakenOver bool   `db:"taken_over"`
 	CatchUp   bool   `db:"only_catch_up"`
 	IDs       []byte `db:"ids"`
-	Results   []byte `db:"results"` // nil until the batch is saved for the first time
+	Results   []byte `db:"results"` // NULL until the batch is saved for the first time
 }
 
 // LeaseBatch implements repository.Redrives.
@@ -104,8 +104,8 @@ func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
 	return b, nil
 }
 
-// renewQuery renews the leases of an owner. It reads all unfinished batches, which are few; an index of owners would
-// have to be written for every lease. The rows are locked in one order.
+// renewQuery renews the leases of an owner. It reads all unfinished batches, which are few. With an index of owners,
+// every lease would have to write this index. All callers lock the rows in the same order, so that they never deadlock.
 const renewQuery = `
 	WITH mine AS MATERIALIZED (
 		SELECT redrive_id, batch_no FROM dlq.redrive_batches WHERE owner = $1 AND NOT done
@@ -123,8 +123,8 @@ func (s *Batches) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.D
 	return conn.Translate("renew leases", err)
 }
 
-// saveBatchQuery merges the new results with those of earlier saves, message by message, and counts them again. New
-// targets (the partitions to which records were sent) are appended to those of earlier saves.
+// saveBatchQuery merges the new results with those that were saved before, message by message, and counts all results
+// again. It appends new targets, which are the partitions to which records were sent, to those that were saved before.
 const saveBatchQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
@@ -203,7 +203,8 @@ func (s *Batches) SaveBatch(ctx context.Context, r repository.BatchResults) (boo
 	return false, s.lifecycle.mustExist(ctx, "save a batch", r.RedriveID)
 }
 
-// lastOfEach returns the items that have a result; of several items with the same number, the last one.
+// lastOfEach returns the items that have a result. When several items have the same number, it returns the last of
+// them.
 func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	at := make(map[int]int, len(items))
 	once := make([]entity.RedriveItem, 0, len(items))
@@ -221,7 +222,7 @@ func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	return once
 }
 
-// resultNumber returns the number that stands for a result in the database: its index in the list of all results.
+// resultNumber returns the number that is stored for a result in the database: its index in entity.ItemResults.
 func resultNumber(r entity.ItemResult) int32 {
 	for i, known := range entity.ItemResults() {
 		if known == r {
@@ -238,8 +239,8 @@ func itemResult(number int) entity.ItemResult {
 	return entity.ItemWaiting
 }
 
-// elements returns the elements of an array that a query returned with array_send, in PostgreSQL's binary form. nil
-// stands for NULL and has no elements.
+// elements returns the elements of an array in PostgreSQL's binary form, which a query returns with array_send. A nil
+// array, which stands for NULL, has no elements.
 func elements(array []byte) ([][]byte, error) {
 	if len(array) <= 12 { // an array without elements has no dimension
 		return nil, nil

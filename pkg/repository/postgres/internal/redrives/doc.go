@@ -3,10 +3,10 @@
 //
 // Read it in this order:
 //
-//   - items.go: Results, the messages of a redrive and what became of them
-//   - batches.go: Batches, leases and results of batches
-//   - overlaps.go: messages of several redrives, errors of messages that came back
-//   - redrives.go: Lifecycle, redrives and their states
-//   - selection.go: the messages that a redrive takes
+//   - items.go: Results, which reads the messages of redrives and their results
+//   - batches.go: Batches, which leases batches and stores their results
+//   - overlaps.go: redrives that select the same messages, and errors of messages that came back
+//   - redrives.go: Lifecycle, which creates redrives and changes their states
+//   - selection.go: the query for the messages that a redrive selects
 //   - json.go: selections and options as JSON
 package redrives

@@ -11,9 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// selectionJSON is the stored form of a selection. It has the number of ids, but not the ids, which are in the batches.
-// The key, the value of a header, and the patterns are pointers, because an empty value differs from a value that is
-// not set.
+// selectionJSON is the stored form of a selection. It contains the number of the ids, but not the ids themselves, which
+// are in the batches. The key, the value of a header, and the patterns are pointers, because an empty value differs
+// from a value that is not set.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
 	MessageIDs    []uuid.UUID     `json:"message_ids,omitempty"`
@@ -34,7 +34,7 @@ type selectionJSON struct {
 	Fields        []fieldJSON     `json:"fields,omitempty"`
 	Words         []string        `json:"words,omitempty"`
 	Visible       *[]string       `json:"visible,omitempty"`
-	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // other patterns of visible topics that messages must match as well
+	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // further lists of patterns for visible topics, each of which must match too
 }
 
 type headerJSON struct {
@@ -63,8 +63,8 @@ type optionsJSON struct {
 	Schema entity.SchemaChoice `json:"schema,omitempty"`
 }
 
-// targetJSON is a partition to which records of a batch were sent, with the consumer group whose committed offset shows
-// that they were consumed.
+// targetJSON is the stored form of a partition to which records of a batch were sent, and of the consumer group whose
+// committed offset shows that they were consumed.
 type targetJSON struct {
 	Topic     string `json:"topic"`
 	TopicID   string `json:"topic_id"`
@@ -144,7 +144,7 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 	return entity.Selection{Filter: f}, nil
 }
 
-// patterns parses patterns of topics. An empty list is a set of patterns that matches no topic.
+// patterns parses patterns of topics. For an empty list it returns patterns that match no topic.
 func patterns(field string, texts []string) (entity.TopicPatterns, error) {
 	if len(texts) == 0 {
 		return entity.TopicPatterns{}, nil

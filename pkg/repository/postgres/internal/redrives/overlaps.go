@@ -13,10 +13,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// waitingIn expands the messages of a batch b with their results; a message without a result waits.
+// waitingIn is the SQL that lists the messages of the batch b with their results. A message without a result waits.
 const waitingIn = `unnest(b.message_ids, b.results) AS o (id, result)`
 
-// overlapsQuery counts, for each of the redrives %OTHERS%, how many of the messages %MINE% wait in that redrive.
+// overlapsQuery counts, for each redrive in %OTHERS%, the messages in %MINE% that wait in that redrive.
 const overlapsQuery = `
 	SELECT r.id, r.action, r.state, r.actor, r.created_at, count(*) AS messages
 	FROM dlq.redrives r
@@ -53,7 +53,7 @@ func (s *Lifecycle) Overlaps(ctx context.Context, r repository.NewRedrive) ([]en
 	return overlapsOf(found), conn.Translate(where, err)
 }
 
-// redriveOverlapsQuery counts the waiting messages of the redrive $1 that also wait in the redrives $2.
+// redriveOverlapsQuery counts, for each redrive in $2, the waiting messages of the redrive $1 that wait in it too.
 var redriveOverlapsQuery = strings.NewReplacer("%MINE%", `
 		SELECT o.id FROM dlq.redrive_batches b CROSS JOIN LATERAL `+waitingIn+`
 		WHERE b.redrive_id = $1 AND NOT b.done AND coalesce(o.result, 0) = 0`, "%OTHERS%", "$2").Replace(overlapsQuery)
@@ -77,8 +77,8 @@ func (s *Lifecycle) RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity
 	return overlapsOf(found), nil
 }
 
-// unfinished returns the redrives that have not ended, except the redrive whose id is the parameter but. Mostly there
-// are none, and then no messages need to be compared.
+// unfinished returns the redrives that have not ended, except the redrive with the given id. Usually there are none,
+// and then no messages need to be compared.
 func (s *Lifecycle) unfinished(ctx context.Context, but uuid.UUID) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	err := s.db.Select(ctx, &ids, `
@@ -96,8 +96,8 @@ func overlapsOf(found []overlapRow) []entity.Overlap {
 	return overlaps
 }
 
-// returnedErrorsQuery reads at most $2 returned messages, because open pages of the console poll it. It reads those
-// with the newest parents, which are the last in the index.
+// returnedErrorsQuery reads at most $2 returned messages, because open pages of the console send it every few seconds.
+// It reads the messages with the newest parents, which come last in the index.
 const returnedErrorsQuery = `
 	SELECT m.group_id, coalesce(g.class, '') AS class, coalesce(g.title, '') AS title,
 	       coalesce(m.original_topic, '') AS topic, coalesce(t.name, '') AS dlq_topic, count(*) AS messages

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestSelectionPlans: a selection uses indexes and does not read the messages of other topics. PostgreSQL always plans
-// it for its arguments.
+// TestSelectionPlans: the query of a selection uses indexes and does not read the messages of other topics. The test
+// needs only the custom plan, because PostgreSQL always plans this query for its arguments.
 func TestSelectionPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)

@@ -28,10 +28,11 @@ type Lifecycle struct {
 // NewLifecycle returns the Lifecycle of the redrives of a database.
 func NewLifecycle(db *conn.DB, scopes *search.Scopes) *Lifecycle { return &Lifecycle{db, scopes} }
 
-// createQuery creates a redrive and fixes its selection in one statement. It collects the ids of all messages in one
-// array, in order, and gives each batch a slice of the array. For a million messages this takes one index walk and some
-// 50 MB of the server's memory. %SELECTION% and %ORDER% come from a selection, whose parameters follow $14. No step may
-// sort rows that contain the whole array, or use window functions on them, because each row would get a copy of it.
+// createQuery creates a redrive and stores its selection in one statement. It collects the ids of all selected
+// messages, in order, in one array, and gives each batch a slice of the array. For a million messages this takes one
+// walk of an index and about 50 MB of the server's memory. %SELECTION% and %ORDER% are replaced by parts of a
+// selection, whose parameters follow $14. No step may sort rows that contain the whole array, or use window functions
+// on them, because each row would get a copy of it.
 const createQuery = `
 	WITH matched AS (
 	%SELECTION%
@@ -80,7 +81,7 @@ func (s *Lifecycle) CreateRedrive(ctx context.Context, r repository.NewRedrive) 
 	if err != nil {
 		return entity.Redrive{}, conn.Translate("create redrive", err)
 	}
-	var made []uuid.UUID // empty when another caller has created the redrive
+	var made []uuid.UUID // empty when another caller has created the redrive before
 	if err := s.db.SelectUnprepared(ctx, &made, query, args...); err != nil {
 		return entity.Redrive{}, conn.Translate("create redrive", err)
 	}
@@ -114,8 +115,8 @@ func creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r reposit
 	return found.Within(createQuery), append(args, found.Values...), nil
 }
 
-// retryPatched is how the database names the action of a retry with a patch. Earlier versions of the program, which may
-// run during a roll-out, do not know this name and send nothing for such a redrive.
+// retryPatched is the name in the database for the action of a retry with a patch. Earlier versions of the program,
+// which may run during a roll-out, do not know this name and send nothing for such a redrive.
 const retryPatched = "retry_patched"
 
 func storedAction(r repository.NewRedrive) string {
@@ -132,8 +133,8 @@ func actionOf(stored string) entity.RedriveAction {
 	return entity.RedriveAction(stored)
 }
 
-// batchSize returns the size of the batches. With a rate, a batch has at most the messages of one second, because the
-// rate is kept by delaying whole batches.
+// batchSize returns the size of the batches. When the redrive has a rate, a batch contains at most the messages of one
+// second, because whole batches are delayed to keep the rate.
 func batchSize(r repository.NewRedrive) (int, error) {
 	if r.BatchSize < 1 {
 		return 0, fmt.Errorf("batches of %d messages: %w", r.BatchSize, entity.ErrInvalid)
@@ -144,7 +145,7 @@ func batchSize(r repository.NewRedrive) (int, error) {
 	return r.BatchSize, nil
 }
 
-// previewQuery counts the messages of a selection. All its parameters are those of the selection.
+// previewQuery counts the messages of a selection. It has no other parameters than those of the selection.
 const previewQuery = `
 	WITH matched AS (
 	%SELECTION%
@@ -177,8 +178,8 @@ func (s *Lifecycle) PreviewRedrive(ctx context.Context, r repository.NewRedrive)
 	return groups, nil
 }
 
-// redriveColumns are the columns of a redriveRow; r is dlq.redrives. The counts are summed up from the batches of the
-// redrive; a million messages have some thousands of batches.
+// redriveColumns are the columns of a redriveRow. In the query, r must be the alias of dlq.redrives. The counts are the
+// sums of those of the redrive's batches; a million messages make a few thousand batches.
 const redriveColumns = `
 	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.call_id, r.selection, r.options,
 	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
@@ -220,7 +221,7 @@ func (s *Lifecycle) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, 
 	return r, nil
 }
 
-// redrivesQuery selects the redrives of the page first, and then sums up the batches of these only.
+// redrivesQuery first selects the redrives of the page, and then adds up the batches of only these redrives.
 const redrivesQuery = `
 	SELECT ` + redriveColumns + `
 	FROM (
@@ -231,7 +232,7 @@ const redrivesQuery = `
 	) r ` + redriveTables + `
 	ORDER BY r.created_at DESC, r.id DESC`
 
-// The queries differ in their conditions, so that PostgreSQL plans each of them with its own index.
+// The two queries differ in their conditions, so that PostgreSQL plans each of them with its own index.
 var (
 	redrivesOfAll   = strings.Replace(redrivesQuery, "%ACTOR%", "", 1)
 	redrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
@@ -271,8 +272,8 @@ func (s *Lifecycle) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	return ids, conn.Translate("find active redrives", err)
 }
 
-// mustExist returns a *entity.RedriveNotFoundError if the redrive does not exist. It is called when a statement changed
-// no row, to find out why.
+// mustExist returns a *entity.RedriveNotFoundError if the redrive does not exist. It is called to find out why a
+// statement changed no row.
 func (s *Lifecycle) mustExist(ctx context.Context, where string, id uuid.UUID) error {
 	var known []bool
 	if err := s.db.Select(ctx, &known, `SELECT true FROM dlq.redrives WHERE id = $1`, id); err != nil {
@@ -368,8 +369,8 @@ func redriveStates(states []entity.RedriveState) []byte {
 }
 
 // moveRedriveQuery locks the redrive first, so that each caller sees the change of the previous one. But the statement
-// sees the batches as they were when it started, so a batch that was saved since then still counts as unfinished.
-// Therefore the process that saves the last batch runs the query again after saving.
+// sees the batches as they were when it started, so a batch that was saved after that still counts as unfinished. For
+// this reason the process that saves the last batch runs the query again afterwards.
 const moveRedriveQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, state FROM dlq.redrives WHERE id = $1 FOR NO KEY UPDATE
@@ -412,8 +413,8 @@ func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.
 		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
 	}
 	if before := entity.RedriveState(found[0].State); !found[0].Moved && !slices.Contains(from, before) {
-		// The driver may have sent the statement twice: then the first execution has moved the redrive, and the audit trail
-		// shows it.
+		// The driver may have sent the statement twice. Then the first execution has changed the redrive, and there is
+		// an audit entry for it.
 		again, err := audit.ChangedBy(ctx, s.db, m.Cause.Operation, m.Action, []uuid.UUID{id})
 		if err != nil {
 			return entity.Redrive{}, conn.Translate("move redrive", err)
@@ -426,7 +427,7 @@ func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.
 	return s.Redrive(ctx, id)
 }
 
-// arrows returns the states from which the redrive may make this move.
+// arrows returns the states from which the change m is allowed.
 func arrows(m repository.RedriveMove) []entity.RedriveState {
 	var from []entity.RedriveState
 	for _, s := range entity.RedriveStates() {
@@ -437,8 +438,7 @@ func arrows(m repository.RedriveMove) []entity.RedriveState {
 	return from
 }
 
-// saveWaitingQuery does not change an inactive redrive, because the note of an inactive redrive is the reason for its
-// state.
+// saveWaitingQuery does not change an inactive redrive, because its note says why it is in its state.
 const saveWaitingQuery = `
 	UPDATE dlq.redrives SET note = $4,
 		waiting_since = CASE WHEN $3 THEN coalesce(waiting_since, $2::timestamptz, clock_timestamp()) END

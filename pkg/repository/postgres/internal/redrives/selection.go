@@ -11,17 +11,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
-// selection is the query for the messages of a redrive. It returns id, created_at, original_topic, dlq_topic_id,
-// confidence, and reason: why the action cannot take the message, or NULL if it can. The query is never prepared, so
-// that PostgreSQL plans it for its topic and times.
+// selection is the query for the messages of a redrive. It returns the columns id, created_at, original_topic,
+// dlq_topic_id, confidence, and reason, which says why the action cannot be applied to the message; NULL when it can.
+// The query is never prepared, so that PostgreSQL plans it for its topic and times.
 type selection struct {
 	search.Arguments
 	query string
-	order string // ORDER BY for the rows of the query
+	order string // the SQL after ORDER BY for the rows of the query
 }
 
-// newSelection returns the selection of the redrive r; its first parameter has the number in the parameter first. For a
-// selection without any condition it returns an entity.ErrInvalid.
+// newSelection returns the selection of the redrive r. The parameter first is the number of the query's first
+// parameter. When r selects all messages, without any condition, the error is of the kind entity.ErrInvalid.
 func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
 	takes, err := taken(r)
 	if err != nil {
@@ -43,7 +43,7 @@ func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRe
 	return q, nil
 }
 
-// taken returns the SQL condition that the action of r can take the message m.
+// taken returns the SQL condition that the action of r can be applied to the message m.
 func taken(r repository.NewRedrive) (string, error) {
 	switch r.Action {
 	case entity.RedriveRetry:
@@ -63,8 +63,8 @@ func taken(r repository.NewRedrive) (string, error) {
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
 
-// worked returns the statuses of messages that the action can change, and RETRYING, because a redrive also reports the
-// RETRYING messages that it leaves out.
+// worked returns the statuses that a message may have when the action changes it, and RETRYING, because a redrive also
+// reports the RETRYING messages that it leaves out.
 func worked(r repository.NewRedrive) []entity.Status {
 	switch r.Action {
 	case entity.RedriveRequeue:
@@ -88,8 +88,9 @@ const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
 
-// columns returns the columns of a selection. takes is the condition that the action can take a message. When messages
-// are mapped and a message in a suitable status cannot be taken, the reason is that its own header names the topic.
+// columns returns the columns of a selection. The parameter takes is the condition that the action can be applied to a
+// message. With the action RedriveMap, when a message has a suitable status but the condition is false, the reason is
+// that a header of its record names the original topic.
 func columns(action entity.RedriveAction, takes string) string {
 	known := "''"
 	if action == entity.RedriveMap {
@@ -99,7 +100,7 @@ func columns(action entity.RedriveAction, takes string) string {
 }
 
 // byFilter selects messages by the filter: it walks the indexes of their topics or, without topics, of their statuses.
-// Without a cut-off in the filter, the snapshot of the statement fixes the selection.
+// When the filter has no cut-off time, the snapshot of the statement decides which messages are selected.
 func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes string) {
 	q.order = "created_at, id"
 	f := r.Selection.Filter
@@ -110,7 +111,7 @@ func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes stri
 	conditions := append(q.Conditions(f), q.indexed(r, q.Indexed)...)
 	if len(f.Statuses) == 0 {
 		conditions = append(conditions, search.Status(worked(r)))
-		if r.Action != entity.RedriveMap { // map also reports messages whose own header names the topic
+		if r.Action != entity.RedriveMap { // RedriveMap also reports messages whose original topic a header names
 			conditions = append(conditions, "("+takes+" OR m.status = 'RETRYING')")
 		}
 	}
@@ -139,7 +140,7 @@ func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) 
 	q.order = "ord"
 	sight := "m.id = w.id"
 	for _, seen := range q.Seen(n) {
-		sight += " AND (" + seen + ") IS TRUE" // written so that no index can be used
+		sight += " AND (" + seen + ") IS TRUE" // written so that no index can be used for it
 	}
 	n.Visible = nil
 	conditions := q.Conditions(s.Filter)
@@ -154,7 +155,7 @@ func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) 
 		"	WHERE m.id IS NULL OR (" + search.And(conditions...) + ")"
 }
 
-// Within inserts the query of the selection and its order into a statement.
+// Within returns a statement with the query of the selection in place of %SELECTION% and its order in place of %ORDER%.
 func (q *selection) Within(statement string) string {
 	return strings.NewReplacer("%SELECTION%", q.query, "%ORDER%", q.order).Replace(statement)
 }

@@ -1,8 +1,8 @@
-// Package replica answers reads from a streaming replica of the database, as far as the replica is fresh enough, and from
-// the database itself otherwise.
+// Package replica lets a streaming replica of the database answer reads. When the data of the replica are too old for a
+// read, the database itself answers.
 //
 // Read it in this order:
 //
-//   - reads.go: Reads, each of which chooses between the two
-//   - follower.go: how far the replica is, and what it may answer
+//   - reads.go: Reads, in which each read chooses between the replica and the database
+//   - follower.go: which changes the replica has, and which reads it may answer
 package replica

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// followInterval is the time between two looks at how far the replica is.
+	// followInterval is the pause between two calls of look.
 	followInterval = time.Second
-	// askTimeout limits the wait for an answer about that.
+	// askTimeout limits the time in which the database and the replica must answer look.
 	askTimeout = 2 * time.Second
-	// maxWritten limits how many positions of the database are kept.
+	// maxWritten is the maximum number of positions in follower.written.
 	maxWritten = 10_000
 )
 
-// LSN is a position in the write-ahead log of PostgreSQL.
+// LSN is a position in PostgreSQL's write-ahead log.
 type LSN uint64
 
-// parseLSN reads an LSN in the form of PostgreSQL, two hexadecimal numbers as in 16/B374D848.
+// parseLSN parses an LSN in PostgreSQL's text form, two hexadecimal numbers such as 16/B374D848.
 func parseLSN(text string) (LSN, error) {
 	var high, low uint32
 	_, err := fmt.Sscanf(text, "%X/%X", &high, &low)
@@ -43,8 +43,8 @@ func parseLSN(text string) (LSN, error) {
 
 func (l LSN) String() string { return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l)) }
 
-// follower follows how far a streaming replica has replayed the log of its database, and decides which reads the replica
-// may answer. It is safe for concurrent use.
+// follower finds out which part of the database's write-ahead log a streaming replica has replayed, and decides which
+// reads the replica may answer. It is safe for concurrent use.
 type follower struct {
 	primary *conn.DB
 	replica *conn.DB
@@ -56,11 +56,11 @@ type follower struct {
 	reads *prometheus.CounterVec
 
 	mu       sync.Mutex
-	written  []writtenAt // of the database, the oldest first
+	written  []writtenAt // positions that the database's log had, the oldest first
 	replayed LSN
 }
 
-// writtenAt is how far the database's log was at a time.
+// writtenAt is the end of the database's log at a time.
 type writtenAt struct {
 	lsn LSN
 	at  time.Time
@@ -68,13 +68,13 @@ type writtenAt struct {
 
 // The values of the label answer of dlq_replica_reads_total.
 const (
-	byReplica = "replica" // the replica answered
+	byReplica = "replica" // the replica had not replayed the caller's last change yet
 	isBehind  = "behind"  // the replica had not replayed the caller's last change
-	isLate    = "late"    // the replica was away, or too far behind
-	hasFailed = "failed"  // the replica did not answer this read
+	isLate    = "late"    // the replica was unavailable, or its data were too old
+	hasFailed = "failed"  // the replica failed to answer this read
 )
 
-// newFollower returns a follower. The replica answers no reads until Run has asked how far it is.
+// newFollower returns a follower. The replica answers no reads until run has read its position for the first time.
 func newFollower(primary, replica *conn.DB, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *follower {
 	f := &follower{
 		primary: primary, replica: replica, maxLag: maxLag, log: log, now: time.Now,
@@ -96,7 +96,7 @@ func newFollower(primary, replica *conn.DB, maxLag time.Duration, registry prome
 	return f
 }
 
-// run follows the replica until ctx ends.
+// run calls look again and again until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	for out := new(outage.Log); ctx.Err() == nil; wait.Sleep(ctx, followInterval) {
 		err := f.look(ctx)
@@ -111,7 +111,7 @@ func (f *follower) run(ctx context.Context) {
 
 var errNoReplica = errors.New("the server at database.read_host is no replica: it is not in recovery")
 
-// look asks the database and then its replica how far they are.
+// look reads the present positions of the database and of its replica.
 func (f *follower) look(ctx context.Context) error {
 	written, err := ask(ctx, f.primary, `SELECT pg_current_wal_lsn()::text`)
 	if err != nil {
@@ -119,7 +119,7 @@ func (f *follower) look(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	if f.written = append(f.written, writtenAt{written, f.now()}); len(f.written) > maxWritten {
-		f.written = f.written[maxWritten/2:] // the replica is hours behind, and its age becomes unknown
+		f.written = f.written[maxWritten/2:] // the replica is hours behind; the age of its data becomes unknown
 	}
 	f.mu.Unlock()
 	return f.askReplica(ctx)
@@ -134,8 +134,8 @@ func (f *follower) askReplica(ctx context.Context) error {
 	return nil
 }
 
-// advance notes how far the replica is. The newest entry of written that it has reached says how old it is; the entries
-// before are not needed any more.
+// advance stores that the replica has replayed the log up to a position. The newest entry of written that the replica
+// has reached shows how old the replica's data are; older entries are deleted.
 func (f *follower) advance(replayed LSN) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,8 +158,8 @@ func ask(ctx context.Context, db *conn.DB, query string) (LSN, error) {
 	return parseLSN(*text)
 }
 
-// age returns how old the data of the replica may be. It is not known before the replica has reached a position of the
-// database that was seen.
+// age returns the maximum age of the replica's data. ok is false while the age is not known, because the replica has
+// reached none of the positions that look has read from the database.
 func (f *follower) age() (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,8 +169,8 @@ func (f *follower) age() (time.Duration, bool) {
 	return f.now().Sub(f.written[0].at), true
 }
 
-// serves reports whether the replica may answer a read, and counts when it may not. A read whose caller brings the mark
-// of a change is not answered before the replica has replayed this change.
+// serves reports whether the replica may answer a read, and counts the reads that it may not answer. When the read has
+// the mark of a change, the replica may answer it only after it has replayed this change.
 func (f *follower) serves(ctx context.Context, reading *repository.Reading) bool {
 	if reading == nil || reading.UsesPrimary() {
 		return false
@@ -209,8 +209,8 @@ func (f *follower) hasReplayed(mark LSN) bool {
 	return f.replayed >= mark
 }
 
-// answered notes how the replica answered a read that it serves. It reports whether the database must answer it instead:
-// when the replica is away, or ended the statement because of what it replays.
+// answered records the result of a read on the replica. again reports whether the database must answer the read: when
+// the replica is unavailable, or when it ended the statement because of changes that it had to replay.
 func (f *follower) answered(ctx context.Context, reading *repository.Reading, err error) (again bool) {
 	if err != nil && ctx.Err() == nil && (errors.Is(err, entity.ErrUnavailable) || errors.Is(err, entity.ErrContended)) {
 		f.reads.WithLabelValues(hasFailed).Inc()

@@ -18,8 +18,8 @@ func TestLSN(t *testing.T) {
 	check.True(t, check.Must(parseLSN("2/0"))(t) > check.Must(parseLSN("1/FFFFFFFF"))(t), "2/0 is before 1/FFFFFFFF")
 }
 
-// TestAge: the data of a replica is as old as the newest position that it has reached, and of unknown age before it has
-// reached one.
+// TestAge: the age of the replica's data is that of the newest position that the replica has reached, and unknown until
+// it has reached one.
 func TestAge(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)

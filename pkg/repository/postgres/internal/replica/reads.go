@@ -18,15 +18,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
-// Reads are those reads of a store that a streaming replica of its database may answer. Nothing is decided by what they
-// return. Contexts without repository.WithReading read from the database itself, and so does a read that the replica
-// cannot answer.
+// Reads are the reads of a store that a streaming replica of its database may answer. Their results are only
+// shown; the store makes no decisions with them. The database itself answers reads whose context is not from
+// repository.WithReading, and reads that the replica cannot answer.
 type Reads struct {
 	follower           *follower
 	primary, secondary Readers // secondary reads from the replica
 }
 
-// Readers have the statements of Reads.
+// Readers contains the statements of Reads, for the database or for its replica.
 type Readers struct {
 	*search.Searcher
 	*search.Indexer
@@ -37,8 +37,9 @@ type Readers struct {
 	*insight.Audit
 }
 
-// New returns the Reads of a database, whose own reads are in primary, and of its replica, which is used while its data
-// is not older than maxLag. Both use the index version of scopes. Run must run.
+// New returns Reads for a database and its replica. The parameter primary reads from the database itself. The replica
+// is used while its data are not older than maxLag. Both use the index version that is set in scopes. The replica is
+// used only while Run is running.
 func New(
 	primary Readers, db, replica *conn.DB, scopes *search.Scopes, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger,
 ) *Reads {
@@ -54,20 +55,21 @@ func New(
 	}
 }
 
-// Run follows the replica until ctx ends.
+// Run finds out, until ctx ends, which changes the replica has.
 func (r *Reads) Run(ctx context.Context) { r.follower.run(ctx) }
 
 // WriteMark returns a mark for repository.WithReading: a read with this mark sees all changes that were made before the
 // call.
 func (r *Reads) WriteMark(ctx context.Context) (string, error) { return r.follower.writeMark(ctx) }
 
-// CheckMark returns an error for a text that WriteMark does not return.
+// CheckMark returns an error when the text cannot be a result of WriteMark.
 func (r *Reads) CheckMark(mark string) error {
 	_, err := parseLSN(mark)
 	return err
 }
 
-// answer runs a read on the replica, or on the database when the replica may not answer it or fails.
+// answer runs a read on the replica; when the replica may not answer the read or fails, it runs the read on the
+// database.
 func answer[T any](ctx context.Context, r *Reads, read func(Readers) (T, error)) (T, error) {
 	reading := repository.ReadingOf(ctx)
 	if !r.follower.serves(ctx, reading) {
@@ -90,7 +92,8 @@ func (r *Reads) CountMatching(ctx context.Context, q repository.CountQuery) (rep
 	return answer(ctx, r, func(from Readers) (repository.MatchCount, error) { return from.CountMatching(ctx, q) })
 }
 
-// Export implements repository.Searcher. The database does not repeat an export that has yielded a message.
+// Export implements repository.Searcher. When the replica fails after an export has yielded a message, the export is
+// not repeated on the database.
 func (r *Reads) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	begun := false
 	var broken error
