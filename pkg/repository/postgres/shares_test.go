@@ -386,8 +386,10 @@ func TestParentAndChildInOneCompletion(t *testing.T) {
 func TestActivityOfReturnsOfShareGroups(t *testing.T) {
 	const whole, incomplete, record = "whole document", "incomplete document", "record"
 	for _, steps := range [][]string{
-		{incomplete, record, whole, whole}, {incomplete, incomplete, record, whole},
-		{record, incomplete, whole}, {record, whole, whole},
+		{incomplete, record, whole, whole},
+		{incomplete, incomplete, record, whole},
+		{record, incomplete, whole},
+		{record, whole, whole},
 	} {
 		t.Run(strings.Join(steps, ", "), func(t *testing.T) {
 			db := freshDB(t)

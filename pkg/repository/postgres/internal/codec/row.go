@@ -148,6 +148,21 @@ func DeadLetterOf(record, dlqTopic, sent string) string {
 				AND (s.last_death >= ` + sent + ` - interval '1 minute') IS NOT FALSE LIMIT 1)`
 }
 
+// LacksRecord returns the condition that the message m came from a share group and its record is not stored. Its headers,
+// and with them the attempt that it may be a return of, are not known: automatic retry could send it without end.
+// PostgreSQL may read the whole table for an EXISTS, but not for this.
+func LacksRecord(m string) string {
+	return `(` + m + `.dialect IS NOT DISTINCT FROM 'sharegroup'
+		AND (SELECT s.state <> 'completed' FROM dlq.share_records s WHERE s.message_id = ` + m + `.id) IS TRUE)`
+}
+
+// NextAttempt returns the SQL expression for next_attempt_at of the message m: the time at, and NULL while its record is
+// not stored. So the index of due messages has none that Due would read and leave out each time. When the record is
+// stored, Due finds the message like one that was never attempted.
+func NextAttempt(m, at string) string {
+	return `CASE WHEN NOT ` + LacksRecord(m) + ` THEN ` + at + ` END`
+}
+
 // ByteColumns returns the columns with the bytes of the record. A value longer than limit, and headers or a key longer
 // than headerLimit, are left out; both limits are SQL expressions; a negative limit leaves out nothing. Their length
 // comes from octet_length, which does not read a value that is stored out of line.

@@ -248,7 +248,7 @@ var finishQuery = `
 			retry_count = CASE WHEN r.verdict IN ('refused', 'given_back', 'rescued') THEN greatest(m.retry_count - 1, 0) ELSE m.retry_count END,
 			rescues = CASE WHEN r.verdict = 'rescued' THEN m.rescues + 1 WHEN r.verdict IN ('given_back', 'in_doubt') THEN m.rescues ELSE 0 END,
 			updated_at = c.moment,
-			next_attempt_at = CASE WHEN r.to_status = 'PENDING' THEN ` + NextAttempt("m", "c.moment + r.retry_in * interval '1 microsecond'") + ` END,
+			next_attempt_at = CASE WHEN r.to_status = 'PENDING' THEN ` + codec.NextAttempt("m", "c.moment + r.retry_in * interval '1 microsecond'") + ` END,
 			last_publish_error = CASE WHEN r.verdict IN ('acknowledged', 'skipped') THEN NULL ELSE r.error END,
 			last_publish_error_class = CASE WHEN r.verdict IN ('acknowledged', 'skipped') THEN NULL ELSE r.class END,
 			outcome = CASE WHEN m.outcome = 'returned' THEN 'returned' WHEN r.verdict = 'acknowledged' THEN 'published' END,

@@ -26,21 +26,6 @@ func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 // call short, some milliseconds, even when a million messages of other topics come first.
 const dueWalk = 1000
 
-// lacksRecord returns the condition that the message m came from a share group and its record is not stored. Its headers,
-// and with them the attempt that it may be a return of, are not known: automatic retry could send it without end.
-// PostgreSQL may read the whole table for an EXISTS, but not for this.
-func lacksRecord(m string) string {
-	return `(` + m + `.dialect IS NOT DISTINCT FROM 'sharegroup'
-		AND (SELECT s.state <> 'completed' FROM dlq.share_records s WHERE s.message_id = ` + m + `.id) IS TRUE)`
-}
-
-// NextAttempt returns the SQL expression for next_attempt_at of the message m: the time at, and NULL while its record is
-// not stored. So the index of due messages has none that Due would read and leave out each time. When the record is
-// stored, Due finds the message like one that was never attempted.
-func NextAttempt(m, at string) string {
-	return `CASE WHEN NOT ` + lacksRecord(m) + ` THEN ` + at + ` END`
-}
-
 // dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
 // never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
 // first. The last row is the message at which the walk ended; there is none when no PENDING messages are left. Messages
@@ -52,14 +37,14 @@ var dueQuery = `
 		SELECT w.id, w.created_at FROM (SELECT DISTINCT unnest($1::text[]) AS topic) t CROSS JOIN LATERAL (
 			SELECT m.id, m.created_at, m.next_attempt_at FROM dlq.dlq_messages m
 			WHERE m.status = 'PENDING' AND m.original_topic = t.topic AND m.next_attempt_at IS NOT NULL
-			  AND m.next_attempt_at <= coalesce($2::timestamptz, now()) AND m.retry_count < m.max_retries AND NOT ` + lacksRecord("m") + `
+			  AND m.next_attempt_at <= coalesce($2::timestamptz, now()) AND m.retry_count < m.max_retries AND NOT ` + codec.LacksRecord("m") + `
 			  AND (m.origin_confidence IS DISTINCT FROM 'operator'
 			       AND (m.original_topic, m.dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE
 			ORDER BY m.next_attempt_at LIMIT $5
 		) w
 		ORDER BY w.next_attempt_at LIMIT $5
 	), walked AS MATERIALIZED (
-		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries AND NOT ` + lacksRecord("m") + `
+		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries AND NOT ` + codec.LacksRecord("m") + `
 			AND (origin_confidence IS DISTINCT FROM 'operator'
 			     AND (original_topic, dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE AS fits
 		FROM dlq.dlq_messages m

@@ -79,7 +79,7 @@ var requeueQuery = `
 		ORDER BY id FOR NO KEY UPDATE
 	), changed AS (
 		UPDATE dlq.dlq_messages m SET status = 'PENDING', retry_count = 0, rescues = 0, outcome = NULL,
-			next_attempt_at = ` + NextAttempt("m", "c.moment") + `, updated_at = c.moment
+			next_attempt_at = ` + codec.NextAttempt("m", "c.moment") + `, updated_at = c.moment
 		FROM held, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = held.id AND (m.status = 'DEAD') IS TRUE
 		RETURNING m.*

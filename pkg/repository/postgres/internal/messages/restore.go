@@ -61,7 +61,7 @@ var RestoreQuery = `
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
 	), back AS (
 		INSERT INTO dlq.dlq_messages (` + RestoredColumns + `, status, retry_count, updated_at, next_attempt_at)
-		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, ` + NextAttempt("gone", "c.moment") + `
+		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, ` + codec.NextAttempt("gone", "c.moment") + `
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
 	)` + PointerStep + `, audit AS (

@@ -195,7 +195,7 @@ var restoreQuery = `
 		INSERT INTO dlq.records (message_id, key, value, headers) SELECT id, $13::bytea, $14::bytea, $15::bytea FROM gone
 	), back AS (
 		INSERT INTO dlq.dlq_messages (` + messages.RestoredColumns + `, status, retry_count, updated_at, next_attempt_at)
-		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, ` + messages.NextAttempt("gone", "c.moment") + `
+		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, ` + codec.NextAttempt("gone", "c.moment") + `
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
 	)` + messages.PointerStep + `, audit AS (
