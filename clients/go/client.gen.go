@@ -3503,6 +3503,12 @@ type EraseMessageJSONBody struct {
 	Reason string `json:"reason"`
 }
 
+// EraseMessageParams defines parameters for EraseMessage.
+type EraseMessageParams struct {
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetArchivedParams defines parameters for GetArchived.
 type GetArchivedParams struct {
 	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
@@ -4315,33 +4321,37 @@ type ClientInterface interface {
 	//
 	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-	// the same record again. A second erasure is 404.
+	// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+	// an erasure that had none.
 	//
 	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-	// the database and of the bucket are not changed.
+	// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+	// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+	// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-	EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	EraseMessageWithBody(ctx context.Context, id InMessageID, params *EraseMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EraseMessage Erase an archived message
 	//
 	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-	// the same record again. A second erasure is 404.
+	// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+	// an erasure that had none.
 	//
 	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-	// the database and of the bucket are not changed.
+	// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+	// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+	// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-	EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	EraseMessage(ctx context.Context, id InMessageID, params *EraseMessageParams, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetArchived Get an archived message
 	//
@@ -5260,18 +5270,20 @@ func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams,
 //
 // Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 // answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-// the same record again. A second erasure is 404.
+// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+// an erasure that had none.
 //
 // With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 // with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-// the database and of the bucket are not changed.
+// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 //
 // Takes any type of body and a specified content type.
 //
 // Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-func (c *Client) EraseMessageWithBody(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewEraseMessageRequestWithBody(c.Server, id, contentType, body)
+func (c *Client) EraseMessageWithBody(ctx context.Context, id InMessageID, params *EraseMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequestWithBody(c.Server, id, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5286,18 +5298,20 @@ func (c *Client) EraseMessageWithBody(ctx context.Context, id InMessageID, conte
 //
 // Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 // answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-// the same record again. A second erasure is 404.
+// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+// an erasure that had none.
 //
 // With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 // with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-// the database and of the bucket are not changed.
+// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-func (c *Client) EraseMessage(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewEraseMessageRequest(c.Server, id, body)
+func (c *Client) EraseMessage(ctx context.Context, id InMessageID, params *EraseMessageParams, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseMessageRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7251,18 +7265,18 @@ func NewSearchArchiveRequest(server string, params *SearchArchiveParams) (*http.
 }
 
 // NewEraseMessageRequest calls the generic EraseMessage builder with application/json body
-func NewEraseMessageRequest(server string, id InMessageID, body EraseMessageJSONRequestBody) (*http.Request, error) {
+func NewEraseMessageRequest(server string, id InMessageID, params *EraseMessageParams, body EraseMessageJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewEraseMessageRequestWithBody(server, id, "application/json", bodyReader)
+	return NewEraseMessageRequestWithBody(server, id, params, "application/json", bodyReader)
 }
 
 // NewEraseMessageRequestWithBody constructs an http.Request for the EraseMessage method, with any body, and a specified content type
-func NewEraseMessageRequestWithBody(server string, id InMessageID, contentType string, body io.Reader) (*http.Request, error) {
+func NewEraseMessageRequestWithBody(server string, id InMessageID, params *EraseMessageParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -7293,6 +7307,21 @@ func NewEraseMessageRequestWithBody(server string, id InMessageID, contentType s
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -11204,33 +11233,37 @@ type ClientWithResponsesInterface interface {
 	//
 	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-	// the same record again. A second erasure is 404.
+	// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+	// an erasure that had none.
 	//
 	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-	// the database and of the bucket are not changed.
+	// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+	// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+	// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-	EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
+	EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *EraseMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
 
 	// EraseMessageWithResponse Erase an archived message
 	//
 	// Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 	// answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-	// the same record again. A second erasure is 404.
+	// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+	// an erasure that had none.
 	//
 	// With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 	// with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-	// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-	// the database and of the bucket are not changed.
+	// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+	// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+	// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-	EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
+	EraseMessageWithResponse(ctx context.Context, id InMessageID, params *EraseMessageParams, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error)
 
 	// GetArchivedWithResponse Get an archived message
 	//
@@ -14981,18 +15014,20 @@ func (c *ClientWithResponses) SearchArchiveWithResponse(ctx context.Context, par
 //
 // Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 // answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-// the same record again. A second erasure is 404.
+// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+// an erasure that had none.
 //
 // With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 // with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-// the database and of the bucket are not changed.
+// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-func (c *ClientWithResponses) EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
-	rsp, err := c.EraseMessageWithBody(ctx, id, contentType, body, reqEditors...)
+func (c *ClientWithResponses) EraseMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *EraseMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessageWithBody(ctx, id, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -15003,18 +15038,20 @@ func (c *ClientWithResponses) EraseMessageWithBodyWithResponse(ctx context.Conte
 //
 // Deletes an archived message for good: its bytes, its attempts and edits, its text in the search index, stored
 // answers to requests that name it, and the error texts in its notifications and audit entries. Ingest does not store
-// the same record again. A second erasure is 404.
+// the same record again. A second erasure is 404, except with the same `Idempotency-Key`: it has the same answer, or continues
+// an erasure that had none.
 //
 // With `archive.store: s3` the object that has the message is written again without it, and the old object is deleted
 // with all its versions. Where an object lock forbids that, `retained_until` is when the bytes can be deleted. `pending` is
-// true when the object store does not answer: the message is gone, and the archiver deletes the bytes. Backups of
-// the database and of the bucket are not changed.
+// true when the object store does not answer, or the archiver is writing the bytes: the message is gone, and the
+// archiver deletes the bytes. When an object is missing or damaged, the answer is 503 and names it: the message is
+// gone, and its bytes remain until the object is mended. Backups of the database and of the bucket are not changed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /api/v1/archive/{id} (the `EraseMessage` operationId).
-func (c *ClientWithResponses) EraseMessageWithResponse(ctx context.Context, id InMessageID, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
-	rsp, err := c.EraseMessage(ctx, id, body, reqEditors...)
+func (c *ClientWithResponses) EraseMessageWithResponse(ctx context.Context, id InMessageID, params *EraseMessageParams, body EraseMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseMessageResponse, error) {
+	rsp, err := c.EraseMessage(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

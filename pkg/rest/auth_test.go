@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -181,6 +182,35 @@ func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	wantEnvelope(t, restore("ana", "other"), 404)
 	wantEnvelope(t, restore("bob", "k"), 404)
 	wantEnvelope(t, restore("ana", "other"), 404)
+}
+
+// The first request erased the message and got no answer, so the second one does the rest. A key gives no access to
+// another message.
+func TestErasureContinuesWithLimitedRoles(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA), message(idB), message(idGone)).guarded(person("ana", "orders.*", auth.Admin), person("eve", "payments.*", auth.Admin))
+	f.memory.Archive(idA)
+	f.memory.Archive(idB)
+	const body = `{"reason":"request of the customer"}`
+	erase := func(who string, id uuid.UUID) *reply {
+		return f.by(who, "DELETE", "/api/v1/archive/"+id.String(), body, keyHeader, id.String())
+	}
+	begun := func(who string, id uuid.UUID) uuid.UUID {
+		return f.beginAs(t, who, "DELETE", "/api/v1/archive/"+id.String(), body, id.String())
+	}
+	operation := begun("ana", idA)
+	check.NoError(t, check.Err(f.memory.Erase(t.Context(), idA, entity.AuditInfo{Actor: "ana", Operation: operation})))
+	wantStatus(t, erase("ana", idA), 200, "erased")
+	wantEnvelope(t, erase("eve", idA), 404)
+
+	begun("eve", idB)
+	wantEnvelope(t, erase("eve", idB), 404)
+	check.NoError(t, check.Err(f.memory.Erase(t.Context(), idB, entity.AuditInfo{Actor: "bob"})))
+	begun("ana", idB)
+	wantEnvelope(t, erase("ana", idB), 404)
+	begun("ana", idGone) // a live message
+	wantEnvelope(t, erase("ana", idGone), 404)
+	check.NoError(t, check.Err(f.memory.Get(t.Context(), idGone, 0)))
 }
 
 // A refused request does not use up its Idempotency-Key, and such a key does not give access to a forbidden object.

@@ -205,9 +205,15 @@ func TestKey_StoreDoesNotKnow(t *testing.T) {
 // begin opens the key of a request like a process that dies immediately afterwards.
 func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid.UUID) {
 	t.Helper()
-	r := httptest.NewRequest("POST", target, nil)
+	return f.beginAs(t, anonymous, "POST", target, body, name)
+}
+
+// beginAs is begin for another principal and method.
+func (f *fixture) beginAs(t *testing.T, who, method, target, body, name string) (operation uuid.UUID) {
+	t.Helper()
+	r := httptest.NewRequest(method, target, nil)
 	key := repository.Key{
-		Principal: anonymous, Key: name, Request: digest(r, []byte(body)), Operation: entity.NewID(), Owner: entity.NewID(),
+		Principal: who, Key: name, Request: digest(r, []byte(body)), Operation: entity.NewID(), Owner: entity.NewID(),
 	}
 	if state, err := f.memory.OpenKey(t.Context(), key, 0); err != nil || state.Phase != repository.KeyNew {
 		t.Fatalf("OpenKey = %+v, %v, want a new one", state, err)

@@ -56,7 +56,7 @@ func (c policy) permit(n permission, r *http.Request) error {
 			return access.MayMessage(p, n.role, m)
 		})
 	case oneArchived:
-		return permitMessage(p, n.role, r, c.getArchivedOrRestored)
+		return c.permitArchived(p, n.role, r)
 	case oneErrorGroup:
 		return c.permitErrorGroup(p, n.role, r)
 	case oneRedrive:
@@ -106,6 +106,21 @@ func permitMessage(p auth.Principal, role auth.Role, r *http.Request, load reque
 		}
 		return access.MayMessage(p, role, &m)
 	})
+}
+
+// permitArchived also accepts a message that an earlier request with the same key may have erased: its handler answers
+// 404 unless that request has erased it.
+func (c policy) permitArchived(p auth.Principal, role auth.Role, r *http.Request) error {
+	erased := false
+	err := permitMessage(p, role, r, func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+		m, err := c.getArchivedOrRestored(ctx, id, maxValue)
+		erased = errors.Is(err, entity.ErrNotFound) && request.TaskOf(ctx).Resumed
+		return m, err
+	})
+	if erased {
+		return nil
+	}
+	return err
 }
 
 // getArchivedOrRestored also finds a message that an earlier request with the same Idempotency-Key has already

@@ -23,8 +23,11 @@ type feature string
 const everyStore feature = ""
 
 // keyed reports whether requests may have an Idempotency-Key: all changes except DELETE and PATCH, which can safely
-// be repeated.
-func (rt route) keyed() bool { return rt.method == http.MethodPost || rt.method == http.MethodPut }
+// be repeated. The repetition of an erasure says what is left of the message, so it has to be recognised.
+func (rt route) keyed() bool {
+	erases := rt.method == http.MethodDelete && rt.permission.scope == oneArchived
+	return rt.method == http.MethodPost || rt.method == http.MethodPut || erases
+}
 
 // handler answers a request; its error becomes the answer.
 type handler func(w http.ResponseWriter, r *http.Request) error

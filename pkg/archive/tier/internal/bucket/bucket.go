@@ -35,7 +35,9 @@ type Bucket struct {
 var ErrGone = errors.New("the object does not exist")
 
 // Open returns the bucket of a valid configuration. It sends no request.
-func Open(cfg Config) (*Bucket, error) {
+func Open(cfg Config) (*Bucket, error) { return open(cfg, stallLimit) }
+
+func open(cfg Config, stall time.Duration) (*Bucket, error) {
 	host, secure := "s3."+cfg.Region+".amazonaws.com", true
 	if cfg.Endpoint != "" {
 		u, err := url.Parse(cfg.Endpoint)
@@ -48,8 +50,12 @@ func Open(cfg Config) (*Bucket, error) {
 	if cfg.PathStyle {
 		lookup = minio.BucketLookupPath
 	}
+	t, err := transport(secure, stall)
+	if err != nil {
+		return nil, err
+	}
 	core, err := minio.NewCore(host, &minio.Options{
-		Creds: credentialsOf(cfg), Secure: secure, Region: cfg.Region, BucketLookup: lookup, MaxRetries: maxTries,
+		Creds: credentialsOf(cfg), Secure: secure, Transport: t, Region: cfg.Region, BucketLookup: lookup, MaxRetries: maxTries,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the bucket: %w", err)

@@ -122,6 +122,25 @@ func TestBucket_ALateListOfVersionsDoesNotEndADeletion(t *testing.T) {
 	check.Len(t, versionsOf(t.Context(), client, cfg.Bucket), 0, "versions")
 }
 
+// A store that stops in the middle of a body does not hold the request for ever.
+func TestBucket_ASilentStoreIsUnavailable(t *testing.T) {
+	t.Parallel()
+	cfg, _ := made(t, minio.MakeBucketOptions{})
+	ended := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		w.Header().Set("Last-Modified", "Thu, 26 Nov 2026 08:00:00 GMT")
+		_, _ = io.WriteString(w, "12345")
+		_ = http.NewResponseController(w).Flush()
+		<-ended
+	}))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(ended) })
+	cfg.Endpoint = silent.URL
+	b := check.Must(open(cfg, 50*time.Millisecond))(t)
+	check.Is(t, check.Err(b.Read(t.Context(), b.Key("a"), 0, 10)), entity.ErrUnavailable, "reading from a silent store")
+}
+
 func TestBucket_SaysUntilWhenAnObjectIsRetained(t *testing.T) {
 	t.Parallel()
 	cfg, client := made(t, minio.MakeBucketOptions{ObjectLocking: true})
