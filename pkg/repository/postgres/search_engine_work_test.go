@@ -162,12 +162,13 @@ type searcher interface {
 // answers returns what a store answers for a filter: a list by pages, an export, a count and the preview of a redrive.
 func (s *searched) answers(store searcher, f entity.Filter, archived, ascending bool, page int) string {
 	s.Helper()
-	q := repository.SearchQuery{Filter: f, Archived: archived, Sort: repository.Sort{Ascending: ascending}, Limit: page, NoValues: true}
-	var listed, exported []uuid.UUID
+	q := repository.SearchQuery{Filter: f, Archived: archived, Sort: repository.Sort{Ascending: ascending}, Limit: page, NoValues: page%2 == 0}
+	var listed []string
+	var exported []uuid.UUID
 	for more := true; more; {
 		found := check.Must(store.Search(s.Context(), q))(s)
 		for _, m := range found.Messages {
-			listed = append(listed, m.ID)
+			listed = append(listed, fmt.Sprint(m.ID, m.Record.State, len(m.Record.Value)))
 		}
 		switch {
 		case found.Next != repository.Cursor{}:
