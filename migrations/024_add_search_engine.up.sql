@@ -55,8 +55,8 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION dlq.note_search_change(), dlq.note_deleted_documents(), dlq.note_archived_messages() FROM PUBLIC;
 
-CREATE TRIGGER trg_dlq_messages_note_search_change AFTER UPDATE OF original_topic, group_id ON dlq.dlq_messages
-    FOR EACH ROW WHEN (NEW.original_topic IS DISTINCT FROM OLD.original_topic OR NEW.group_id IS DISTINCT FROM OLD.group_id)
+CREATE TRIGGER trg_dlq_messages_note_search_change AFTER UPDATE OF original_topic, group_id, created_at ON dlq.dlq_messages
+    FOR EACH ROW WHEN ((NEW.original_topic, NEW.group_id, NEW.created_at) IS DISTINCT FROM (OLD.original_topic, OLD.group_id, OLD.created_at))
     EXECUTE FUNCTION dlq.note_search_change();
 CREATE TRIGGER trg_message_documents_note_deleted AFTER DELETE ON dlq.message_documents
     REFERENCING OLD TABLE AS changed_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_deleted_documents();

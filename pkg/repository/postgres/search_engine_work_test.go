@@ -76,6 +76,14 @@ func (s *searched) run(w *search.Worker, done func() bool) {
 	until(s.T, "the worker is done", done)
 }
 
+// pick returns short, or with DLQ_TEST_LONG=1 long.
+func pick(short, long int) int {
+	if os.Getenv("DLQ_TEST_LONG") == "1" {
+		return long
+	}
+	return short
+}
+
 // until waits for done.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
@@ -162,12 +170,13 @@ type searcher interface {
 // answers returns what a store answers for a filter: a list by pages, an export, a count and the preview of a redrive.
 func (s *searched) answers(store searcher, f entity.Filter, archived, ascending bool, page int) string {
 	s.Helper()
-	q := repository.SearchQuery{Filter: f, Archived: archived, Sort: repository.Sort{Ascending: ascending}, Limit: page, NoValues: true}
-	var listed, exported []uuid.UUID
+	q := repository.SearchQuery{Filter: f, Archived: archived, Sort: repository.Sort{Ascending: ascending}, Limit: page, NoValues: page%2 == 0}
+	var listed []string
+	var exported []uuid.UUID
 	for more := true; more; {
 		found := check.Must(store.Search(s.Context(), q))(s)
 		for _, m := range found.Messages {
-			listed = append(listed, m.ID)
+			listed = append(listed, fmt.Sprint(m.ID, m.Record.State, len(m.Record.Value)))
 		}
 		switch {
 		case found.Next != repository.Cursor{}:
@@ -212,7 +221,7 @@ func TestSearchEngine_AnswersAsPostgreSQL(t *testing.T) {
 	})
 	s.wantAlike()
 	check.Same(t, postgrestest.Get[int](t, s.db, inDatabase), 1200, "documents with text that the database had to keep for its searches")
-	for range 200 {
+	for range pick(60, 200) {
 		f, archived, ascending, page := s.filter(), s.random.IntN(4) == 0, s.random.IntN(2) == 0, 50+s.random.IntN(300)
 		want := s.answers(s.store, f, archived, ascending, page)
 		got := s.answers(s.engine, f, archived, ascending, page)
@@ -443,10 +452,6 @@ func TestSearchEngine_RepairsItself(t *testing.T) {
 // reason, all others work, and nothing is lost.
 func TestFaultSearchEngine(t *testing.T) {
 	t.Parallel()
-	rounds := 1
-	if os.Getenv("DLQ_TEST_LONG") == "1" {
-		rounds = 10
-	}
 	node := check.Must(stack.StartOpenSearch(t.Context()))(t)
 	t.Cleanup(func() { check.NoError(t, node.Stop()) })
 	s := searchedOrders(t, node.Address, rand.Uint64(), 100)
@@ -461,7 +466,7 @@ func TestFaultSearchEngine(t *testing.T) {
 			insert(t, s.db, entity.NewMessage("orders", "stock service is away", time.Now()))
 		}
 	}
-	for range rounds {
+	for range pick(1, 10) {
 		until(t, "all is indexed", s.complete)
 		s.wantAlike()
 

@@ -150,12 +150,16 @@ func (x *Indexer) filled(ctx context.Context, v int64) error {
 	return err
 }
 
-// changesAtOnce is the number of changes that are written together.
-const changesAtOnce = 500
+const (
+	// changesAtOnce is the number of changes that are written together.
+	changesAtOnce = 500
+	// maxUpdates is the number of such writes in one step, so that new messages do not wait for many changes.
+	maxUpdates = 20
+)
 
 // update writes the changes that the search engine does not have yet. A change that is made meanwhile stays noted.
 func (x *Indexer) update(ctx context.Context, v int64) error {
-	for {
+	for range maxUpdates {
 		changes, err := x.engine.state.EngineChanges(ctx, changesAtOnce)
 		x.metrics.changes.Set(float64(len(changes)))
 		if err != nil || len(changes) == 0 {
@@ -175,6 +179,7 @@ func (x *Indexer) update(ctx context.Context, v int64) error {
 			return err // another process has written these documents: see the changes again in the next step
 		}
 	}
+	return nil
 }
 
 func (x *Indexer) updateFacts(ctx context.Context, v int64, ids []uuid.UUID) (refused map[uuid.UUID]bool, err error) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/opensearch"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -65,33 +63,59 @@ func (s *Searches) Search(ctx context.Context, q repository.SearchQuery) (reposi
 func (s *Searches) page(ctx context.Context, question question, q repository.SearchQuery) (page repository.SearchPage, err error) {
 	deadline := s.now().Add(searchTime)
 	part := opensearch.Page{Ascending: q.Sort.Ascending, After: q.After, Limit: min(max(firstFound, q.Limit), maxFound)}
-	for {
+	for parts := 1; ; parts++ {
 		found, err := s.engine.documents.Find(ctx, question.version, question.Query, part)
-		if err != nil || len(found) == 0 {
-			return page, err
-		}
-		confirmed, err := s.Reads.Search(ctx, repository.SearchQuery{
-			Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit - len(page.Messages), NoValues: q.NoValues,
-		})
 		if err != nil {
 			return page, err
 		}
-		page.Messages = append(page.Messages, confirmed.Messages...)
-		part.After = found[len(found)-1]
-		if len(page.Messages) >= q.Limit || len(found) < part.Limit {
-			return page, nil
+		if len(found) > 0 {
+			confirmed, err := s.Reads.Search(ctx, repository.SearchQuery{
+				Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit - len(page.Messages),
+				NoValues: q.NoValues || parts > 1, // see load
+			})
+			if err != nil {
+				return page, err
+			}
+			page.Messages = append(page.Messages, confirmed.Messages...)
+			part.After = found[len(found)-1]
 		}
-		if s.now().After(deadline) {
-			page.Next = part.After
-			return page, nil
+		late := s.now().After(deadline)
+		if len(page.Messages) >= q.Limit || len(found) < part.Limit || late {
+			if len(page.Messages) < q.Limit && len(found) == part.Limit {
+				page.Next = part.After
+			}
+			if parts == 1 || q.NoValues {
+				return page, nil
+			}
+			return s.load(ctx, q, page)
 		}
 		part.Limit = min(2*part.Limit, maxFound)
 	}
 }
 
+// load reads the messages of a page that was found in several parts again, with their values: the bytes of a page are
+// limited only when they are read together.
+func (s *Searches) load(ctx context.Context, q repository.SearchQuery, page repository.SearchPage) (repository.SearchPage, error) {
+	if len(page.Messages) == 0 {
+		return page, nil
+	}
+	found := make([]repository.Cursor, len(page.Messages))
+	for i, m := range page.Messages {
+		found[i] = repository.Cursor{CreatedAt: m.CreatedAt, ID: m.ID}
+	}
+	loaded, err := s.Reads.Search(ctx, repository.SearchQuery{Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit})
+	if len(loaded.Messages) < len(found) && len(found) == q.Limit {
+		loaded.Next = found[len(found)-1] // some have changed meanwhile, and others may follow
+	} else {
+		loaded.Next = page.Next
+	}
+	return loaded, err
+}
+
 // sorted returns a page that is sorted by the last retry.
 func (s *Searches) sorted(ctx context.Context, question question, q repository.SearchQuery) (repository.SearchPage, error) {
-	found, err := s.engine.all(ctx, question, maxSorted)
+	var found []repository.Cursor
+	err := s.engine.each(ctx, question, maxSorted, func(some []repository.Cursor) { found = append(found, some...) })
 	if err != nil || len(found) == 0 {
 		return repository.SearchPage{}, err
 	}
@@ -99,15 +123,17 @@ func (s *Searches) sorted(ctx context.Context, question question, q repository.S
 	return s.Reads.Search(ctx, q)
 }
 
-// all returns all found messages, or a *repository.TooBroadError for more than limit.
-func (e *Engine) all(ctx context.Context, q question, limit int) (all []repository.Cursor, err error) {
-	err = e.documents.FindAll(ctx, q.version, q.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
-		if all = append(all, found...); len(all) > limit {
+// each calls yield for all found messages, some of them at once. For more than limit it returns a
+// *repository.TooBroadError.
+func (e *Engine) each(ctx context.Context, q question, limit int, yield func([]repository.Cursor)) error {
+	n := 0
+	return e.documents.FindAll(ctx, q.version, q.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
+		if n += len(found); n > limit {
 			return &repository.TooBroadError{}
 		}
+		yield(found)
 		return nil
 	})
-	return all, err
 }
 
 // errEnough ends a search that needs no further messages.
@@ -189,12 +215,4 @@ func (s *Searches) count(ctx context.Context, question question, q repository.Co
 		}
 		return nil
 	})
-}
-
-func idsFound(found []repository.Cursor) []uuid.UUID {
-	ids := make([]uuid.UUID, len(found))
-	for i, c := range found {
-		ids[i] = c.ID
-	}
-	return ids
 }

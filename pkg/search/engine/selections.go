@@ -63,11 +63,14 @@ func (s *Selections) find(ctx context.Context, n repository.NewRedrive) (reposit
 	}
 	found := []uuid.UUID{}
 	if !question.nothing {
-		all, err := s.engine.all(ctx, question, maxSelected)
+		err := s.engine.each(ctx, question, maxSelected, func(some []repository.Cursor) {
+			for _, c := range some {
+				found = append(found, c.ID)
+			}
+		})
 		if err != nil {
 			return n, err
 		}
-		found = idsFound(all)
 	}
 	n.Found = &found
 	return n, nil
