@@ -19,14 +19,15 @@ type Replica interface {
 // readAfter is the header with a mark: of the answer to a change, and of the request for a read.
 const readAfter = "DLQ-Read-After"
 
-// withReplica returns the context of a request. A change answers with a mark of its own; a read sees the changes up to
-// the mark that the request brings.
+// withReplica returns the context of a request. A change that was not refused answers with a mark of its own, also when
+// it failed: a retry that could not be sent has stored its attempt. A read sees the changes up to the mark that the
+// request brings.
 func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
 	switch {
 	case s.replica == nil || rt.kind == probe:
 		return ctx, nil
 	case rt.method != http.MethodGet:
-		exchangeOf(r).succeeding = func(header http.Header) {
+		exchangeOf(r).changing = func(header http.Header) {
 			if mark, err := s.replica.WriteMark(ctx); err == nil { // without a mark the next read may miss this change
 				header.Set(readAfter, mark)
 			}

@@ -3,7 +3,9 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -71,6 +73,28 @@ func TestReplicaMarkFails(t *testing.T) {
 	changed := f.do("POST", oneA+"/dead", "")
 	wantStatus(t, changed, 200)
 	check.Equal(t, changed.Header().Get("DLQ-Read-After"), "", "mark")
+}
+
+// TestFailedRetryHasAMark: a retry whose record could not be sent has stored an attempt, so its answer has a mark, also
+// when it is sent again with the same key. A 503 has none: the database, which has the mark, does not answer.
+func TestFailedRetryHasAMark(t *testing.T) {
+	t.Parallel()
+	f := newFixture().with(WithReplica(oneMark{}))
+	f.redriver = failing(fmt.Errorf("retry: %w", &entity.PublishError{
+		ID: idA, Class: entity.NetworkTimeout, Status: entity.Pending, RetryAt: noon.Add(2 * time.Second),
+	}))
+	f.open()
+	for range 2 {
+		failed := f.do("POST", retryA, "", "Idempotency-Key", "one")
+		wantStatus(t, failed, 502)
+		check.Equal(t, failed.Header().Get("DLQ-Read-After"), "16/B374D848", "mark of a retry that failed")
+	}
+
+	f = newFixture().with(WithReplica(oneMark{}))
+	f.redriver = failing(entity.ErrUnavailable)
+	away := f.open().do("POST", retryA, "")
+	wantStatus(t, away, 503)
+	check.Equal(t, away.Header().Get("DLQ-Read-After"), "", "mark of a change that the database did not answer")
 }
 
 // TestNoReplica: without a replica the header means nothing, and no read may use another database.
