@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -41,4 +42,16 @@ func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (co
 		}
 	}
 	return repository.WithReading(ctx, mark), nil
+}
+
+// readAgain returns a handler that reads everything again from the database when a replica answered only a part of a
+// request, so that no part of an answer is older than another. An answer that has begun cannot be repeated.
+func readAgain(handle handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		err := handle(w, r)
+		if errors.Is(err, repository.ErrReadAgain) && exchangeOf(r).status == 0 {
+			return handle(w, r)
+		}
+		return err
+	}
 }

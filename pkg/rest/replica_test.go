@@ -97,6 +97,36 @@ func TestFailedRetryHasAMark(t *testing.T) {
 	check.Equal(t, away.Header().Get("DLQ-Read-After"), "", "mark of a change that the database did not answer")
 }
 
+// partly is a store whose replica answers the first search of a request, and not the count that follows.
+type partly struct {
+	*fake.Store
+	searches int
+}
+
+func (s *partly) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	s.searches++
+	repository.ReadingOf(ctx).TakeReplica()
+	return s.Store.Search(ctx, q)
+}
+
+func (s *partly) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	if reading := repository.ReadingOf(ctx); !reading.UsesPrimary() {
+		return repository.MatchCount{}, fmt.Errorf("count: %w", reading.UsePrimary())
+	}
+	return s.Store.CountMatching(ctx, q)
+}
+
+// TestReplicaAnswersAPart: a request that the replica answered only in part is read again, as a whole.
+func TestReplicaAnswersAPart(t *testing.T) {
+	t.Parallel()
+	seen := &partly{}
+	f := newFixture(message(idA))
+	seen.Store = f.memory
+	f.over(seen).with(WithReplica(oneMark{})).open()
+	wantStatus(t, f.do("GET", "/api/v1/messages?count=exact", ""), 200, idA.String())
+	check.Equal(t, seen.searches, 2, "searches of one request")
+}
+
 // TestNoReplica: without a replica the header means nothing, and no read may use another database.
 func TestNoReplica(t *testing.T) {
 	t.Parallel()

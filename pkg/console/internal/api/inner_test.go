@@ -92,7 +92,9 @@ func TestMarkWithoutTLS(t *testing.T) {
 	browser := http.Client{Jar: check.Must(cookiejar.New(nil))(t), Transport: to}
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		r := check.Must(http.NewRequestWithContext(t.Context(), method, "http://10.1.2.3:8080/", http.NoBody))(t)
-		check.NoError(t, check.Must(browser.Do(r))(t).Body.Close())
+		res, err := browser.Do(r)
+		check.NoError(t, err)
+		check.NoError(t, res.Body.Close())
 	}
 	check.Equal(t, sent, []string{"", "16/B374D848"}, "marks that the API got")
 }
