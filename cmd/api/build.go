@@ -105,7 +105,7 @@ func (p *parts) buildServer(store repository.Core) error {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
 		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, search.WithSchemas(with.index))
-		with.rest = append(with.rest, rest.WithFacets(search.NewFacetCounter(full, with.index, masks)))
+		with.rest = append(with.rest, rest.WithFacets(search.NewFacetCounter(facetStore(full, p.reads), with.index, masks)))
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group(), derived.Fields().ConsumerGroup); err != nil {
 			return err
 		}
