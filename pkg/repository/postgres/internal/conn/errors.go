@@ -74,11 +74,12 @@ func contended(err error) bool {
 const StatementTries = 6
 
 // Retry runs do, which sends one statement outside a transaction. It runs do again when the statement failed because of
-// other sessions. do must not keep results of a failed try.
+// other sessions. do must not keep results of a failed try. A statement with a Need is tried once: a replica has ended it
+// because of what it replays, and the database can answer it.
 func Retry(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		if try == StatementTries || !contended(err) {
+		if _, bound := needOf(ctx); try == StatementTries || bound || !contended(err) {
 			return err
 		}
 		// Sessions that conflicted wait for a random time, so that they do not repeat their statements at the same

@@ -87,6 +87,11 @@ func WithNeed(ctx context.Context, need Need) context.Context {
 	return context.WithValue(ctx, needKey{}, need)
 }
 
+func needOf(ctx context.Context) (Need, bool) {
+	need, ok := ctx.Value(needKey{}).(Need)
+	return need, ok
+}
+
 // BehindError reports that a server has not replayed what a statement needs.
 type BehindError struct{ At Position }
 

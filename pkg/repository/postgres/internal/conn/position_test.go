@@ -1,7 +1,10 @@
 package conn
 
 import (
+	"context"
 	"testing"
+
+	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
@@ -37,5 +40,19 @@ func TestPosition(t *testing.T) {
 		"AnotherCluster": {Position{History{"1", 2}, 1}, false},
 	} {
 		check.Same(t, p.has(tt.needed), tt.has, "%s", name)
+	}
+}
+
+// TestStatementThatAReplicaEnds: a statement with a Need is tried once, so that the database can answer it at once.
+func TestStatementThatAReplicaEnds(t *testing.T) {
+	t.Parallel()
+	for name, ctx := range map[string]context.Context{"replica": WithNeed(t.Context(), Need{}), "database": t.Context()} {
+		tries := 0
+		err := Retry(ctx, func() error {
+			tries++
+			return &pq.Error{Code: "40001"}
+		})
+		check.True(t, contended(err), "%s: got %v", name, err)
+		check.Same(t, tries, map[string]int{"replica": 1, "database": StatementTries}[name], "tries on the %s", name)
 	}
 }

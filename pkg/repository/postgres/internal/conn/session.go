@@ -238,7 +238,7 @@ func (s *session) ended() {
 // meets returns an error if the server of the session does not have what the statement needs. It asks the server only
 // when its last answer is not enough, because what a server has replayed once it never loses while connections last.
 func (s *session) meets(ctx context.Context) error {
-	need, ok := ctx.Value(needKey{}).(Need)
+	need, ok := needOf(ctx)
 	if !ok {
 		return nil
 	}
@@ -263,7 +263,10 @@ func (s *session) closeAfter(alive context.Context) {
 		return
 	}
 	s.release()
-	s.alive, s.unwatch = alive, context.AfterFunc(alive, func() { _ = s.network.Close() })
+	s.alive, s.unwatch = alive, context.AfterFunc(alive, func() {
+		_ = s.network.Close()
+		s.of.dropIdle() // idle connections are closed too, and would fail the statements that get them
+	})
 }
 
 // release ends what closeAfter began.
