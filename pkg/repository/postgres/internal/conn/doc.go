@@ -9,7 +9,7 @@
 //   - connect.go: Open, the connections of a pool and their time limits
 //   - traces.go: a span for each statement
 //   - session.go: a connection whose role may be dropped
-//   - position.go: how far servers are, and what a statement needs of the server that answers it
 //   - config.go: Config and the files with credentials
 //   - errors.go: the kinds of errors, and which statements are repeated
+//   - position.go: how far servers are, and what a statement needs of the server that answers it
 package conn
