@@ -4660,7 +4660,8 @@ type ClientInterface interface {
 
 	// ExportMessages Export every matching message as a file
 	//
-	// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+	// The file has one message a line, in the form that lists use, newest first, all read from one snapshot; with `database.read_host`, the
+	// database finishes an export that the replica ends, with the messages as they are by then. `format`
 	// is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
 	// (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
 	// these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its
@@ -5859,7 +5860,8 @@ func (c *Client) RetryTopic(ctx context.Context, topic InTopic, params *RetryTop
 
 // ExportMessages Export every matching message as a file
 //
-// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+// The file has one message a line, in the form that lists use, newest first, all read from one snapshot; with `database.read_host`, the
+// database finishes an export that the replica ends, with the messages as they are by then. `format`
 // is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
 // (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
 // these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its
@@ -11594,7 +11596,8 @@ type ClientWithResponsesInterface interface {
 
 	// ExportMessagesWithResponse Export every matching message as a file
 	//
-	// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+	// The file has one message a line, in the form that lists use, newest first, all read from one snapshot; with `database.read_host`, the
+	// database finishes an export that the replica ends, with the messages as they are by then. `format`
 	// is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
 	// (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
 	// these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its
@@ -15525,7 +15528,8 @@ func (c *ClientWithResponses) RetryTopicWithResponse(ctx context.Context, topic 
 
 // ExportMessagesWithResponse Export every matching message as a file
 //
-// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+// The file has one message a line, in the form that lists use, newest first, all read from one snapshot; with `database.read_host`, the
+// database finishes an export that the replica ends, with the messages as they are by then. `format`
 // is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
 // (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
 // these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its

@@ -35,7 +35,6 @@ import (
 type parts struct {
 	base    program.Base
 	db      *sqlx.DB        // nil when the store is in memory
-	replica *sqlx.DB        // nil when the database has no replica
 	reads   *postgres.Reads // nil when the database has no replica
 	cluster *broker.Cluster // nil without Kafka
 	labels  *telemetry.TopicLabels
@@ -199,12 +198,9 @@ func (p *parts) buildStore() (repository.Core, error) {
 	}
 	p.db = db
 	store := p.base.Store(db)
-	if p.replica, err = p.base.OpenReplica(); err != nil {
+	if p.reads, err = p.base.OpenReads(store); err != nil {
 		p.close()
 		return nil, err
-	}
-	if p.replica != nil {
-		p.reads = store.NewReads(p.replica, p.base.Config.Database.ReadMaxLag, p.base.Registry, p.base.Log)
 	}
 	return store, nil
 }
@@ -363,7 +359,7 @@ func (p *parts) close() {
 	if p.db != nil {
 		_ = p.db.Close()
 	}
-	if p.replica != nil {
-		_ = p.replica.Close()
+	if p.reads != nil {
+		_ = p.reads.Close()
 	}
 }

@@ -32,16 +32,17 @@ func (p *parts) buildSearching(store *postgres.Store) (*searching, error) {
 	}
 	cfg := p.base.Config.Search
 	if cfg.Engine != search.EngineOpenSearch {
-		return &searching{index: store, reads: reads, facet: store}, nil
+		return &searching{index: store, reads: reads, facet: facetStore(store, p.reads)}, nil
 	}
 	client, err := opensearch.New(cfg.OpenSearch)
 	if err != nil {
 		return nil, err
 	}
 	e := engine.New(client, store)
+	searches := e.NewSearches(reads)
 	return &searching{
-		index: e.NewIndexer(engine.Stores{Index: store, Notes: store, Repairs: store}, client, p.base.Registry, p.base.Log), reads: e.NewSearches(reads), facet: e.NewSearches(store),
-		engine: e, client: client,
+		index: e.NewIndexer(engine.Stores{Index: store, Notes: store, Repairs: store}, client, p.base.Registry, p.base.Log),
+		reads: searches, facet: searches, engine: e, client: client,
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/search"
 )
 
 // redriveStores returns the parts of a store that redrives use.
@@ -38,8 +39,15 @@ func restStores(store repository.Core, reads *postgres.Reads) rest.Stores {
 	return stores
 }
 
-// useReplica makes the API read lists and numbers from a replica when the replica's data are new enough. Reads on which
-// a decision depends still use the store itself.
+// facetStore returns where facets read messages. The parameter reads may be nil: then no replica is used.
+func facetStore(store *postgres.Store, reads *postgres.Reads) search.FacetStore {
+	if reads == nil {
+		return store
+	}
+	return reads
+}
+
+// useReplica makes lists and numbers come from a replica where it is fresh enough. Whatever decides stays with the store.
 func useReplica(stores *rest.Stores, store *postgres.Store, reads *postgres.Reads) {
 	stores.Lists = reads
 	db := stores.Database

@@ -2,7 +2,9 @@ package repository
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // Reading decides for the reads of one request whether the database or its replica answers them. It is safe for
@@ -10,14 +12,17 @@ import (
 type Reading struct {
 	after string // mark of the caller's last change; "" when there is none
 
-	primary atomic.Bool
+	mu      sync.Mutex
+	primary bool // further reads go to the database itself
+	replica bool // the replica has answered a read
 }
 
 type readingKey struct{}
 
-// WithReading returns a context for the reads of one request, These reads see all changes up to the given mark, which
-// Replica.WriteMark returned; "" requires no changes. Once the database itself has answered one of the reads, it
-// answers all later ones too, so that no later read returns older data.
+// WithReading returns a context for the reads of one request, which see at least the changes up to a mark of
+// Replica.WriteMark; "" for none. Either the replica answers all of them or the database does, so that no part of the
+// answer is older than another. When the replica has answered some and cannot answer the next one, that read returns
+// ErrReadAgain.
 func WithReading(ctx context.Context, after string) context.Context {
 	return context.WithValue(ctx, readingKey{}, &Reading{after: after})
 }
@@ -29,11 +34,44 @@ func ReadingOf(ctx context.Context) *Reading {
 	return r
 }
 
-// After returns the mark of the caller's last change; "" when there is none.
+// ErrReadAgain reports that the caller must repeat all reads of its request, with the same context. Then the database
+// itself answers them. Its kind is entity.ErrUnavailable.
+var ErrReadAgain error = readAgainError{}
+
+type readAgainError struct{}
+
+func (readAgainError) Error() string { return "the replica answered only a part of the request" }
+
+func (readAgainError) Is(target error) bool { return target == entity.ErrUnavailable }
+
+// After returns the mark of the caller's last change; "" for none.
 func (r *Reading) After() string { return r.after }
 
-// UsePrimary makes the database itself answer all further reads.
-func (r *Reading) UsePrimary() { r.primary.Store(true) }
+// UsePrimary makes all further reads go to the database itself. It returns ErrReadAgain the first time, if the replica
+// has answered a read.
+func (r *Reading) UsePrimary() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.primary = true
+	if r.replica {
+		r.replica = false
+		return ErrReadAgain
+	}
+	return nil
+}
 
 // UsesPrimary reports whether UsePrimary was called.
-func (r *Reading) UsesPrimary() bool { return r.primary.Load() }
+func (r *Reading) UsesPrimary() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.primary
+}
+
+// TakeReplica notes that the replica has answered a read. It returns false if another read of the request goes to the
+// database by now; then the answer must not be used.
+func (r *Reading) TakeReplica() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replica = r.replica || !r.primary
+	return !r.primary
+}

@@ -110,6 +110,10 @@ type ExportQuery struct {
 	// Parts says what to load of each message; nil loads everything. With Parts, a message has its id, created_at,
 	// topics, status, error class, consumer group, dialect and error group, and of its record these parts.
 	Parts *RecordParts
+
+	// OneSnapshot makes an export that a replica does not finish return ErrReadAgain. Without it the database continues
+	// the export, with messages as they are by then.
+	OneSnapshot bool
 }
 
 // RecordParts are parts of records.

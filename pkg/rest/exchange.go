@@ -35,8 +35,8 @@ type exchange struct {
 	asked   http.Header     // headers of the request
 	broken  bool            // the connection is cut, because the answer is incomplete
 
-	// succeeding, if it is set, adds headers to an answer that is no error, before the answer begins.
-	succeeding func(http.Header)
+	// changing, if it is set, adds headers to the answer to a change that may have taken effect, before the answer begins.
+	changing func(http.Header)
 }
 
 type exchangeKey struct{}
@@ -50,14 +50,20 @@ func exchangeOf(r *http.Request) *exchange {
 func (x *exchange) WriteHeader(status int) {
 	if status >= http.StatusOK && x.status == 0 {
 		x.status = status
-		if x.succeeding != nil && status < http.StatusBadRequest {
-			x.succeeding(x.Header())
+		if x.changing != nil && mayHaveChanged(status) {
+			x.changing(x.Header())
 		}
 		if !x.inner {
 			x.pace.begin()
 		}
 	}
 	x.ResponseWriter.WriteHeader(status)
+}
+
+// mayHaveChanged reports whether a change with this answer may have taken effect. A 503 is left out, although it may have:
+// the database, which has the position of the change, does not answer.
+func mayHaveChanged(status int) bool {
+	return status < http.StatusBadRequest || status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable
 }
 
 func (x *exchange) Write(b []byte) (int, error) {

@@ -33,7 +33,7 @@ func (s *Server) newRouter(routes []route) *mux.Router {
 // adapt makes an http.Handler of a route: it refuses requests until the program has started, limits the request's time,
 // and writes the answer to an error.
 func (s *Server) adapt(rt route) http.Handler {
-	handle := s.limits.limited(rt, s.authentication.clientOf, s.guardedBy(rt))
+	handle := readAgain(s.limits.limited(rt, s.authentication.clientOf, s.guardedBy(rt)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = rt.path
 		setPathValues(r)

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -20,14 +21,15 @@ type Replica interface {
 // readAfter is the header that carries a mark, in the answer to a change and in the request for a read.
 const readAfter = "DLQ-Read-After"
 
-// withReplica returns the context of a request. A change answers with a mark of its own; a read sees the changes up to
-// the mark in its request.
+// withReplica returns the context of a request. A change that was not refused answers with a mark of its own, also when
+// it failed: a retry that could not be sent has stored its attempt. A read sees the changes up to the mark that the
+// request brings.
 func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
 	switch {
 	case s.replica == nil || rt.kind == probe:
 		return ctx, nil
 	case rt.method != http.MethodGet:
-		exchangeOf(r).succeeding = func(header http.Header) {
+		exchangeOf(r).changing = func(header http.Header) {
 			if mark, err := s.replica.WriteMark(ctx); err == nil { // without a mark the next read may miss this change
 				header.Set(readAfter, mark)
 			}
@@ -41,4 +43,16 @@ func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (co
 		}
 	}
 	return repository.WithReading(ctx, mark), nil
+}
+
+// readAgain returns a handler that reads everything again from the database when a replica answered only a part of a
+// request, so that no part of an answer is older than another. An answer that has begun cannot be repeated.
+func readAgain(handle handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		err := handle(w, r)
+		if errors.Is(err, repository.ErrReadAgain) && exchangeOf(r).status == 0 {
+			return handle(w, r)
+		}
+		return err
+	}
 }

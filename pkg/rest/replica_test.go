@@ -3,7 +3,9 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -71,6 +73,58 @@ func TestReplicaMarkFails(t *testing.T) {
 	changed := f.do("POST", oneA+"/dead", "")
 	wantStatus(t, changed, 200)
 	check.Equal(t, changed.Header().Get("DLQ-Read-After"), "", "mark")
+}
+
+// TestFailedRetryHasAMark: a retry whose record could not be sent has stored an attempt, so its answer has a mark, also
+// when it is sent again with the same key. A 503 has none: the database, which has the mark, does not answer.
+func TestFailedRetryHasAMark(t *testing.T) {
+	t.Parallel()
+	f := newFixture().with(WithReplica(oneMark{}))
+	f.redriver = failing(fmt.Errorf("retry: %w", &entity.PublishError{
+		ID: idA, Class: entity.NetworkTimeout, Status: entity.Pending, RetryAt: noon.Add(2 * time.Second),
+	}))
+	f.open()
+	for range 2 {
+		failed := f.do("POST", retryA, "", "Idempotency-Key", "one")
+		wantStatus(t, failed, 502)
+		check.Equal(t, failed.Header().Get("DLQ-Read-After"), "16/B374D848", "mark of a retry that failed")
+	}
+
+	f = newFixture().with(WithReplica(oneMark{}))
+	f.redriver = failing(entity.ErrUnavailable)
+	away := f.open().do("POST", retryA, "")
+	wantStatus(t, away, 503)
+	check.Equal(t, away.Header().Get("DLQ-Read-After"), "", "mark of a change that the database did not answer")
+}
+
+// partly is a store whose replica answers the first search of a request, and not the count that follows.
+type partly struct {
+	*fake.Store
+	searches int
+}
+
+func (s *partly) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	s.searches++
+	repository.ReadingOf(ctx).TakeReplica()
+	return s.Store.Search(ctx, q)
+}
+
+func (s *partly) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	if reading := repository.ReadingOf(ctx); !reading.UsesPrimary() {
+		return repository.MatchCount{}, fmt.Errorf("count: %w", reading.UsePrimary())
+	}
+	return s.Store.CountMatching(ctx, q)
+}
+
+// TestReplicaAnswersAPart: a request that the replica answered only in part is read again, as a whole.
+func TestReplicaAnswersAPart(t *testing.T) {
+	t.Parallel()
+	seen := &partly{}
+	f := newFixture(message(idA))
+	seen.Store = f.memory
+	f.over(seen).with(WithReplica(oneMark{})).open()
+	wantStatus(t, f.do("GET", "/api/v1/messages?count=exact", ""), 200, idA.String())
+	check.Equal(t, seen.searches, 2, "searches of one request")
 }
 
 // TestNoReplica: without a replica the header means nothing, and no read may use another database.

@@ -59,7 +59,7 @@ func (c *FacetCounter) Facets(ctx context.Context, q repository.FacetQuery) (rep
 	parts := read.parts()
 	deadline := c.now().Add(facetTime)
 	err = c.store.Export(ctx, repository.ExportQuery{
-		Filter: q.Filter, Limit: c.most + 1, MaxValue: maxValue, Parts: &parts,
+		Filter: q.Filter, Limit: c.most + 1, MaxValue: maxValue, Parts: &parts, OneSnapshot: true,
 	}, func(m *entity.Message) error {
 		if read.messages == int64(c.most) || c.now().After(deadline) {
 			return errEnoughMessages

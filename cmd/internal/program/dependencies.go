@@ -41,13 +41,14 @@ func (b Base) OpenKafka() (*broker.Cluster, error) {
 	}))
 }
 
-// OpenReplica opens the pool for the database's replica, without connecting and without metrics; nil when the
-// configuration names none.
-func (b Base) OpenReplica() (*sqlx.DB, error) {
-	if b.Config.Database.ReadHost == "" {
+// OpenReads opens the pools for the database's replica, without connecting and without metrics of the pools; nil when the
+// configuration names no replica.
+func (b Base) OpenReads(store *postgres.Store) (*postgres.Reads, error) {
+	cfg := b.Config.Database
+	if cfg.ReadHost == "" {
 		return nil, nil //nolint:nilnil // no replica is no error
 	}
-	return postgres.Open(b.Config.Database.Replica(), postgres.WithTracing(b.Tracing.Provider()))
+	return store.NewReads(cfg.Replica(), cfg.ReadMaxLag, b.Registry, b.Log, postgres.WithTracing(b.Tracing.Provider()))
 }
 
 // openPatiently opens a pool without a read timeout, for statements in the background during which the server sends

@@ -149,13 +149,15 @@ func New(db *sqlx.DB, with ...Option) *Store {
 // Reads are those reads of a Store that a replica of its database may answer; see replica.Reads.
 type Reads = replica.Reads
 
-// NewReads returns the Reads of the store and of a pool for its replica. The replica is used while its data are not older
-// than maxLag.
-func (s *Store) NewReads(pool *sqlx.DB, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *Reads {
+// NewReads returns the Reads of the store and of the replica at a host, see Config.Replica. The replica is used while its
+// data is not older than maxLag. The caller must close the Reads.
+func (s *Store) NewReads(
+	at Config, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger, with ...OpenOption,
+) (*Reads, error) {
 	primary := replica.Readers{
 		Searcher: s.Searcher, Indexer: s.Indexer, Messages: s.Messages, Groups: s.Groups, Topics: s.Topics, Activity: s.Activity, Audit: s.Audit,
 	}
-	return replica.New(primary, s.db, conn.New(pool, nil), s.scopes, maxLag, registry, log)
+	return replica.New(primary, s.db, s.scopes, at, maxLag, registry, log, with...)
 }
 
 // Ping returns nil when the database answers a query.

@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"context"
+	"net"
+	"net/url"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,11 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/integration/proxy"
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
 // replicated is a store on a database with a streaming replica.
@@ -40,36 +45,49 @@ func newReplicated(t *testing.T) *replicated {
 	db := open(servers.DatabaseURL())
 	check.NoError(t, migrate.Up(t.Context(), db.DB))
 	r := &replicated{Store: New(db), t: t, servers: servers, standby: open(servers.StandbyURL()), registry: prometheus.NewRegistry()}
-	r.reads = r.follow(time.Hour)
+	r.reads = r.follow(r.standbyAddress(), time.Hour, r.registry)
 	return r
 }
 
-// follow returns running Reads that use the replica while its data are not older than maxLag.
-func (r *replicated) follow(maxLag time.Duration) *Reads {
+// follow returns running Reads that use the replica at an address while its data is not older than maxLag.
+func (r *replicated) follow(address string, maxLag time.Duration, registry *prometheus.Registry) *Reads {
 	r.t.Helper()
-	registry := prometheus.NewRegistry()
-	if maxLag == time.Hour {
-		registry = r.registry
-	}
-	reads := r.NewReads(r.standby, maxLag, registry, zap.NewNop())
+	at := check.Must(url.Parse(r.servers.StandbyURL()))(r.t)
+	password, _ := at.User.Password()
+	host, port, _ := net.SplitHostPort(address)
+	cfg := DefaultConfig()
+	cfg.Host, cfg.User, cfg.Name, cfg.Password = host, at.User.Username(), at.Path[1:], secret.Text(password)
+	cfg.Port = check.Must(strconv.Atoi(port))(r.t)
+	reads := check.Must(r.NewReads(cfg, maxLag, registry, zap.NewNop()))(r.t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); reads.Run(ctx) }()
-	r.t.Cleanup(func() { stop(); <-ended })
+	r.t.Cleanup(func() { stop(); <-ended; check.NoError(r.t, reads.Close()) })
 	return reads
 }
 
-// shown returns the number of messages that a search through reads finds.
+// standbyAddress returns host:port of the replica.
+func (r *replicated) standbyAddress() string {
+	r.t.Helper()
+	return check.Must(url.Parse(r.servers.StandbyURL()))(r.t).Host
+}
+
+// shown returns how many messages a search shows.
 func (r *replicated) shown(reads *Reads, ctx context.Context) int {
 	r.t.Helper()
 	page := check.Must(reads.Search(ctx, repository.SearchQuery{Limit: 100}))(r.t)
 	return len(page.Messages)
 }
 
-// answers returns the number of reads that were counted with this value of the label answer.
-func (r *replicated) answers(answer string) (n float64) {
+// answers returns how many reads were answered in this way.
+func (r *replicated) answers(answer string) float64 {
 	r.t.Helper()
-	for _, family := range check.Must(r.registry.Gather())(r.t) {
+	return answersIn(r.t, r.registry, answer)
+}
+
+func answersIn(t *testing.T, registry *prometheus.Registry, answer string) (n float64) {
+	t.Helper()
+	for _, family := range check.Must(registry.Gather())(t) {
 		for _, m := range family.Metric {
 			if family.GetName() == "dlq_replica_reads_total" && m.Label[0].GetValue() == answer {
 				n = m.Counter.GetValue()
@@ -79,12 +97,14 @@ func (r *replicated) answers(answer string) (n float64) {
 	return n
 }
 
-// awaitReplica waits until a search on the replica finds n messages.
-func (r *replicated) awaitReplica(n int) {
+// awaitReplica waits until the replica answers with n messages, at most a hundred.
+func (r *replicated) awaitReplica(n int) { r.t.Helper(); r.awaitReads(r.reads, r.registry, n) }
+
+func (r *replicated) awaitReads(reads *Reads, registry *prometheus.Registry, n int) {
 	r.t.Helper()
 	for range 3000 {
-		before := r.answers("replica")
-		if r.shown(r.reads, repository.WithReading(r.t.Context(), "")) == n && r.answers("replica") > before {
+		before := answersIn(r.t, registry, "replica")
+		if r.shown(reads, repository.WithReading(r.t.Context(), "")) == n && answersIn(r.t, registry, "replica") > before {
 			return
 		}
 		<-time.After(10 * time.Millisecond)
@@ -92,16 +112,22 @@ func (r *replicated) awaitReplica(n int) {
 	r.t.Fatalf("the replica never answered with %d messages", n)
 }
 
-// TestReadsOfAReplica: the replica answers a read only when its data are not too old and contain the caller's own
-// changes; otherwise the database answers.
+// pause makes the replica replay nothing.
+func (r *replicated) pause() {
+	r.t.Helper()
+	check.Must(r.standby.ExecContext(r.t.Context(), `SELECT pg_wal_replay_pause()`))(r.t)
+}
+
+// TestReadsOfAReplica: reads use the replica as far as the caller does not miss own changes and the replica is not too
+// old, and the database itself otherwise.
 func TestReadsOfAReplica(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
-	late := r.follow(0)
+	late := r.follow(r.standbyAddress(), 0, prometheus.NewRegistry())
 	pendingMessages(t, r.Store, "orders.dlq", 2)
 	r.awaitReplica(2)
 
-	check.Must(r.standby.ExecContext(t.Context(), `SELECT pg_wal_replay_pause()`))(t)
+	r.pause()
 	pendingMessages(t, r.Store, "payments.dlq", 3)
 	mark := check.Must(r.reads.WriteMark(t.Context()))(t)
 	anyone, writer := repository.WithReading(t.Context(), ""), repository.WithReading(t.Context(), mark)
@@ -119,9 +145,10 @@ func TestReadsOfAReplica(t *testing.T) {
 	check.Equal(t, r.shown(r.reads, repository.WithReading(t.Context(), mark)), 5, "messages that the replica has replayed")
 	check.Equal(t, r.answers("replica"), before+1, "reads that the replica answered")
 
+	before = r.answers("failed") + r.answers("late")
 	check.NoError(t, r.servers.KillStandby())
 	check.Equal(t, r.shown(r.reads, repository.WithReading(t.Context(), "")), 5, "messages without the replica")
-	check.Equal(t, r.answers("failed"), 1.0, "reads that the replica failed to answer")
+	check.Equal(t, r.answers("failed")+r.answers("late"), before+1, "reads that the replica did not answer")
 	pendingMessages(t, r.Store, "refunds.dlq", 1)
 	check.NoError(t, r.servers.StartStandby(t.Context()))
 	r.awaitReplica(6)
@@ -133,6 +160,7 @@ func TestEveryReadOfAReplica(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
 	ids := pendingMessages(t, r.Store, "orders.dlq", 3)
+	group := r.newGroup("orders.dlq")
 	check.Must(r.MarkDead(t.Context(), ids[0], entity.By("alice")))(t)
 	check.Must(r.MarkDead(t.Context(), ids[1], entity.By("alice")))(t)
 	db := r.db.Pool
@@ -163,7 +191,7 @@ func TestEveryReadOfAReplica(t *testing.T) {
 			return r.reads.ErrorGroups(ctx, repository.GroupQuery{Limit: 9})
 		},
 		"ErrorGroup": func(ctx context.Context) (any, error) {
-			return r.reads.ErrorGroup(ctx, entity.Unclassified("orders.dlq").ID(), nil, repository.Trend{})
+			return r.reads.ErrorGroup(ctx, group, nil, repository.Trend{})
 		},
 		"Arrivals": func(ctx context.Context) (any, error) {
 			return r.reads.Arrivals(ctx, repository.ArrivalsQuery{Since: until.Add(-time.Hour), Until: until, Step: repository.ArrivalsMinute})
@@ -184,6 +212,143 @@ func TestEveryReadOfAReplica(t *testing.T) {
 		}
 		check.Equal(t, r.answers("replica"), before+1, "reads that the replica answered: "+name)
 		want, wantErr = read(t.Context())
-		check.True(t, reflect.DeepEqual(got, want) && (err == nil) == (wantErr == nil), "%s of the replica = %+v, %v; of the database %+v, %v", name, got, err, want, wantErr)
+		check.True(t, reflect.DeepEqual(got, want) && err == nil && wantErr == nil, "%s of the replica = %+v, %v; of the database %+v, %v", name, got, err, want, wantErr)
 	}
+}
+
+// TestReplicaThatDoesNotAnswer: the replica stops answering, and its connections stay open. A read that waits for it is
+// answered by the database.
+func TestReplicaThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t)
+	between := check.Must(proxy.Listen(proxy.Statements(func(string) string { return "statement" })))(t)
+	t.Cleanup(func() { check.NoError(t, between.Close()) })
+	between.To(r.standbyAddress())
+	pendingMessages(t, r.Store, "orders.dlq", 2)
+	registry := prometheus.NewRegistry()
+	reads := r.follow(between.Addr(), time.Hour, registry)
+	r.awaitReads(reads, registry, 2)
+
+	between.Decide(func(string) proxy.Action { return proxy.BlackHole() })
+	request, cancel := context.WithTimeout(repository.WithReading(t.Context(), ""), 20*time.Second) // less than database.read_timeout
+	defer cancel()
+	check.Equal(t, r.shown(reads, request), 2, "messages without an answer of the replica")
+	between.Decide(nil)
+	r.awaitReads(reads, registry, 2)
+}
+
+// TestExportThatAReplicaEnds: an export that lasts longer than the replica delays what it replays is complete, as it is
+// without a replica, and has no message twice. Facets, which are of one snapshot, are counted again.
+func TestExportThatAReplicaEnds(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t)
+	ids := pendingMessages(t, r.Store, "orders.dlq", 300)
+	exec(t, r.db.Pool, `UPDATE dlq.dlq_messages SET created_at = date_trunc('minute', created_at)`) // so that the id counts, too
+	ids = append(ids, pendingMessages(t, r.Store, "orders.dlq", 300)...)
+	mark := check.Must(r.reads.WriteMark(t.Context()))(t)
+	check.Must(r.standby.ExecContext(t.Context(), `ALTER SYSTEM SET max_standby_streaming_delay = 0`))(t) // the default is 30 s
+	check.Must(r.standby.ExecContext(t.Context(), `SELECT pg_reload_conf()`))(t)
+	export := func(ctx context.Context, q repository.ExportQuery) (exported []uuid.UUID, err error) {
+		err = r.reads.Export(ctx, q, func(m *entity.Message) error {
+			if exported = append(exported, m.ID); len(exported) == 1 {
+				r.conflict()
+			}
+			return nil
+		})
+		return exported, err
+	}
+	for _, limit := range []int{1000, 550} {
+		want := check.Must(export(t.Context(), repository.ExportQuery{Limit: limit}))(t)
+		check.Len(t, want, min(limit, len(ids)), "messages of the database")
+		r.awaitMark(mark)
+		failed := r.answers("failed")
+		got := check.Must(export(repository.WithReading(t.Context(), mark), repository.ExportQuery{Limit: limit}))(t)
+		check.Equal(t, got, want, "exported messages")
+		check.Equal(t, r.answers("failed"), failed+1, "reads that the replica did not finish")
+	}
+	r.awaitMark(mark)
+	request := repository.WithReading(t.Context(), mark)
+	_, err := export(request, repository.ExportQuery{Limit: 1000, OneSnapshot: true})
+	check.Is(t, err, repository.ErrReadAgain, "an export of one snapshot")
+	check.Len(t, check.Must(export(request, repository.ExportQuery{Limit: 1000, OneSnapshot: true}))(t), len(ids), "messages when it is read again")
+}
+
+// awaitMark waits until the replica answers a read with this mark.
+func (r *replicated) awaitMark(mark string) {
+	r.t.Helper()
+	for range 3000 {
+		request := repository.WithReading(r.t.Context(), mark)
+		if r.shown(r.reads, request); !repository.ReadingOf(request).UsesPrimary() {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	r.t.Fatal("the replica never answered a read with the mark")
+}
+
+// conflict makes the replica end statements that read messages, and waits until it has.
+func (r *replicated) conflict() {
+	r.t.Helper()
+	exec(r.t, r.db.Pool, `UPDATE dlq.dlq_messages SET updated_at = now()`)
+	exec(r.t, r.db.Pool, `VACUUM dlq.dlq_messages`)
+	mark := check.Must(r.reads.WriteMark(r.t.Context()))(r.t)
+	for range 3000 {
+		var replayed bool
+		if r.standby.GetContext(r.t.Context(), &replayed, `SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn`, mark) == nil && replayed {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	r.t.Fatal("the replica never replayed the vacuum")
+}
+
+// TestNewErrorGroupOfAReplica: an error group that the replica has not replayed yet, and that a notification names, is not
+// reported as missing.
+func TestNewErrorGroupOfAReplica(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t)
+	pendingMessages(t, r.Store, "orders.dlq", 2)
+	known := r.newGroup("orders.dlq")
+	r.awaitMark(check.Must(r.reads.WriteMark(t.Context()))(t))
+	r.pause()
+	pendingMessages(t, r.Store, "payments.dlq", 1)
+	fresh := r.newGroup("payments.dlq")
+	read := func(group uuid.UUID) error {
+		return check.Err(r.reads.ErrorGroup(repository.WithReading(t.Context(), ""), group, nil, repository.Trend{}))
+	}
+	before := r.answers("replica")
+	check.NoError(t, read(known))
+	check.Equal(t, r.answers("replica"), before+1, "reads that the replica answered")
+	check.NoError(t, read(fresh))
+	check.Equal(t, r.answers("behind"), 1.0, "reads of what the replica does not have")
+	check.Is(t, read(uuid.New()), entity.ErrNotFound, "an error group that does not exist")
+}
+
+// newGroup makes an error group of all messages that have none.
+func (r *replicated) newGroup(title string) uuid.UUID {
+	r.t.Helper()
+	group := entity.Fingerprint{Title: title}
+	check.NoError(r.t, r.SaveFingerprints(r.t.Context(), []entity.Fingerprint{group}))
+	exec(r.t, r.db.Pool, `UPDATE dlq.dlq_messages SET group_id = $1 WHERE group_id IS NULL`, group.ID())
+	return group.ID()
+}
+
+// TestOneAgeInOneRequest: when the replica has answered a read of a request and cannot answer the next one, no part of
+// the answer is newer than another.
+func TestOneAgeInOneRequest(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t)
+	pendingMessages(t, r.Store, "orders.dlq", 2)
+	r.awaitReplica(2)
+	r.pause()
+	pendingMessages(t, r.Store, "payments.dlq", 3)
+	request := repository.WithReading(t.Context(), "")
+	check.Equal(t, r.shown(r.reads, request), 2, "messages of the replica")
+	check.NoError(t, r.servers.KillStandby())
+	count := func() (repository.MatchCount, error) {
+		return r.reads.CountMatching(request, repository.CountQuery{How: repository.CountExact})
+	}
+	check.Is(t, check.Err(count()), repository.ErrReadAgain, "the next part of the answer")
+	check.Equal(t, r.shown(r.reads, request), 5, "messages when the request is read again")
+	check.Equal(t, check.Must(count())(t).Messages, int64(5), "messages that are counted then")
 }

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"context"
+	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"testing"
 
@@ -63,4 +66,35 @@ func TestMarks(t *testing.T) {
 		check.NoError(t, c.Get(r, "/api/v1/messages", nil, nil))
 	}
 	check.Equal(t, sent, []string{"", "", ""}, "marks of forged cookies")
+}
+
+// change with the next page.
+func TestMarkWithoutTLS(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	c := Client{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = append(sent, r.Header.Get(readAfter))
+		if r.Method == http.MethodPost {
+			w.Header().Set(readAfter, "16/B374D848")
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = WithMarks(w, r)
+		check.NoError(t, c.Send(r, r.Method, "/api/v1/messages", nil, nil))
+	}))
+	defer server.Close()
+	// Browsers and the jar treat loopback addresses like TLS.
+	to := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}}
+	defer to.CloseIdleConnections()
+	browser := http.Client{Jar: check.Must(cookiejar.New(nil))(t), Transport: to}
+	for _, method := range []string{http.MethodPost, http.MethodGet} {
+		r := check.Must(http.NewRequestWithContext(t.Context(), method, "http://10.1.2.3:8080/", http.NoBody))(t)
+		res, err := browser.Do(r)
+		check.NoError(t, err)
+		check.NoError(t, res.Body.Close())
+	}
+	check.Equal(t, sent, []string{"", "16/B374D848"}, "marks that the API got")
 }

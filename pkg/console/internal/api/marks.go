@@ -14,8 +14,10 @@ const (
 	// replica of the database may answer it.
 	readAfter = "DLQ-Read-After"
 
-	readAfterCookie = "__Host-dlq-read-after"
-	// readAfterLife is longer than the largest delay of a replica that is in use.
+	// readAfterCookie has no prefix, because browsers accept such cookies only with TLS. A mark is no secret, and a forged
+	// one only makes the database answer in place of its replica.
+	readAfterCookie = "dlq-read-after"
+	// readAfterLife is longer than a replica that is in use can be behind.
 	readAfterLife = time.Hour
 )
 
@@ -42,7 +44,7 @@ func keepMark(r *http.Request, answer http.Header) {
 	mark := answer.Get(readAfter)
 	if m, _ := r.Context().Value(marksKey{}).(*marks); m != nil && mark != "" {
 		m.last = mark
-		session.SetCookie(m.to, readAfterCookie, mark, readAfterLife)
+		session.RememberFor(m.to, r, readAfterCookie, mark, readAfterLife)
 	}
 }
 

@@ -116,13 +116,18 @@ func Authorization(r *http.Request) string {
 	return ""
 }
 
-// Remember stores a choice in a cookie for a year, without Secure when there is no TLS; "" removes it.
+// Remember stores a choice in a cookie for a year; "" removes it.
 func Remember(w http.ResponseWriter, r *http.Request, name, choice string) {
+	RememberFor(w, r, name, choice, 365*24*time.Hour)
+}
+
+// RememberFor stores what is no secret in a cookie for the given time, without Secure when there is no TLS; "" removes it.
+func RememberFor(w http.ResponseWriter, r *http.Request, name, value string, life time.Duration) {
 	cookie := &http.Cookie{
-		Name: name, Value: choice, Path: "/", MaxAge: 365 * 24 * 60 * 60,
+		Name: name, Value: value, Path: "/", MaxAge: int(life / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil,
 	}
-	if choice == "" {
+	if value == "" {
 		cookie.MaxAge = -1
 	}
 	http.SetCookie(w, cookie)

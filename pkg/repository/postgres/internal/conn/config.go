@@ -51,6 +51,9 @@ type Config struct {
 	ReadMaxLag      time.Duration `mapstructure:"read_max_lag"`
 }
 
+// maxReadLag is the largest ReadMaxLag: no page may show data that is older without saying so.
+const maxReadLag = 10 * time.Second
+
 // DefaultConfig returns settings for a small pool without TLS. Host, Name and User have no default.
 func DefaultConfig() Config {
 	return Config{
@@ -61,7 +64,7 @@ func DefaultConfig() Config {
 		MaxOpenConns:    25,
 		MaxIdleConns:    5,
 		ConnMaxLifetime: 5 * time.Minute,
-		ReadMaxLag:      10 * time.Second,
+		ReadMaxLag:      maxReadLag,
 	}
 }
 
@@ -112,7 +115,7 @@ func (c Config) Validate() error {
 		complain(replica.Host == "" || replica.Port < 1 || replica.Port > 65535, "read_host must be a host or host:port, not %q", c.ReadHost)
 		complain(replica.Address() == c.Address(), "read_host must be another server than host")
 	}
-	complain(c.ReadMaxLag <= 0, "read_max_lag must be positive, not %s", c.ReadMaxLag)
+	complain(c.ReadMaxLag <= 0 || c.ReadMaxLag > maxReadLag, "read_max_lag must be positive and at most %s, not %s", maxReadLag, c.ReadMaxLag)
 	complain(c.ConnMaxLifetime < 0, "conn_max_lifetime must not be negative (0: no limit), not %s", c.ConnMaxLifetime)
 	return errors.Join(errs...)
 }

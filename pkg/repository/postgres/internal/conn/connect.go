@@ -114,9 +114,20 @@ func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.
 		if err != nil {
 			return nil, err
 		}
-		c.Dialer(timedDialer{limit: readTimeout})
-		return c.Connect(ctx)
+		var network net.Conn
+		c.Dialer(timedDialer{limit: readTimeout, dialed: func(c net.Conn) { network = c }})
+		made, err := c.Connect(ctx)
+		if able, ok := made.(driverConn); ok && err == nil {
+			return &networkConn{able, network}, nil
+		}
+		return made, err
 	}
+}
+
+// networkConn is a connection of the driver with the network connection that it uses.
+type networkConn struct {
+	driverConn
+	network net.Conn
 }
 
 // Driver is part of driver.Connector.
@@ -170,7 +181,11 @@ func (c *connector) session(conn driver.Conn, as credentials, generation int64) 
 	if !ok {
 		return conn
 	}
-	return &session{driverConn: able, of: c, user: as.user, generation: generation}
+	made := &session{driverConn: able, of: c, user: as.user, generation: generation}
+	if dialed, ok := able.(*networkConn); ok {
+		made.driverConn, made.network = dialed.driverConn, dialed.network
+	}
+	return made
 }
 
 // retire makes the pool close all connections that exist now: idle ones at once, connections in use when they return to
@@ -321,8 +336,9 @@ func (i *idle) drop() {
 // timedDialer makes connections whose reads have a deadline. lib/pq waits for the answer of the server even after the
 // statement's context has ended. Without the deadline, a server whose processes hang would block every caller.
 type timedDialer struct {
-	plain net.Dialer
-	limit time.Duration // maximum time without data; 0 for no limit
+	plain  net.Dialer
+	limit  time.Duration  // maximum time without data; 0 for no limit
+	dialed func(net.Conn) // is called with each connection
 }
 
 // Dial implements pq.Dialer.
@@ -340,8 +356,12 @@ func (d timedDialer) DialTimeout(network, address string, timeout time.Duration)
 // DialContext implements pq.DialerContext, which the driver prefers to pq.Dialer.
 func (d timedDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.plain.DialContext(ctx, network, address)
-	if err != nil || d.limit <= 0 {
-		return c, err
+	if err != nil {
+		return nil, err
+	}
+	d.dialed(c)
+	if d.limit <= 0 {
+		return c, nil
 	}
 	return &timedConn{Conn: c, limit: d.limit}, nil
 }

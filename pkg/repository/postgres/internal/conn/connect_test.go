@@ -315,7 +315,7 @@ func TestReadTimeout(t *testing.T) {
 
 	postgrestest.Parallel(t, "ZeroWaitsForEver", func(t *testing.T) {
 		cfg, _ := silentServer(t, true)
-		conn := check.Must(timedDialer{}.DialContext(t.Context(), "tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))))(t)
+		conn := check.Must(timedDialer{dialed: func(net.Conn) {}}.DialContext(t.Context(), "tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))))(t)
 		defer conn.Close()
 		if _, timed := conn.(*timedConn); timed {
 			t.Error("got a connection with a limit, want none")

@@ -142,3 +142,24 @@ func (d *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, er
 	defer func() { _ = st.Close() }()    // executed after the caller has closed the rows
 	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
 }
+
+// Written returns how far the database has written its log.
+func (d *DB) Written(ctx context.Context) (Position, error) { return d.position(ctx, writtenQuery) }
+
+// Inserted returns the position after all changes that were made before the call, also after those that the database has
+// not written yet.
+func (d *DB) Inserted(ctx context.Context) (Position, error) { return d.position(ctx, insertedQuery) }
+
+// Replayed returns how far a replica has replayed the log of its database.
+func (d *DB) Replayed(ctx context.Context) (Position, error) { return d.position(ctx, replayedQuery) }
+
+func (d *DB) position(ctx context.Context, query string) (Position, error) {
+	var text *string
+	if err := d.Pool.GetContext(ctx, &text, query); err != nil {
+		return Position{}, err
+	}
+	if text == nil {
+		return Position{}, ErrNoReplica
+	}
+	return parsePosition(*text)
+}

@@ -11,4 +11,5 @@
 //   - session.go: a connection, and what happens when its role is dropped
 //   - config.go: Config and the files with credentials
 //   - errors.go: the kinds of errors, and which statements are repeated
+//   - position.go: how far servers are, and what a statement needs of the server that answers it
 package conn

@@ -73,12 +73,13 @@ func contended(err error) bool {
 // StatementTries is the maximum number of tries of a statement that fails because of other sessions.
 const StatementTries = 6
 
-// Retry calls the function do, which must send one statement outside a transaction. It calls do again when the
-// statement failed because of other sessions. do must discard the results of a failed try.
+// Retry runs do, which sends one statement outside a transaction. It runs do again when the statement failed because of
+// other sessions. do must not keep results of a failed try. A statement with a Need is tried once: a replica has ended it
+// because of what it replays, and the database can answer it.
 func Retry(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		if try == StatementTries || !contended(err) {
+		if _, bound := needOf(ctx); try == StatementTries || bound || !contended(err) {
 			return err
 		}
 		// Each of the sessions that conflicted waits for a random time, so that they do not repeat their statements at

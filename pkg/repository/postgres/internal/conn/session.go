@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"net"
 	"syscall"
 )
 
@@ -19,7 +20,19 @@ type session struct {
 	closed []driverStmt // statements that must still be closed on the server
 
 	inTx   bool
-	denied bool // the server refused a statement of this transaction; whether the role is gone can be checked only after the transaction
+	denied bool // a statement of this transaction was refused; roleIsGone can be called only after the transaction
+
+	// For statements with a Need; see position.go.
+	network  net.Conn // nil when it is not known
+	replayed Position // of the server, when it was last asked
+	alive    context.Context
+	unwatch  func() bool
+}
+
+// Close is part of driver.Conn.
+func (s *session) Close() error {
+	s.release()
+	return s.driverConn.Close()
 }
 
 // driverConn has the optional interfaces of the driver's connections. database/sql uses each of them if the connection
@@ -63,18 +76,27 @@ func (s *session) IsValid() bool { return !s.of.retired(s.generation) && s.drive
 
 // QueryContext implements driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.meets(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := s.driverConn.QueryContext(ctx, query, args)
 	return rows, s.judge(ctx, err)
 }
 
 // ExecContext implements driver.ExecerContext.
 func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.meets(ctx); err != nil {
+		return nil, err
+	}
 	result, err := s.driverConn.ExecContext(ctx, query, args)
 	return result, s.judge(ctx, err)
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := s.meets(ctx); err != nil {
+		return nil, err
+	}
 	stmt, err := s.driverConn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, s.judge(ctx, err)
@@ -88,6 +110,9 @@ func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt
 
 // BeginTx implements driver.ConnBeginTx.
 func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	if err := s.meets(ctx); err != nil {
+		return nil, err
+	}
 	tx, err := s.driverConn.BeginTx(ctx, options)
 	if err != nil {
 		return nil, s.judge(ctx, err)
@@ -162,11 +187,17 @@ func (t *sessionStmt) Close() error {
 }
 
 func (t *sessionStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := t.s.meets(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := t.driverStmt.QueryContext(ctx, args)
 	return rows, t.s.judge(ctx, err)
 }
 
 func (t *sessionStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := t.s.meets(ctx); err != nil {
+		return nil, err
+	}
 	result, err := t.driverStmt.ExecContext(ctx, args)
 	return result, t.s.judge(ctx, err)
 }
@@ -202,5 +233,66 @@ func (s *session) ended() {
 	defer cancel()
 	if s.roleIsGone(ctx) {
 		s.of.retire()
+	}
+}
+
+// meets returns an error if the server of the session does not have what the statement needs. It asks the server only
+// when its last answer is not enough, because what a server has replayed once it never loses while connections last.
+func (s *session) meets(ctx context.Context) error {
+	need, ok := needOf(ctx)
+	if !ok {
+		return nil
+	}
+	s.closeAfter(need.Alive)
+	if need.Position == (Position{}) || s.replayed.has(need.Position) {
+		return nil
+	}
+	at, err := s.readReplayed(ctx)
+	if err != nil {
+		return s.judge(ctx, err)
+	}
+	if s.replayed = at; !at.has(need.Position) {
+		return &BehindError{at}
+	}
+	return nil
+}
+
+// closeAfter closes the connection when alive ends. The driver would wait for the server's answer even after the
+// statement's context has ended.
+func (s *session) closeAfter(alive context.Context) {
+	if s.network == nil || s.alive == alive {
+		return
+	}
+	s.release()
+	s.alive, s.unwatch = alive, context.AfterFunc(alive, func() {
+		_ = s.network.Close()
+		s.of.dropIdle() // idle connections are closed too, and would fail the statements that get them
+	})
+}
+
+// release ends what closeAfter began.
+func (s *session) release() {
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+}
+
+func (s *session) readReplayed(ctx context.Context) (Position, error) {
+	rows, err := s.driverConn.QueryContext(ctx, replayedQuery, nil)
+	if err != nil {
+		return Position{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	value := make([]driver.Value, 1)
+	if err := rows.Next(value); err != nil {
+		return Position{}, err
+	}
+	switch text := value[0].(type) {
+	case string:
+		return parsePosition(text)
+	case []byte:
+		return parsePosition(string(text))
+	default:
+		return Position{}, ErrNoReplica
 	}
 }

@@ -3,6 +3,8 @@
 //
 // Read it in this order:
 //
-//   - reads.go: Reads, in which each read chooses between the replica and the database
-//   - follower.go: which changes the replica has, and which reads it may answer
+//   - reads.go: Reads, each of which chooses between the two
+//   - export.go: an export that the database continues when the replica ends it
+//   - readers.go: the statements of reads
+//   - follower.go: how far the replica is, and what it may answer
 package replica

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sort"
 	"sync"
 	"time"
 
@@ -27,27 +28,18 @@ const (
 	maxWritten = 10_000
 )
 
-// LSN is a position in PostgreSQL's write-ahead log.
-type LSN uint64
-
-// parseLSN parses an LSN in PostgreSQL's text form, two hexadecimal numbers such as 16/B374D848.
-func parseLSN(text string) (LSN, error) {
-	var high, low uint32
-	_, err := fmt.Sscanf(text, "%X/%X", &high, &low)
-	lsn := LSN(high)<<32 | LSN(low)
-	if err != nil || lsn.String() != text {
-		return 0, fmt.Errorf("%q is not a position of the write-ahead log, such as 16/B374D848", text)
-	}
-	return lsn, nil
+// server says how far a server is. *conn.DB implements it.
+type server interface {
+	Written(ctx context.Context) (conn.Position, error)
+	Inserted(ctx context.Context) (conn.Position, error)
+	Replayed(ctx context.Context) (conn.Position, error)
 }
 
-func (l LSN) String() string { return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l)) }
-
-// follower finds out which part of the database's write-ahead log a streaming replica has replayed, and decides which
-// reads the replica may answer. It is safe for concurrent use.
+// follower follows how far a streaming replica has replayed the log of its database, and decides which reads the replica
+// may answer. It is safe for concurrent use.
 type follower struct {
-	primary *conn.DB
-	replica *conn.DB
+	primary server
+	replica server // has a connection that no read uses
 	maxLag  time.Duration
 	log     *zap.Logger
 	now     func() time.Time
@@ -56,36 +48,41 @@ type follower struct {
 	reads *prometheus.CounterVec
 
 	mu       sync.Mutex
-	written  []writtenAt // positions that the database's log had, the oldest first
-	replayed LSN
+	history  conn.History  // of the database
+	written  []writtenAt   // of the database in this history, the oldest first
+	replayed conn.LSN      // of the replica at the last look; 0: not known
+	oldest   time.Duration // age of the oldest server that a read reached since the last look
+
+	alive context.Context // ends when the replica does not answer
+	lose  context.CancelFunc
 }
 
 // writtenAt is the end of the database's log at a time.
 type writtenAt struct {
-	lsn LSN
+	lsn conn.LSN
 	at  time.Time
 }
 
 // The values of the label answer of dlq_replica_reads_total.
 const (
-	byReplica = "replica" // the replica had not replayed the caller's last change yet
-	isBehind  = "behind"  // the replica had not replayed the caller's last change
-	isLate    = "late"    // the replica was unavailable, or its data were too old
-	hasFailed = "failed"  // the replica failed to answer this read
+	byReplica = "replica" // the replica answered
+	isBehind  = "behind"  // the replica had not replayed the caller's last change, or did not have the object
+	isLate    = "late"    // the replica was away, or too far behind
+	hasFailed = "failed"  // the replica did not answer this read
 )
 
-// newFollower returns a follower. The replica answers no reads until run has read its position for the first time.
-func newFollower(primary, replica *conn.DB, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *follower {
+// newFollower returns a follower. The replica answers no reads until run has asked how far it is.
+func newFollower(primary, replica server, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *follower {
 	f := &follower{
 		primary: primary, replica: replica, maxLag: maxLag, log: log, now: time.Now,
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_replica_lag_seconds",
-			Help: "How old the data of the database's replica is; +Inf while that is not known. Reads use the replica up to database.read_max_lag.",
+			Help: "How old the data of the database's replica is; of the oldest one, if reads reached several. +Inf while that is not known. Reads use the replica up to database.read_max_lag.",
 		}),
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dlq_replica_reads_total",
 			Help: "Reads that may use the replica, by who answered: the replica, or the database because the replica had not replayed the " +
-				"caller's last change (behind), was away or too far behind (late), or did not answer (failed).",
+				"caller's last change or did not have the object (behind), was away or too far behind (late), or did not answer (failed).",
 		}, []string{"answer"}),
 	}
 	registry.MustRegister(f.lag, f.reads)
@@ -93,6 +90,7 @@ func newFollower(primary, replica *conn.DB, maxLag time.Duration, registry prome
 		f.reads.WithLabelValues(answer)
 	}
 	f.lag.Set(math.Inf(1))
+	f.alive, f.lose = context.WithCancel(context.Background())
 	return f
 }
 
@@ -100,133 +98,203 @@ func newFollower(primary, replica *conn.DB, maxLag time.Duration, registry prome
 func (f *follower) run(ctx context.Context) {
 	for out := new(outage.Log); ctx.Err() == nil; wait.Sleep(ctx, followInterval) {
 		err := f.look(ctx)
-		age := math.Inf(1)
-		if lag, known := f.age(); known {
-			age = lag.Seconds()
-		}
-		f.lag.Set(age)
+		f.measure()
 		out.Report(ctx, f.log, err, "the replica of the database cannot be used; reads use the database", "the replica of the database is used again")
 	}
 }
 
-var errNoReplica = errors.New("the server at database.read_host is no replica: it is not in recovery")
+// measure sets the metric of the replica's age.
+func (f *follower) measure() {
+	age := math.Inf(1)
+	if oldest := f.oldestAge(); oldest != unknownAge {
+		age = oldest.Seconds()
+	}
+	f.lag.Set(age)
+}
 
-// look reads the present positions of the database and of its replica.
+// look asks the database and then its replica how far they are. A replica that does not answer within askTimeout, or
+// that replays another history than the database's, is lost: reads that wait for it end at once.
 func (f *follower) look(ctx context.Context) error {
-	written, err := ask(ctx, f.primary, `SELECT pg_current_wal_lsn()::text`)
+	at := f.now()
+	written, err := ask(ctx, f.primary.Written)
 	if err != nil {
 		return fmt.Errorf("ask the database: %w", err)
 	}
-	f.mu.Lock()
-	if f.written = append(f.written, writtenAt{written, f.now()}); len(f.written) > maxWritten {
-		f.written = f.written[maxWritten/2:] // the replica is hours behind; the age of its data becomes unknown
+	f.write(written, at)
+	replayed, err := f.askReplica(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		err = fmt.Errorf("ask the replica: %w", err)
+	case replayed.System != written.System:
+		err = errors.New("the server at database.read_host is a replica of another database")
+	case replayed.Timeline != written.Timeline:
+		err = fmt.Errorf("the replica has replayed timeline %d, and the database writes timeline %d", replayed.Timeline, written.Timeline)
 	}
-	f.mu.Unlock()
-	return f.askReplica(ctx)
-}
-
-func (f *follower) askReplica(ctx context.Context) error {
-	replayed, err := ask(ctx, f.replica, `SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text END`)
 	if err != nil {
-		return fmt.Errorf("ask the replica: %w", err)
+		f.lost()
+		return err
 	}
-	f.advance(replayed)
+	f.advance(replayed.LSN)
 	return nil
 }
 
-// advance stores that the replica has replayed the log up to a position. The newest entry of written that the replica
-// has reached shows how old the replica's data are; older entries are deleted.
-func (f *follower) advance(replayed LSN) {
+func ask(ctx context.Context, position func(context.Context) (conn.Position, error)) (conn.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return position(ctx)
+}
+
+// write notes how far the database was at a time.
+func (f *follower) write(p conn.Position, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.replayed = max(f.replayed, replayed)
-	for len(f.written) > 1 && f.written[1].lsn <= f.replayed {
+	f.enter(p.History)
+	if f.written = append(f.written, writtenAt{p.LSN, at}); len(f.written) > maxWritten {
+		f.written = f.written[maxWritten/2:] // the replica is hours behind, and its age becomes unknown
+	}
+}
+
+// enter notes the history that the database writes. After a failover nothing is known of the replica.
+func (f *follower) enter(h conn.History) {
+	if f.history != h {
+		f.history, f.written, f.replayed = h, nil, 0
+	}
+}
+
+func (f *follower) askReplica(ctx context.Context) (conn.Position, error) {
+	alive, lose := context.WithCancel(context.Background())
+	defer time.AfterFunc(askTimeout, lose).Stop() // the connection stays open, unless the time is over
+	return ask(conn.WithNeed(ctx, conn.Need{Alive: alive}), f.replica.Replayed)
+}
+
+// lost ends the reads that wait for the replica.
+func (f *follower) lost() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.replayed = 0
+	f.lose()
+	f.alive, f.lose = context.WithCancel(context.Background())
+}
+
+// advance notes how far the replica is. Positions that it has reached are kept as long as they say whether a server is
+// too old.
+func (f *follower) advance(replayed conn.LSN) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.replayed = replayed
+	since := f.now().Add(-f.maxLag)
+	for len(f.written) > 1 && f.written[1].lsn <= replayed && f.written[1].at.Before(since) {
 		f.written = f.written[1:]
 	}
 }
 
-func ask(ctx context.Context, db *conn.DB, query string) (LSN, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	var text *string
-	if err := db.Pool.GetContext(ctx, &text, query); err != nil {
-		return 0, err
-	}
-	if text == nil {
-		return 0, errNoReplica
-	}
-	return parseLSN(*text)
-}
-
-// age returns the maximum age of the replica's data. ok is false while the age is not known, because the replica has
-// reached none of the positions that look has read from the database.
-func (f *follower) age() (time.Duration, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.written) == 0 || f.replayed < f.written[0].lsn {
-		return 0, false
-	}
-	return f.now().Sub(f.written[0].at), true
-}
-
-// serves reports whether the replica may answer a read, and counts the reads that it may not answer. When the read has
-// the mark of a change, the replica may answer it only after it has replayed this change.
-func (f *follower) serves(ctx context.Context, reading *repository.Reading) bool {
-	if reading == nil || reading.UsesPrimary() {
-		return false
-	}
-	answer := f.answerTo(ctx, reading.After())
-	if answer == byReplica {
-		return true
-	}
-	f.reads.WithLabelValues(answer).Inc()
-	reading.UsePrimary()
-	return false
-}
-
-func (f *follower) answerTo(ctx context.Context, after string) string {
-	if age, known := f.age(); !known || age > f.maxLag {
-		return isLate
-	}
-	if after == "" {
-		return byReplica
-	}
-	mark, err := parseLSN(after)
-	if err != nil {
-		return isBehind
-	}
-	if !f.hasReplayed(mark) {
-		if err := f.askReplica(ctx); err != nil || !f.hasReplayed(mark) {
-			return isBehind
+// age returns how old the data of a server that has replayed the database's log up to lsn may be: the newest position
+// that it has reached says so. The age is not known before it has reached one.
+func (f *follower) age(lsn conn.LSN) time.Duration {
+	for i := len(f.written) - 1; i >= 0; i-- {
+		if f.written[i].lsn <= lsn {
+			return f.now().Sub(f.written[i].at)
 		}
 	}
-	return byReplica
+	return unknownAge
 }
 
-func (f *follower) hasReplayed(mark LSN) bool {
+const unknownAge = time.Duration(math.MaxInt64)
+
+// oldestAge returns the age of the replica, or of an older server that a read has reached since the last call.
+func (f *follower) oldestAge() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.replayed >= mark
+	age := max(f.age(f.replayed), f.oldest)
+	f.oldest = 0
+	return age
 }
 
-// answered records the result of a read on the replica. again reports whether the database must answer the read: when
-// the replica is unavailable, or when it ended the statement because of changes that it had to replay.
-func (f *follower) answered(ctx context.Context, reading *repository.Reading, err error) (again bool) {
-	if err != nil && ctx.Err() == nil && (errors.Is(err, entity.ErrUnavailable) || errors.Is(err, entity.ErrContended)) {
-		f.reads.WithLabelValues(hasFailed).Inc()
-		reading.UsePrimary()
-		return true
+// needed returns the position that a server must have replayed so that its data is not older than maxLag. It returns
+// false when the replica has not reached it, or when the database did not answer for as long.
+func (f *follower) needed() (conn.Need, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	since := f.now().Add(-f.maxLag)
+	i := sort.Search(len(f.written), func(i int) bool { return !f.written[i].at.Before(since) })
+	if i == len(f.written) {
+		return conn.Need{}, false
+	}
+	lsn := f.written[i].lsn
+	return conn.Need{Position: conn.Position{History: f.history, LSN: lsn}, Alive: f.alive}, f.replayed >= lsn
+}
+
+// serves reports whether the replica may answer a read, and counts when it may not. The returned context makes each
+// connection check this with its own server. A read whose caller brings the mark of a change is not answered before the
+// replica has replayed this change.
+func (f *follower) serves(ctx context.Context, reading *repository.Reading) (context.Context, bool, error) {
+	if reading == nil || reading.UsesPrimary() {
+		return ctx, false, nil
+	}
+	need, ok := f.needed()
+	if !ok {
+		return ctx, false, f.usePrimary(reading, isLate)
+	}
+	if after := reading.After(); after != "" {
+		mark, err := conn.ParseLSN(after)
+		if err != nil {
+			return ctx, false, f.usePrimary(reading, isBehind)
+		}
+		need.Position.LSN = max(need.Position.LSN, mark)
+	}
+	return conn.WithNeed(ctx, need), true, nil
+}
+
+// failed handles the error of a read that the replica should have answered. It returns nil when the database must
+// answer the read: when the replica is away, has not replayed enough, does not have the object, or ended the statement
+// because of what it replays.
+func (f *follower) failed(ctx context.Context, reading *repository.Reading, err error) error {
+	var behind *conn.BehindError
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.As(err, &behind):
+		return f.usePrimary(reading, f.refused(behind.At))
+	case errors.Is(err, entity.ErrNotFound):
+		return f.usePrimary(reading, isBehind)
+	case errors.Is(err, entity.ErrUnavailable), errors.Is(err, entity.ErrContended):
+		return f.usePrimary(reading, hasFailed)
 	}
 	f.reads.WithLabelValues(byReplica).Inc()
-	return false
+	return err
+}
+
+// refused returns why a read was not sent to a server that is at p.
+func (f *follower) refused(p conn.Position) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	age := unknownAge
+	if p.History == f.history {
+		age = f.age(p.LSN)
+	}
+	f.oldest = max(f.oldest, age)
+	if age > f.maxLag {
+		return isLate
+	}
+	return isBehind
+}
+
+func (f *follower) usePrimary(reading *repository.Reading, why string) error {
+	f.reads.WithLabelValues(why).Inc()
+	return reading.UsePrimary()
 }
 
 // writeMark returns a mark for repository.WithReading: a read with this mark sees all changes that were made before the
 // call.
 func (f *follower) writeMark(ctx context.Context) (string, error) {
-	lsn, err := ask(ctx, f.primary, `SELECT pg_current_wal_insert_lsn()::text`)
+	p, err := ask(ctx, f.primary.Inserted)
 	if err != nil {
 		return "", conn.Translate("read the position of the write-ahead log", err)
 	}
-	return lsn.String(), nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.enter(p.History)
+	return p.LSN.String(), nil
 }

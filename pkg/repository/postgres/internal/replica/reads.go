@@ -3,9 +3,11 @@ package replica
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -23,36 +25,51 @@ import (
 // repository.WithReading, and reads that the replica cannot answer.
 type Reads struct {
 	follower           *follower
+	pools              []*sqlx.DB
 	primary, secondary Readers // secondary reads from the replica
 }
 
-// Readers contains the statements of Reads, for the database or for its replica.
-type Readers struct {
-	*search.Searcher
-	*search.Indexer
-	*messages.Messages
-	*insight.Groups
-	*insight.Topics
-	*insight.Activity
-	*insight.Audit
-}
-
-// New returns Reads for a database and its replica. The parameter primary reads from the database itself. The replica
-// is used while its data are not older than maxLag. Both use the index version that is set in scopes. The replica is
-// used only while Run is running.
+// New returns the Reads of a database, whose own reads are in primary, and of its replica, which is used while its data
+// is not older than maxLag. It opens connections to the replica. Both use the index version of scopes. Run must run.
 func New(
-	primary Readers, db, replica *conn.DB, scopes *search.Scopes, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger,
-) *Reads {
+	primary Readers, db *conn.DB, scopes *search.Scopes, at conn.Config, maxLag time.Duration,
+	registry prometheus.Registerer, log *zap.Logger, options ...conn.OpenOption,
+) (*Reads, error) {
+	pool, err := conn.Open(at, options...)
+	if err != nil {
+		return nil, err
+	}
+	// Reads may use all connections of the pool for long. A short lifetime makes looks reach each of several servers.
+	at.MaxOpenConns, at.MaxIdleConns, at.ConnMaxLifetime = 1, 1, lookLifetime
+	looks, err := conn.Open(at)
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	replica := conn.New(pool, nil)
 	scopes = scopes.On(replica)
 	groups := insight.NewGroups(replica)
 	return &Reads{
-		follower: newFollower(db, replica, maxLag, registry, log),
+		follower: newFollower(db, conn.New(looks, nil), maxLag, registry, log),
+		pools:    []*sqlx.DB{pool, looks},
 		primary:  primary,
 		secondary: Readers{
 			search.New(replica, scopes), search.NewIndexer(replica, scopes, groups), messages.New(replica), groups,
 			insight.NewTopics(replica, scopes), insight.NewActivity(replica, redrives.NewLifecycle(replica, scopes)), insight.NewAudit(replica, groups),
+			true,
 		},
+	}, nil
+}
+
+// lookLifetime is how long the connection of looks is used.
+const lookLifetime = 10 * time.Second
+
+// Close closes the connections to the replica.
+func (r *Reads) Close() error {
+	var errs []error
+	for _, pool := range r.pools {
+		errs = append(errs, pool.Close())
 	}
+	return errors.Join(errs...)
 }
 
 // Run finds out, until ctx ends, which changes the replica has.
@@ -64,82 +81,95 @@ func (r *Reads) WriteMark(ctx context.Context) (string, error) { return r.follow
 
 // CheckMark returns an error when the text cannot be a result of WriteMark.
 func (r *Reads) CheckMark(mark string) error {
-	_, err := parseLSN(mark)
+	_, err := conn.ParseLSN(mark)
 	return err
 }
 
-// answer runs a read on the replica; when the replica may not answer the read or fails, it runs the read on the
-// database.
-func answer[T any](ctx context.Context, r *Reads, read func(Readers) (T, error)) (T, error) {
+// answer runs a read on the replica, or on the database when the replica may not answer it or fails.
+func answer[T any](ctx context.Context, r *Reads, read func(context.Context, Readers) (T, error)) (found T, err error) {
 	reading := repository.ReadingOf(ctx)
-	if !r.follower.serves(ctx, reading) {
-		return read(r.primary)
+	bound, ok, err := r.follower.serves(ctx, reading)
+	if err != nil {
+		return found, err
 	}
-	found, err := read(r.secondary)
-	if r.follower.answered(ctx, reading, err) {
-		return read(r.primary)
+	if ok {
+		if found, err = read(bound, r.secondary); err != nil {
+			var none T
+			if err := r.follower.failed(ctx, reading, err); err != nil {
+				return none, err
+			}
+		} else if reading.TakeReplica() {
+			r.follower.reads.WithLabelValues(byReplica).Inc()
+			return found, nil
+		}
 	}
-	return found, err
+	return read(ctx, r.primary)
 }
 
 // Search implements repository.Searcher.
 func (r *Reads) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
-	return answer(ctx, r, func(from Readers) (repository.SearchPage, error) { return from.Search(ctx, q) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) (repository.SearchPage, error) { return from.Search(ctx, q) })
 }
 
 // CountMatching implements repository.Searcher.
 func (r *Reads) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
-	return answer(ctx, r, func(from Readers) (repository.MatchCount, error) { return from.CountMatching(ctx, q) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) (repository.MatchCount, error) {
+		return from.CountMatching(ctx, q)
+	})
 }
 
-// Export implements repository.Searcher. When the replica fails after an export has yielded a message, the export is
-// not repeated on the database.
+// Export implements repository.Searcher. When the replica ends an export, the database goes on where the replica ended,
+// unless the export must be of one snapshot.
 func (r *Reads) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
-	begun := false
-	var broken error
-	_, err := answer(ctx, r, func(from Readers) (struct{}, error) {
-		err := from.Export(ctx, q, func(m *entity.Message) error { begun = true; return yield(m) })
-		if begun {
-			broken, err = err, nil
-		}
-		return struct{}{}, err
+	e := export{query: q, yield: yield}
+	_, err := answer(ctx, r, func(ctx context.Context, from Readers) (struct{}, error) {
+		return struct{}{}, e.run(ctx, from)
 	})
-	return cmp.Or(broken, err)
+	if errors.Is(err, repository.ErrReadAgain) && e.yielded > 0 && !q.OneSnapshot {
+		err = e.run(ctx, r.primary)
+	}
+	return cmp.Or(e.refused, err)
 }
 
 // IndexedUntil implements repository.SearchIndex.
 func (r *Reads) IndexedUntil(ctx context.Context) (time.Time, error) {
-	return answer(ctx, r, func(from Readers) (time.Time, error) { return from.IndexedUntil(ctx) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) (time.Time, error) { return from.IndexedUntil(ctx) })
 }
 
 // List implements repository.Reader.
 func (r *Reads) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
-	return answer(ctx, r, func(from Readers) (repository.List, error) { return from.List(ctx, topic, page) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) (repository.List, error) { return from.List(ctx, topic, page) })
 }
 
 // ErrorGroups implements repository.Groups.
 func (r *Reads) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error) {
-	return answer(ctx, r, func(from Readers) ([]repository.ListedGroup, error) { return from.ErrorGroups(ctx, q) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) ([]repository.ListedGroup, error) {
+		return from.ErrorGroups(ctx, q)
+	})
 }
 
 // ErrorGroup implements repository.Groups.
 func (r *Reads) ErrorGroup(
 	ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend,
 ) (entity.ErrorGroup, error) {
-	return answer(ctx, r, func(from Readers) (entity.ErrorGroup, error) { return from.ErrorGroup(ctx, id, visible, trend) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) (entity.ErrorGroup, error) {
+		return from.ErrorGroup(ctx, id, visible, trend)
+	})
 }
 
 // Arrivals implements repository.Activity.
 func (r *Reads) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repository.Arrivals, error) {
-	return answer(ctx, r, func(from Readers) (repository.Arrivals, error) { return from.Arrivals(ctx, q) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) (repository.Arrivals, error) { return from.Arrivals(ctx, q) })
 }
 
 // TopicSummaries implements repository.Topics.
 func (r *Reads) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
-	return answer(ctx, r, func(from Readers) ([]repository.TopicSummary, error) { return from.TopicSummaries(ctx, q) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) ([]repository.TopicSummary, error) {
+		return from.TopicSummaries(ctx, q)
+	})
 }
 
 // Trail implements repository.Audit.
 func (r *Reads) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error) {
-	return answer(ctx, r, func(from Readers) ([]entity.AuditEntry, error) { return from.Trail(ctx, q) })
+	return answer(ctx, r, func(ctx context.Context, from Readers) ([]entity.AuditEntry, error) { return from.Trail(ctx, q) })
 }
