@@ -33,7 +33,7 @@ var layers = map[string][]string{
 
 	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":         {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":   {"pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/entity", "pkg/fingerprint"},
+	"pkg/deadletter":   {"pkg/deadletter/internal/headername", "pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/entity", "pkg/fingerprint"},
 	"pkg/fingerprint":  {"pkg/entity"},
 	"pkg/opensearch":   {"pkg/entity", "pkg/repository", "pkg/wait"},
 	"pkg/payload":      {"pkg/entity"},
@@ -68,6 +68,7 @@ var layers = map[string][]string{
 	"pkg/broker/internal/inflate":         {},
 	"pkg/archive/tier/internal/bucket":    {"pkg/entity"},
 	"pkg/archive/tier/internal/file":      {"pkg/repository"},
+	"pkg/deadletter/internal/headername":  {},
 	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
 	"pkg/deadletter/internal/naming":      {},
 	"pkg/ingest/internal/errorgroups":     {"pkg/entity", "pkg/repository"},

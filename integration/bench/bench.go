@@ -78,7 +78,7 @@ type side struct {
 	prefix   string // prefix of the names of databases
 
 	ingested  *database // created by the part ingest
-	documents *database // created by the part search
+	documents *database // created by the part named search
 	flood     string    // prefix of the topics that get records while the part mixed reads
 	flooded   []string  // the names of these topics
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxMemory is the limit of resident memory of the API and the ingester, in MB.
+// maxMemory is the limit of the resident memory of each program, in MB.
 const maxMemory = 128
 
 // figure is one measured result of a part of the benchmark.

@@ -46,7 +46,7 @@ func main() {
 type options struct {
 	only      []string // names of parts; none: all
 	scale     float64
-	documents int // number of messages in the part search
+	documents int // number of messages in the part named search
 	days      int // the period of these messages
 	requests  int
 	base      string

@@ -58,7 +58,7 @@ func (s *side) askSearch(ctx context.Context, p program, name string, least int,
 	return figures
 }
 
-// quietTopic returns an original topic of the part search.
+// quietTopic returns an original topic of the part named search.
 func (s *side) quietTopic(n int) string { return fmt.Sprintf("%squiet%02d.events.v1", s.flood, n) }
 
 // search fills a table, lets the program index it, and measures searches.

@@ -1,5 +1,7 @@
 package deadletter
 
+import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headername"
+
 // genericName is the name of the dialect for headers that match no other dialect, but whose names say what they contain.
 // Other comments call them hand-written headers.
 const genericName = "generic"
@@ -27,7 +29,7 @@ type alias struct {
 	rank  uint8
 }
 
-// aliases are names of headers as foldKey returns them: in lower case, without separators, and without certain words.
+// aliases are names of headers as headername.Fold returns them: in lower case, without separators, and without certain words.
 var aliases = map[string]alias{
 	"originaltopic": {fieldTopic, 0}, "origintopic": {fieldTopic, 1}, "sourcetopic": {fieldTopic, 2},
 	"originalpartition": {fieldPartition, 0}, "originpartition": {fieldPartition, 1}, "sourcepartition": {fieldPartition, 2},
@@ -94,29 +96,6 @@ func lookUp(key string) (alias, bool) {
 		return alias{}, false
 	}
 	var buf [longestAlias]byte
-	a, ok := aliases[string(foldKey(buf[:0], key))]
+	a, ok := aliases[string(headername.Fold(buf[:0], key))]
 	return a, ok
-}
-
-// foldedPrefixes are the words that foldKey removes from names.
-var foldedPrefixes = []string{"x", "dlq", "dlt", "kafka", "krafka"}
-
-// foldKey appends key in lower case, without separators and without the words in foldedPrefixes.
-func foldKey(to []byte, key string) []byte {
-	start := 0
-	for i := range len(key) {
-		b := key[i]
-		if b != '-' && b != '_' && b != '.' {
-			if 'A' <= b && b <= 'Z' {
-				b += 'a' - 'A'
-			}
-			to = append(to, b)
-			continue
-		}
-		switch string(to[start:]) {
-		case "x", "dlq", "dlt", "kafka", "krafka": // the words in foldedPrefixes
-			to = to[:start]
-		}
-	}
-	return to
 }

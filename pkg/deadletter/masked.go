@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headername"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -73,7 +74,7 @@ func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 
 // masksAlias reports whether a hand-written header for one of the fields could be masked, in any spelling of its name.
 func (*Decoder) masksAlias(masks HeaderMasks, fields ...field) bool {
-	prefixes := append([]string{""}, foldedPrefixes...)
+	prefixes := append([]string{""}, headername.Prefixes...)
 	for name, a := range aliases {
 		if !slices.Contains(fields, a.field) {
 			continue

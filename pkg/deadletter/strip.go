@@ -2,8 +2,10 @@ package deadletter
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headername"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -74,17 +76,9 @@ func ReplayKey(dialect string, rec entity.Record) []byte {
 }
 
 func stripped(own ownNames, key string) bool {
-	return ours(key) || strippedAlways[key] || hasPrefix(key, strippedPrefixes[:]) ||
-		own.names[key] || hasPrefix(key, own.prefixes)
-}
-
-func hasPrefix(key string, prefixes []string) bool {
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
+	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+	return ours(key) || strippedAlways[key] || own.names[key] ||
+		slices.ContainsFunc(strippedPrefixes[:], begins) || slices.ContainsFunc(own.prefixes, begins)
 }
 
 // strippedPrefixes are prefixes of headers that only dead-letter producers use. kafka_ and NServiceBus. are not in the
@@ -105,45 +99,45 @@ var strippedPrefixes = [...]string{
 }
 
 // strippedAlways are headers that only dead-letter producers use.
-var strippedAlways = set(
-	family("kafka_original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
-	family("kafka_exception-", "fqcn", "cause-fqcn", "message", "stacktrace"),
-	family("kafka_key-exception-", "fqcn", "message", "stacktrace"),
-	family("kafka_", "deliveryAttempt", "listenerInfo"),
-	family("springDeserializerException", "Key", "Value"),
-	family("x-original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
-	family("x-exception-", "fqcn", "message", "stacktrace"),
-	family("dead-letter-", "topic", "partition", "offset", "reason", "cause", "exception-class-name", "cause-class-name"),
-	family("", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned"),
-	family("x-source-", "topic", "partition", "offset", "timestamp", "consumer-group-id"),
-	family("x-", "retries", "failure-reason", "failed-attempts", "retry-count", "retry-attempt-count", "produce-time"),
-	family("exc_", "class", "msg"),
-	family("kafka_throwable_", "message", "code", "class_name"),
-	family("ce_knativeerror", "dest", "code", "data"),
-	family("NServiceBus.", "FailedQ", "TimeOfFailure", "Retries"),
-	family("MT-", "Reason", "Redelivery-Count"),
-	family("", "asyncRetry"),
+var strippedAlways = headername.Set(
+	headername.Family("kafka_original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
+	headername.Family("kafka_exception-", "fqcn", "cause-fqcn", "message", "stacktrace"),
+	headername.Family("kafka_key-exception-", "fqcn", "message", "stacktrace"),
+	headername.Family("kafka_", "deliveryAttempt", "listenerInfo"),
+	headername.Family("springDeserializerException", "Key", "Value"),
+	headername.Family("x-original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
+	headername.Family("x-exception-", "fqcn", "message", "stacktrace"),
+	headername.Family("dead-letter-", "topic", "partition", "offset", "reason", "cause", "exception-class-name", "cause-class-name"),
+	headername.Family("", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned"),
+	headername.Family("x-source-", "topic", "partition", "offset", "timestamp", "consumer-group-id"),
+	headername.Family("x-", "retries", "failure-reason", "failed-attempts", "retry-count", "retry-attempt-count", "produce-time"),
+	headername.Family("exc_", "class", "msg"),
+	headername.Family("kafka_throwable_", "message", "code", "class_name"),
+	headername.Family("ce_knativeerror", "dest", "code", "data"),
+	headername.Family("NServiceBus.", "FailedQ", "TimeOfFailure", "Retries"),
+	headername.Family("MT-", "Reason", "Redelivery-Count"),
+	headername.Family("", "asyncRetry"),
 )
 
 // strippedFor contains, by dialect, the headers that are removed only from dead letters of this dialect.
 var strippedFor = map[string]ownNames{
-	k1s0.name: {names: set(sharedNames, plainFailure)},
+	k1s0.name: {names: headername.Set(sharedNames, plainFailure)},
 	hexkit.name: {
-		names: set(sharedNames, family("", hexkitEvent, hexkitFirstEvent, "service")),
+		names: headername.Set(sharedNames, headername.Family("", hexkitEvent, hexkitFirstEvent, "service")),
 		saved: hexkitFirstEvent, restored: hexkitEvent,
 	},
-	genericName:        {names: set(family("x-", "error-message", "error-type", "stack-trace", "consumer-group"))},
-	karafka.name:       {names: set(sharedNames)},
-	karafkaLegacy.name: {names: set(sharedNames, plainFailure)},
-	karafkaHyphenated.name: {names: set(family("original-",
+	genericName:        {names: headername.Set(headername.Family("x-", "error-message", "error-type", "stack-trace", "consumer-group"))},
+	karafka.name:       {names: headername.Set(sharedNames)},
+	karafkaLegacy.name: {names: headername.Set(sharedNames, plainFailure)},
+	karafkaHyphenated.name: {names: headername.Set(headername.Family("original-",
 		"topic", "partition", "offset", "consumer-group", "key", "attempts"))},
 	uberDLQ.name:   {prefixes: []string{uberPrefix}},
-	greyhound.name: {names: set(family("", "GH_OriginalTopic", "GH_RetryAttempt", "submitTimestamp", "backOffTimeMs"))},
-	wolverine.name: {names: set(family("", "exception-type", "exception-message", "exception-stack", "failed-at"))},
-	dapr.name:      {names: set(family("", "__topic", "__partition", "__offset", "__timestamp", "__key", "pubsubName"))},
+	greyhound.name: {names: headername.Set(headername.Family("", "GH_OriginalTopic", "GH_RetryAttempt", "submitTimestamp", "backOffTimeMs"))},
+	wolverine.name: {names: headername.Set(headername.Family("", "exception-type", "exception-message", "exception-stack", "failed-at"))},
+	dapr.name:      {names: headername.Set(headername.Family("", "__topic", "__partition", "__offset", "__timestamp", "__key", "pubsubName"))},
 	quafka.name: {
 		prefixes: []string{"X-Original", "X-Exception"},
-		names: set(family("X-", "RetryAttempt", "RetryAttempts", "OverallRetryAttempt", "OverallRetryAttempts",
+		names: headername.Set(headername.Family("X-", "RetryAttempt", "RetryAttempts", "OverallRetryAttempt", "OverallRetryAttempts",
 			"RetryPolicyIdentifier", "RetryIdentifier", "FromTopicPartitionOffset", "ForwardingTopic")),
 	},
 }
@@ -158,27 +152,9 @@ type ownNames struct {
 
 // sharedNames are headers with plain names that several libraries write.
 var sharedNames = append(
-	family("source_", "topic", "partition", "offset", "consumer_group", "attempts", "trace_id"),
-	family("original_", "topic", "partition", "offset", "consumer_group", "key", "attempts")...,
+	headername.Family("source_", "topic", "partition", "offset", "consumer_group", "attempts", "trace_id"),
+	headername.Family("original_", "topic", "partition", "offset", "consumer_group", "key", "attempts")...,
 )
 
 // plainFailure are further headers, in addition to sharedNames, in which hand-written producers describe a failure.
-var plainFailure = family("", "error", "error_class", "error_message", "stack_trace", "consumer_group")
-
-func family(prefix string, names ...string) []string {
-	out := make([]string, len(names))
-	for i, name := range names {
-		out[i] = prefix + name
-	}
-	return out
-}
-
-func set(lists ...[]string) map[string]bool {
-	out := make(map[string]bool)
-	for _, list := range lists {
-		for _, name := range list {
-			out[name] = true
-		}
-	}
-	return out
-}
+var plainFailure = headername.Family("", "error", "error_class", "error_message", "stack_trace", "consumer_group")

@@ -119,8 +119,8 @@ type DocumentValue struct {
 // KeyTerm returns the term for a record's key.
 func KeyTerm(key []byte) int64 { return term("key", "", key) }
 
-// HeaderTerm returns the term for a header with that value, or with any value when value is nil. A null value and an
-// empty value have the same term.
+// HeaderTerm returns the term by which the search index finds a header with that value, or with any value when the
+// parameter value is nil. A header whose value is null has the same term as one whose value is empty.
 func HeaderTerm(name string, value []byte) int64 {
 	if value == nil {
 		return term("header", name, nil)

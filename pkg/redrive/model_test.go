@@ -18,7 +18,7 @@ import (
 const (
 	modelSequences = 500
 	modelCommands  = 80
-	modelGroups    = 4 // sequences that are played in parallel
+	modelGroups    = 4 // as many sequences of commands run in parallel
 
 	// modelShrinking limits how often a failing sequence is played again to find the commands that it needs.
 	modelShrinking = 80

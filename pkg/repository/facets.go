@@ -61,7 +61,7 @@ type Facets struct {
 	Facets  []Facet // in the order of FacetQuery.By
 }
 
-// FacetSum is a sum of numbers.
+// FacetSum is the sum of the numbers that the matching messages have at one path of their payloads.
 type FacetSum struct {
 	Sum      string // exact, in decimal notation; "" when no sum was requested
 	Messages int64  // messages that have a number at the path

@@ -67,8 +67,8 @@ type SearchIndex interface {
 	UnderLoad(ctx context.Context) (bool, error)
 
 	// IndexedUntil returns the time before which every stored live message was found by the last call of Unindexed.
-	// This time is at least IndexSettles before that call; it is zero when Unindexed was never called. Messages that a
-	// transaction of more than IndexSettles stores may still be missing.
+	// This time is at least IndexSettles before that call; it is zero when Unindexed was never called. Messages
+	// that were stored by a transaction which took longer than IndexSettles may still be missing.
 	IndexedUntil(ctx context.Context) (time.Time, error)
 
 	// IndexerStall reports whether a transaction has been open for so long that the indexer cannot be sure to have

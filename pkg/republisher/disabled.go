@@ -20,7 +20,7 @@ type Disabled struct {
 
 var errNotConfigured = errors.New("kafka is not configured")
 
-// NewDisabled returns the replacement of a Republisher without Kafka.
+// NewDisabled returns what replaces a Republisher in a program that has no Kafka.
 func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
 	return &Disabled{required: cfg.RepublishRequired != nil && *cfg.RepublishRequired, log: log}
 }

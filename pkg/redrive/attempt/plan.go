@@ -55,8 +55,8 @@ type PlanOptions struct {
 
 // Plan plans messages as Publisher.Plan does, and also refuses messages that must not be sent because their original
 // topic is not declared. It sets the field Redirect of each element of batch, and reads the store once for all of
-// them. It adds an audit entry for each record that it reads because a pointer refers to it. An error means that the
-// store could not be read.
+// them. Where a message is a pointer, it reads the record that the pointer names, and adds an audit entry for that read.
+// An error means that the store could not be read.
 func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, error) {
 	targets, open, err := p.RefuseOrigins(ctx, batch, how)
 	if err == nil {

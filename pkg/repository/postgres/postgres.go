@@ -100,7 +100,7 @@ func WithPayload(mode PayloadMode, maxBytes int) Option {
 	return func(o *options) { o.payloadMode, o.payloadLimit = mode, maxBytes }
 }
 
-// New returns a Store for a database whose schema has been migrated; Open returns such a db. It does not close db.
+// New returns a Store for a database whose schema has been migrated; Open returns such a db. The Store never closes db.
 func New(db *sqlx.DB, with ...Option) *Store {
 	o := options{payloadMode: ingest.PayloadBackground, payloadLimit: ingest.DefaultPayloadLimit}
 	for _, change := range with {

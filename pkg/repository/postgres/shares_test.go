@@ -83,7 +83,7 @@ func TestRepeatsOfShareGroups(t *testing.T) {
 }
 
 // TestRepeatOfAMessageThatEnds: a message becomes final, or is deleted, after a repeat of it was recognised and before
-// the repeat is counted. The repeat must then become a separate message.
+// the repeat is counted. The repeat must then be stored as a message of its own.
 func TestRepeatOfAMessageThatEnds(t *testing.T) {
 	for name, end := range map[string]string{
 		"final":   `UPDATE dlq.dlq_messages SET status = 'DEAD'`,

@@ -31,8 +31,8 @@ const (
 	// brokers is small.
 	brokersTTL = 2 * time.Second
 
-	// unknownBrokerWait is between two tries to reach a broker that kafka-go does not know yet: a leader that has just
-	// joined the cluster.
+	// unknownBrokerWait is the pause between two tries to reach a broker that kafka-go does not know yet, because the
+	// broker has just joined the cluster.
 	unknownBrokerWait = 100 * time.Millisecond
 
 	// RequestTimeout is the usual time limit of a request.

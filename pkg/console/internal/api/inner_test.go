@@ -32,8 +32,9 @@ func TestInner_Traceparent(t *testing.T) {
 	}
 }
 
-// TestMarks: the mark of a change goes with the later requests of the same page and of the browser's next pages; another
-// value of the cookie is ignored.
+// TestMarks: the API answers a change with a mark (DLQ-Read-After). The console sends this mark with each later request
+// of the same page, and through a cookie with the requests of the browser's next pages. A cookie whose value is no mark is
+// ignored.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	var sent []string

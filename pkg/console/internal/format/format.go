@@ -97,7 +97,7 @@ func Number(n any) string {
 	return sign + digits
 }
 
-// Bytes returns a number of bytes in its largest unit.
+// Bytes returns a number of bytes as text in the largest unit of which it has at least one.
 func Bytes(n int64) string {
 	switch {
 	case n < 1<<10:

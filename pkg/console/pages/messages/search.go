@@ -35,9 +35,9 @@ var severalOf = []string{"header", "payload"} // parameters that can have severa
 // the text itself.
 const typedName = "typed"
 
-// takeTokens moves text of the form name:value from the words of an address to the parameters of that name. It turns
-// text copied from JSON or from a log ("name":"value", name=value) into words. It reports whether it changed the
-// address.
+// takeTokens changes the query parameters of a page's URL. Text of the form name:value that a user typed as search words
+// (parameter q) becomes the parameter of that name. Text copied from JSON or from a log ("name":"value", name=value) stays
+// in q, as plain words. takeTokens reports whether it changed a parameter.
 func takeTokens(query url.Values) (changed bool) {
 	typed := strings.Join(query["q"], " ")
 	words, conditions, changed := readSearch(typed)
