@@ -1,7 +1,7 @@
 package frameworks_test
 
 import (
-	_ "embed" // for the pinned versions
+	"embed"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +16,9 @@ import (
 
 //go:embed spring/pom.xml
 var springPins []byte
+
+//go:embed kafkajs
+var kafkajsFiles embed.FS
 
 const heapMB = 128
 
@@ -50,10 +53,25 @@ var frameworks = []framework{
 	}},
 }
 
+// longFrameworks are tested by make test-faults only.
+var longFrameworks = []framework{
+	{name: "kafkajs", command: kafkajs, shows: shown{
+		dialect: "generic", class: "UnknownCurrency", text: "unknown currency CHF", namesGroup: true, namesPosition: true,
+	}},
+}
+
 func spring(t *testing.T) *exec.Cmd {
 	cmd := check.Must(stack.JavaSource(t.Context(), "spring", springPins, heapMB, "Billing.java"))(t)
 	cmd.Dir = "spring"
 	return cmd
+}
+
+func kafkajs(t *testing.T) *exec.Cmd {
+	files := map[string][]byte{}
+	for _, name := range []string{"billing.js", "package.json", "package-lock.json"} {
+		files[name] = check.Must(kafkajsFiles.ReadFile("kafkajs/" + name))(t)
+	}
+	return check.Must(stack.NodeProgram(t.Context(), "kafkajs", files, "billing.js"))(t)
 }
 
 // program returns the command of a consumer that TestMain built.
@@ -66,7 +84,13 @@ func long() bool { return os.Getenv("DLQ_TEST_LONG") == "1" }
 
 func TestJavaFrameworks(t *testing.T) { run(t, javaFrameworks) }
 
-func TestFrameworks(t *testing.T) { run(t, frameworks) }
+func TestFrameworks(t *testing.T) {
+	if long() {
+		run(t, slices.Concat(frameworks, longFrameworks))
+		return
+	}
+	run(t, frameworks)
+}
 
 func run(t *testing.T, frameworks []framework) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 
 var (
 	broker     = cmp.Or(os.Getenv("KAFKA"), "localhost:9092")
-	topic      = cmp.Or(os.Getenv("ORDERS"), "orders")
+	topic      = cmp.Or(os.Getenv("ORDERS"), "web-orders")
 	group      = topic + "-billing"
 	currencies = strings.Split(cmp.Or(os.Getenv("CURRENCIES"), "EUR,USD"), ",")
 )
@@ -30,7 +30,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: []string{broker}, GroupID: group, Topic: topic, StartOffset: kafka.FirstOffset,
+		Brokers: []string{broker}, GroupID: group, Topic: topic, StartOffset: kafka.FirstOffset, MaxWait: time.Second,
 	})
 	defer reader.Close()
 	deadLetters := &kafka.Writer{

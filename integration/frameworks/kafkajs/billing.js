@@ -1,6 +1,6 @@
 import { Kafka, logLevel } from "kafkajs";
 
-const { KAFKA = "localhost:9092", ORDERS = "orders", CURRENCIES = "EUR,USD" } = process.env;
+const { KAFKA = "localhost:9092", ORDERS = "web-orders", CURRENCIES = "EUR,USD" } = process.env;
 const groupId = `${ORDERS}-billing`;
 const currencies = CURRENCIES.split(",");
 

@@ -24,7 +24,7 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	topic := cmp.Or(os.Getenv("ORDERS"), "orders")
+	topic := cmp.Or(os.Getenv("ORDERS"), "web-orders")
 	if err := send(ctx, cmp.Or(os.Getenv("KAFKA"), "localhost:9092"), topic, os.Args[1], os.Args[2]); err != nil {
 		log.Fatalf("send order: %v", err)
 	}

@@ -22,7 +22,7 @@ import (
 
 var (
 	broker     = cmp.Or(os.Getenv("KAFKA"), "localhost:9092")
-	topic      = cmp.Or(os.Getenv("ORDERS"), "orders")
+	topic      = cmp.Or(os.Getenv("ORDERS"), "web-orders")
 	group      = topic + "-billing"
 	currencies = strings.Split(cmp.Or(os.Getenv("CURRENCIES"), "EUR,USD"), ",")
 )
