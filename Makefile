@@ -114,6 +114,8 @@ test-faults: needs assets ## Break servers, connections and programs, longer and
 	@$(LEFT_OUT); DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) $(SKIP) -count=1 -v -run '$(FAULT_TESTS)' ./...
 	@DLQ_TEST_LONG=1 $(STACK) -fast -- bash -euc \
 		"cd integration/schemas && go test $(FAULT_FLAGS) -count=1 -v -run '^(TestMassRepair$$|TestFault)' ."
+	@$(LEFT_OUT); export left_out; DLQ_TEST_LONG=1 $(STACK) -fast -- bash -euc \
+		'cd integration/frameworks && go test $(FAULT_FLAGS) $(SKIP) -count=1 -v .'
 	@DLQ_STACK_KAFKA_VERSION=$(OLDER_KAFKA) $(STACK) -fast -- go test $(FAULT_FLAGS) -count=1 -v -run '^($(OLDER_KAFKA_TESTS))$$' \
 		./integration/stack ./integration ./pkg/redrive ./pkg/broker
 	@$(STACK) -fast -kafka-cluster -- go test $(FAULT_FLAGS) -count=1 -v -run '^($(CLUSTER_TESTS))$$' ./integration

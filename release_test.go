@@ -64,7 +64,10 @@ func TestVendoredScriptsHaveAllowedLicences(t *testing.T) {
 		t.Fatal("the Makefile has no list of licences")
 	}
 	shipped := map[string]bool{}
-	for _, path := range []string{"pkg/console/web/package-lock.json", "integration/stack/postgres/package-lock.json"} {
+	for _, path := range []string{
+		"pkg/console/web/package-lock.json", "integration/stack/postgres/package-lock.json",
+		"integration/frameworks/kafkajs/package-lock.json",
+	} {
 		var lock struct {
 			Packages map[string]struct {
 				License string

@@ -32,6 +32,7 @@ if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
   leave_out "TestFaultDatabaseDiskFull|TestFaultKafkaDiskFull" "they mount a small disk, which needs root, or sudo without a password"
 fi
 if ! command -v javac >/dev/null || ! command -v mvn >/dev/null; then
+  leave_out "TestJavaFrameworks" "it compiles a consumer, which needs the JDK of Java 17, and Maven"
   leave_out "TestShareGroupWritesDeadLetters|TestShareGroupsAreCompleted|TestShareGroupsRecordIsGone|TestShareGroupsOutcome|TestShareGroupsForgeries|TestShareGroupsAreShown|TestFaultShareGroupsBrokerIsKilled|TestFaultShareGroupsTopicMayNotBeRead" \
     "they compile a share consumer, which needs the JDK of Java 17, and Maven"
 fi

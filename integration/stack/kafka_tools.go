@@ -60,6 +60,12 @@ func KafkaConnect(ctx context.Context, heapMB int, args ...string) (*exec.Cmd, e
 	return javaTool(ctx, "connect", connectPins, heapMB, "org.apache.kafka.connect.cli.ConnectStandalone", args...)
 }
 
+// JavaSource prepares a Java program of one source file, which the java command compiles at each start. name is unique
+// to pins, a pom.xml whose jars JavaSource downloads if they are missing.
+func JavaSource(ctx context.Context, name string, pins []byte, heapMB int, source string, args ...string) (*exec.Cmd, error) {
+	return javaTool(ctx, name, pins, heapMB, source, args...)
+}
+
 func javaTool(ctx context.Context, artefact string, pins []byte, heapMB int, class string, args ...string) (*exec.Cmd, error) {
 	java, jars, err := javaArtefacts(ctx, readEnvironment(os.Getenv), artefact, pins)
 	if err != nil {

@@ -70,23 +70,13 @@ func postgresArtefact(env environment) (artefact, error) {
 		}
 		files[name] = content
 	}
-	install := func(ctx context.Context, dir string) error { return npmInstall(ctx, env, dir) }
+	install := func(ctx context.Context, dir string) error {
+		if err := npmInstall(ctx, env, dir); err != nil {
+			return err
+		}
+		return hydrate(nativeFolder(dir))
+	}
 	return artefact{name: "postgres", files: files, install: install}, nil
-}
-
-// npmInstall downloads the package and creates the links that its libraries need. The package has a script that creates
-// the links, but npm may refuse to run scripts.
-func npmInstall(ctx context.Context, env environment, dir string) error {
-	npm, err := lookPath(env.path, "npm")
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-	cmd.Dir = dir
-	if err := run(ctx, cmd, filepath.Join(dir, "install.log")); err != nil {
-		return err
-	}
-	return hydrate(nativeFolder(dir))
 }
 
 // nativeFolder returns the folder with PostgreSQL's programs for this platform, in the npm packages below dir.
@@ -98,8 +88,8 @@ func nativeFolder(dir string) string {
 	return filepath.Join(dir, "node_modules", postgresScope, runtime.GOOS+"-"+machine, "native")
 }
 
-// hydrate creates the symbolic links that an npm package cannot contain; their list has paths
-// relative to the package's folder.
+// hydrate creates the symbolic links that the libraries need and an npm package cannot contain; their list has paths
+// relative to the package's folder. The package has a script that creates them, but npm may refuse to run scripts.
 func hydrate(native string) error {
 	text, err := os.ReadFile(filepath.Join(native, postgresSymlinks))
 	if err != nil {
