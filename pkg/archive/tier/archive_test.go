@@ -595,7 +595,7 @@ func TestRewriter(t *testing.T) {
 		check.Same(t, s.number(`SELECT count(*) FROM dlq.archive_deletions`), 1, "objects to delete")
 		s.exec(`DELETE FROM dlq.archive_hidden`)
 		s.exec(`DELETE FROM dlq.archive_objects`)
-		err = migrate.Down(t.Context(), s.db.DB, 1)
+		err = migrate.Down(t.Context(), s.db.DB, migrate.All)
 		check.Says(t, err, "objects to delete", "migrating down")
 		s.clean()
 		check.NoError(t, migrate.Down(t.Context(), s.db.DB, 1))
