@@ -84,7 +84,7 @@ test-browser: assets browser ## Run only the browser tests; screenshots are in b
 .PHONY: test-unit
 test-unit: ## Run the tests that need no server, with the race detector.
 	@go test -race -shuffle=on $(TEST_FLAGS) ./pkg/entity/... ./pkg/deadletter/... ./pkg/config/... ./pkg/secret/... \
-		./pkg/telemetry/... ./pkg/archive/... ./pkg/rest/... ./pkg/repository/memory/...
+		./pkg/telemetry/... ./pkg/archive ./pkg/archive/tier/internal/file ./pkg/rest/... ./pkg/repository/memory/...
 
 .PHONY: test-race
 test-race: ## Run every test of the library with the race detector.
