@@ -238,7 +238,7 @@ func (r *replicated) leadersMove() {
 		before := r.replicas()
 		r.reassign(func(p replicas) []int32 { return append(p.followers(), p.leader) })
 		elect := kmsg.NewPtrElectLeadersRequest()
-		res, err := elect.RequestWith(r.t.Context(), r.kafka.client) // nil topics are all: the first replica of each leads
+		res, err := elect.RequestWith(r.t.Context(), r.kafka.client) // nil topics mean all topics: each partition gets its first replica as leader
 		check.Require(r.t, err == nil && res.ErrorCode == 0, "elect leaders: %v, %+v", err, res)
 		r.until("every partition has another leader", func() bool {
 			now := r.replicas()

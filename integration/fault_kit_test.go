@@ -73,7 +73,7 @@ func newChance(l *letters) *chance {
 	return &chance{random: rand.New(rand.NewPCG(l.random.Uint64(), 0)), counts: map[string]int{}}
 }
 
-// of returns true in one of n cases.
+// of returns true at random, on average in one of n calls.
 func (c *chance) of(n int) bool { return c.intN(n) == 0 }
 
 func (c *chance) intN(n int) int {
@@ -173,7 +173,7 @@ func (l *letters) somePending(n int) []string {
 	return ids
 }
 
-// click is one operator's retry of one message.
+// click is an operator's request to retry one message, with its answer.
 type click struct {
 	id string
 	answer

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// metric returns the sum of a metric's series; -1 when the program does not answer.
+// metric returns the sum of all series of the metric called name; -1 when the program does not answer.
 func (p *process) metric(name string) float64 {
 	p.t.Helper()
 	status, body := p.try(http.MethodGet, "/metrics", nil)

@@ -35,7 +35,8 @@ func (l *letters) wantReport(p *process, want report) {
 	}
 }
 
-// dead returns a dead letter of another original topic. It is not among the records that l tracks.
+// dead returns the n-th dead letter of an original topic that is not the topic of l. The records that l tracks do not
+// contain this dead letter.
 func (l *letters) dead(topic string, n int) *kgo.Record {
 	return &kgo.Record{
 		Topic: l.source, Partition: int32(n % partitions), Value: fmt.Appendf(nil, `{"n": %d}`, n),
@@ -67,7 +68,7 @@ func errorClass(body []byte) string {
 			Details []struct{ Field, Reason string }
 		}
 	}
-	_ = json.Unmarshal(body, &got) // on an error the class is ""
+	_ = json.Unmarshal(body, &got) // a body that is not JSON gives the class ""
 	for _, d := range got.Error.Details {
 		if d.Field == "class" {
 			return d.Reason

@@ -58,7 +58,7 @@ func (l *letters) account() *account {
 	for _, r := range l.sent {
 		a.acked[position(r)] = r
 	}
-	a.secrets = append(a.secrets, "grüße") // part of every value
+	a.secrets = append(a.secrets, "grüße") // the value of every dead letter contains this text
 	return a
 }
 

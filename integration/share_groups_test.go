@@ -150,7 +150,7 @@ func (s *shared) deleteSources() {
 	s.t.Helper()
 	ends := map[int]int64{}
 	for p := range 2 {
-		ends[p] = -1 // the high watermark
+		ends[p] = -1 // -1 requests the high watermark of partition p
 	}
 	s.kafka.deleteBefore(s.topic, ends)
 }

@@ -60,7 +60,7 @@ func (b *bench) report() report {
 
 // compare makes a row from the pairs that both sides have completed.
 func (b *bench) compare(shown figure, turns []figure) row {
-	var values [2][]float64 // of the base and of the checkout
+	var values [2][]float64 // [0]: the figures of the base; [1]: the figures of the checkout
 	var ratios, loads, others []float64
 	for _, f := range turns {
 		if f.Skipped != "" {

@@ -181,7 +181,7 @@ func parcelID(i int) string { return fmt.Sprintf("P-%05d", i) }
 type strictConsumer struct {
 	*site
 	schema  *avro.Schema
-	records chan *kgo.Record // what it has read
+	records chan *kgo.Record // the records that this consumer has read
 }
 
 func (s *site) strictConsumer(topic, group string, most int) *strictConsumer {

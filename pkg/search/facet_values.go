@@ -21,13 +21,13 @@ const (
 // values that it has and estimates how many others there are.
 type facetValues struct {
 	summing  bool
-	memory   *int // bytes left for all facets of a request
+	memory   *int // number of bytes of memory that all facets of a request together may still use
 	index    map[repository.FacetKind]map[string]int
 	values   []countedValue
 	messages int64
 	missing  int64
-	present  []int // indexes of the values of the present message
-	any      bool  // the present message has a value
+	present  []int // indexes in the field values of the values that the message that is being counted has
+	any      bool  // the message that is being counted has a value of this facet
 	others   *distinctSample
 }
 
@@ -35,7 +35,7 @@ type countedValue struct {
 	text     string
 	kind     repository.FacetKind
 	messages int64
-	last     int64 // last message that has the value
+	last     int64 // number of the last counted message that has this value
 	sum      facetSum
 }
 
@@ -153,7 +153,7 @@ type amount struct {
 
 // Limits of a number that is added up. A larger one could make the sum as long as it likes.
 const (
-	maxNumber   = 100 // characters
+	maxNumber   = 100 // largest length of a number's text in characters
 	maxExponent = 100
 )
 
@@ -177,8 +177,8 @@ const maxSample = 1 << 16
 type distinctSample struct {
 	seed   maphash.Seed
 	hashes map[uint64]struct{}
-	skip   uint64 // hashes with one of these bits are not kept
-	share  int64  // one of so many values is kept
+	skip   uint64 // a hash that has one of these bits set is not kept
+	share  int64  // one of this many different values is kept
 }
 
 func newDistinctSample() *distinctSample {

@@ -61,7 +61,7 @@ type export struct {
 	left    int // how many more messages may be exported
 
 	loaded []entity.Message // the next messages of objects
-	ended  bool             // there are none after loaded
+	ended  bool             // no more messages follow those in the field loaded
 }
 
 // until yields the messages of objects that come before m, or all of them when m is nil. same reports whether the next

@@ -255,8 +255,8 @@ type shown struct {
 	catalog  Catalog
 	limits   repository.ShownLimits
 	rows     []repository.ArchivedRow
-	bytes    int64 // of rows
-	used     int64 // bytes of the messages
+	bytes    int64 // size of the rows in the field rows
+	used     int64 // size in memory of the messages in the field messages
 	messages map[uuid.UUID]entity.Message
 }
 

@@ -57,7 +57,7 @@ type feed struct {
 	spareAt      time.Time
 	spareAfter   repository.Cursor // position of the walk before it found the messages of spare
 	taken        map[uuid.UUID]bool
-	returned     map[uuid.UUID]bool // messages that were put back since the last query began, whose result may not show their attempts
+	returned     map[uuid.UUID]bool // messages that were put back since the last query began: the result of that query may not show their attempts
 	held         map[uuid.UUID]hold
 	pausedTopics map[string]time.Time // end of each topic's pause
 	except       map[repository.TopicPair]time.Time

@@ -63,11 +63,11 @@ type Indexer struct {
 	log     *zap.Logger
 	now     func() time.Time
 
-	number   int64     // number of the next writes
+	number   int64     // number that the next writes of documents to the search engine carry
 	failure  error     // why the search engine took no documents at the last try; nil when it did
 	pinged   time.Time // when the search engine was last asked whether it answers
 	repaired time.Time // when the documents of all days were last compared; zero without the lease
-	tidied   int64     // version whose indexes are left after those of all others were deleted
+	tidied   int64     // the version of the search engine's indexes that was kept when the indexes of all other versions were deleted
 }
 
 // NewIndexer returns an Indexer whose metrics are registered with registry.
@@ -188,7 +188,7 @@ func (x *Indexer) updateFacts(ctx context.Context, v int64, ids []uuid.UUID) (re
 		return nil, err
 	}
 	refused, lost, err := x.writes.Update(ctx, v, x.number, ids, facts)
-	if err == nil && len(lost) > 0 { // some of them are not indexed yet
+	if err == nil && len(lost) > 0 { // some of the messages have no document in the search engine yet
 		err = x.repairs.IndexAgain(ctx, v, lost)
 	}
 	return refused, err
@@ -214,7 +214,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 	kept := make([]entity.Document, 0, len(documents))
 	for _, d := range documents {
 		if refused[d.MessageID] {
-			continue // another process has written it
+			continue // another process has written a newer document of this message
 		}
 		if serves {
 			d.Text, d.Terms = "", nil

@@ -25,7 +25,7 @@ var errSessionEnded = errors.New("kafka session has ended")
 // signedIn is a connection after the sign-in.
 type signedIn struct {
 	net.Conn
-	ends time.Time // the broker accepts no request after it; zero: no limit
+	ends time.Time // end of the broker's session: after it the broker accepts no request; zero: the session has no end
 }
 
 // session is a connection that outlives the broker's session (KIP-368), because kafka-go neither authenticates a
@@ -38,9 +38,9 @@ type session struct {
 
 	mu            sync.Mutex
 	conn          signedIn
-	next          *signedIn // replaces conn before the next request
-	renewing      bool      // next is being opened
-	err           error     // why there is no next
+	next          *signedIn // the new connection, which replaces conn before the next request; nil: none is open
+	renewing      bool      // a new connection is being opened
+	err           error     // why no new connection could be opened
 	changes       wait.Broadcast
 	closed        bool
 	timer         *time.Timer
@@ -48,7 +48,7 @@ type session struct {
 	writeDeadline time.Time
 	requests      frames
 	answers       frames
-	due           int // answers that have not been read to the end
+	due           int // number of answers of the broker that have not been read to the end
 }
 
 // openSession opens a connection with dial. It returns the connection itself when the broker's session has no end.
@@ -231,9 +231,9 @@ func (s *session) SetWriteDeadline(t time.Time) error {
 
 // frames follows the requests, or the answers, of a connection. Each begins with the size of the rest in 4 bytes.
 type frames struct {
-	header int    // bytes of the size so far
-	size   uint32 // their value
-	rest   uint32 // bytes of the frame to come
+	header int    // number of bytes of the frame's size that were read so far
+	size   uint32 // value of these bytes of the frame's size
+	rest   uint32 // number of bytes of the frame that follow
 }
 
 // between reports whether the last frame is complete and no other one has begun.

@@ -19,8 +19,8 @@ import (
 type sessions struct {
 	mu      sync.Mutex
 	brokers []net.Conn
-	err     error         // of the next sign-in
-	takes   time.Duration // of the next sign-in
+	err     error         // error of the next sign-in
+	takes   time.Duration // duration of the next sign-in
 }
 
 func (s *sessions) dial(ctx context.Context) (signedIn, error) {

@@ -18,7 +18,7 @@ import (
 type Cursor struct {
 	tp             TopicPartition
 	data           []byte // batches that are not read yet
-	size           int    // size of data at the start
+	size           int    // size in bytes of data before the first batch was read
 	txns           *transactions
 	names          *shared
 	limits         Limits
@@ -27,7 +27,7 @@ type Cursor struct {
 	high           int64 // the partition's end, -1 when it is not known
 	skipUnreadable bool  // unreadable offsets become placeholders
 
-	next   int64 // the next offset to return
+	next   int64 // offset at which the next portion of records begins
 	batch  batch
 	reader recordReader // reads the records of batch; nil between batches
 }

@@ -26,7 +26,7 @@ type legacyReader struct {
 	opened
 	wrapped bool
 	add     int64 // number that is added to the offsets of records
-	last    int64 // the previous offset
+	last    int64 // offset of the previous record
 	stamp   int64 // time of all records, if stamped
 	stamped bool
 }

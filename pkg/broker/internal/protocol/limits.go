@@ -68,7 +68,7 @@ type MemoryReservation struct {
 	Done <-chan struct{}
 
 	taken int64
-	bound int64 // limit of taken; 0 for none
+	bound int64 // largest allowed value of taken; 0: no limit
 }
 
 func (r *MemoryReservation) take(n int) error {

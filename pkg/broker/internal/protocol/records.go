@@ -74,7 +74,7 @@ type batchReader struct {
 	opened
 	firstTime, maxTime int64
 	left               int
-	last               int64 // the previous offset
+	last               int64 // offset of the previous record
 }
 
 func (r *batchReader) next(from int64) (Record, error) {

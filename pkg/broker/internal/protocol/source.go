@@ -20,15 +20,15 @@ const (
 
 // source reads a batch's decompressed bytes. After the first error all reads return zero values; err keeps the error.
 type source struct {
-	b      []byte    // the bytes in memory
-	r      io.Reader // the bytes after b, nil for none
+	b      []byte    // decompressed bytes that are in memory
+	r      io.Reader // reads the decompressed bytes that follow those in b; nil: no bytes follow
 	memory *MemoryReservation
-	work   int64 // bytes that came from r
-	most   int64 // the limit of work
-	over   error // the error when work exceeds most
+	work   int64 // number of bytes that were read from r
+	most   int64 // limit of the number of bytes that are read from r
+	over   error // error of a read after r gave more than most bytes
 	block  []byte
 	size   int  // size of the next block
-	shared bool // records refer to block
+	shared bool // records that were returned refer to the memory of block
 	spare  []byte
 	err    error
 }
