@@ -133,7 +133,7 @@ func (l *letters) awaitBroken(asked <-chan answer) answer {
 	return a
 }
 
-// wantNoFalseSuccess: every message that is RESOLVED in the database is in its original topic.
+// wantNoFalseSuccess checks that the original topic has a record of each message that is RESOLVED in the database.
 func (l *letters) wantNoFalseSuccess() {
 	l.t.Helper()
 	var resolved []uuid.UUID

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// report is the answer of a retry-all.
+// report is the API's answer to a retry-all.
 type report struct {
 	Selected, Retried, Failed, Dead, Skipped int
 	InDoubt                                  int `json:"in_doubt"`
@@ -52,7 +52,7 @@ func (l *letters) taken(want int) {
 	p.stop()
 }
 
-// some returns the id of a message that satisfies a condition.
+// some returns the id of one of the messages that satisfy the SQL condition.
 func (l *letters) some(where string) (id string) {
 	l.t.Helper()
 	if err := l.db.Get(&id, `SELECT id::text FROM dlq.dlq_messages WHERE `+where+` LIMIT 1`); err != nil {

@@ -204,7 +204,7 @@ func (l *letters) wantStoredBut(lost int) {
 	}
 }
 
-// holds returns all remaining records of a topic from which some records were removed.
+// holds returns all records that a topic still has, and works also after records were deleted from the topic.
 func (c *cluster) holds(topic string) []*kgo.Record {
 	c.t.Helper()
 	left := map[int32]int64{}

@@ -206,8 +206,8 @@ func (r *rotation) ask(method, path string, header ...string) {
 
 func broken(status int) bool { return status == 0 || status >= 500 }
 
-// working produces more dead letters and waits until both programs have worked with the current
-// credentials.
+// working produces more dead letters, and waits until the API has answered further requests and the ingester has
+// stored the dead letters: so both use the current credentials.
 func (r *rotation) working() {
 	r.t.Helper()
 	r.produce(60, nil)

@@ -79,7 +79,8 @@ func (s *soak) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// killed kills the process that runs in a place, and starts a new process after a random time.
+// killed kills the process that runs in a place, waits for a random time, and starts a new process there. It reports
+// whether the killed process no longer answered.
 func (s *soak) killed(at *place) bool {
 	old := at.process.Load()
 	old.kill()

@@ -20,7 +20,7 @@ const (
 	secretEdit   = "edited-90aa3e"
 )
 
-// dialect returns the headers of one of the dialects for the origin and the error of a record.
+// dialect returns a dead-letter topic and the headers of a dead letter; n chooses the dialect of the headers.
 func (s *soak) dialect(n int) (source string, headers []kgo.RecordHeader) {
 	header := func(name, value string) kgo.RecordHeader {
 		return kgo.RecordHeader{Key: name, Value: []byte(value)}
@@ -247,7 +247,7 @@ func (o *operator) deleteOne() {
 
 func (m *found) position() string { return fmt.Sprintf("%s/%d/%d", m.Topic, m.Partition, m.Offset) }
 
-// deleteSome starts a redrive that deletes.
+// deleteSome starts a redrive that deletes up to five messages that are all DEAD or all RESOLVED.
 func (o *operator) deleteSome() {
 	list := o.some(o.one("DEAD", "RESOLVED"), 5)
 	if len(list) == 0 {

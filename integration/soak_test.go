@@ -69,7 +69,7 @@ type soak struct {
 	work, feed sync.WaitGroup // work is done when operators and archivers have ended, feed when producers and consumers have ended
 }
 
-// place runs one process of a program at a time.
+// place runs one program of the soak test, with one process at a time.
 type place struct {
 	name    string
 	process atomic.Pointer[process]
@@ -301,7 +301,8 @@ func (s *soak) wantComebacks() {
 	s.complain("returned messages without their parent", orphans)
 }
 
-// deletedAt reports whether the deletion of the message at a position was requested.
+// deletedAt returns the id of the message whose dead letter is at a position, if the deletion of this message was
+// requested.
 func (s *soak) deletedAt(at string) (id string, asked bool) {
 	for id, position := range s.deleted {
 		if position == at {

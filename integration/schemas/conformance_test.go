@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// How a message of the conformance test is sent back.
+// The ways in which the conformance test retries a message.
 const (
 	plain  = "plain"  // without an edit
 	same   = "same"   // with the JSON that the API shows
@@ -144,7 +144,8 @@ func (x *specimen) part(s *site, part string) specimenPart {
 
 func (x *specimen) parts() []*specimenPart { return []*specimenPart{&x.keys, &x.values} }
 
-// encode encodes all examples, then registers their later schemas.
+// encode encodes the keys and values of all specimens with the official encoders, then registers the later versions
+// of their schemas.
 func (s *site) encode(python *official.PythonClient, all []*specimen) {
 	s.t.Helper()
 	var questions, nodeQuestions []official.EncodeRequest
@@ -227,7 +228,7 @@ func (s *site) ingest(all []*specimen) {
 // requests a second.
 func (r *schemaRef) complete() bool { return r != nil && r.LatestVersion != 0 }
 
-// retry sends a message back.
+// retry retries the message in the given way.
 func (s *site) retry(x *specimen, way string, m *message) {
 	s.t.Helper()
 	edit := map[string]any{"payload": m.Payload, "key_json": m.KeyJSON}
@@ -245,7 +246,7 @@ func (s *site) retry(x *specimen, way string, m *message) {
 	s.call(http.MethodPost, "/api/v1/dlq/messages/"+m.ID+"/retry", map[string]any{"edit": edit}, http.StatusOK, nil)
 }
 
-// merged returns a value with the members that an edit replaces.
+// merged returns the JSON value after the members that the edit contains have replaced its own.
 func (x *specimen) merged(text json.RawMessage, edit string) any {
 	value, changes := parse(text), parse([]byte(edit))
 	return merge(value, changes, x.format == official.Protobuf)
@@ -363,7 +364,8 @@ func (x *specimen) check(t *testing.T) {
 	}
 }
 
-// checkShown compares the API's answer with the official decoder, and the named schema with the frame.
+// checkShown checks that the API shows the value that the official decoder reads, and names the schema that the frame
+// of the value names.
 func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessage, format string, ref *schemaRef) {
 	t.Helper()
 	check.Equal(t, format, formats[x.format], "format of the "+p.part)
@@ -382,7 +384,7 @@ func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessa
 	check.Equal(t, *ref, want, "schema of the "+p.part)
 }
 
-// checkUnchanged compares the sent record with the dead letter.
+// checkUnchanged checks that the sent record has the key, the value and the schema's headers of the dead letter.
 func (x *specimen) checkUnchanged(t *testing.T, way string, sent *kgo.Record) {
 	t.Helper()
 	for _, p := range x.parts() {

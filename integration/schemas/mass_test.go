@@ -49,7 +49,7 @@ func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
 }
 
-// redrive is the part of the API's answers about redrives that is compared.
+// redrive holds the fields of the API's answers about redrives that the tests compare.
 type redrive struct {
 	ID       string
 	State    string
@@ -206,7 +206,8 @@ func (s *site) strictConsumer(topic, group string, most int) *strictConsumer {
 	return c
 }
 
-// wantEach wants a record of each of n parcels that has a carrier, repaired, and no other record in the topic.
+// wantEach checks that the topic has a repaired record of each of the n parcels that has a carrier, and no other
+// record.
 func (c *strictConsumer) wantEach(topic string, n int) {
 	c.t.Helper()
 	ends := check.Must(kadm.NewClient(c.kafka).ListEndOffsets(c.t.Context(), topic))(c.t)

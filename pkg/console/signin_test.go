@@ -26,7 +26,8 @@ import (
 
 const goodToken = "dlqm_good-token"
 
-// anIssuer is an issuer that signs in every browser that returns with its code.
+// anIssuer is an issuer that accepts only the code code-1, and gives the same token to each browser that returns with
+// it.
 type anIssuer struct {
 	down     bool
 	token    string

@@ -138,7 +138,7 @@ func (w *world) check() {
 	w.checkRedrives()
 }
 
-// named returns the ended attempts with this id.
+// named returns the ended attempts, of all messages, that have this id.
 func (w *world) named(attempt uuid.UUID) []entity.Attempt {
 	var found []entity.Attempt
 	for _, id := range w.messages {
@@ -151,7 +151,7 @@ func (w *world) named(attempt uuid.UUID) []entity.Attempt {
 	return found
 }
 
-// byAttempt counts the records of each attempt.
+// byAttempt returns the number of records in the log for each attempt.
 func (l *modelLog) byAttempt() map[uuid.UUID]int {
 	sent := map[uuid.UUID]int{}
 	for _, records := range l.partitions {
@@ -282,7 +282,8 @@ func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	}
 }
 
-// back models the return of a message to PENDING, or to DEAD if no attempts are left.
+// back changes the model of a message as the end of an attempt does: the count of attempts decreases by given, and
+// the message becomes PENDING, or DEAD if no attempts or rescues are left.
 func (s *shadow) back(given int) {
 	s.count -= given
 	s.status = entity.Pending
@@ -338,7 +339,7 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	}
 }
 
-// checkSent compares the end of an attempt with its records in the log.
+// checkSent checks that the verdict of the attempt a fits the n records that the log has of this attempt.
 func (w *world) checkSent(a entity.Attempt, n int) {
 	want := 0
 	switch a.Verdict { //nolint:exhaustive // other verdicts must not occur

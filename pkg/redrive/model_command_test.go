@@ -105,7 +105,8 @@ func newCommands(rng *rand.Rand, n int) []command {
 	return commands
 }
 
-// rng returns a source of further choices, determined by the command alone.
+// rng returns a source of the random numbers that the execution of the command needs; equal commands get equal
+// numbers.
 func (c command) rng() *rand.Rand { return rand.New(rand.NewPCG(c.b, c.c)) }
 
 // pick chooses one element of a list; ok is false when the list is empty.

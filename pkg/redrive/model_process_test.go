@@ -139,7 +139,7 @@ func (p *process) point() bool {
 	return p.dead
 }
 
-// thaw waits while the process is suspended, and reports whether it was.
+// thaw waits until the suspension of the process is over. It reports whether the process was suspended.
 func (p *process) thaw() bool {
 	was := false
 	for {

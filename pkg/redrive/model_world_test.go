@@ -126,7 +126,7 @@ func (w *world) saw(p *process, format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f   process %d ", time.Since(w.began).Seconds(), p.number)+fmt.Sprintf(format, args...))
 }
 
-// short returns a part of an id that identifies it.
+// short returns the last eight characters of an id, which are enough to tell the ids of a test apart.
 func short(id uuid.UUID) string { return id.String()[28:] }
 
 func (w *world) failed() bool {
@@ -142,14 +142,14 @@ func (w *world) fail(kind, format string, args ...any) {
 	}
 }
 
-// want calls fail unless ok. The caller holds mu.
+// want calls fail if ok is false. The caller holds mu.
 func (w *world) want(ok bool, kind, format string, args ...any) {
 	if !ok {
 		w.fail(kind, format, args...)
 	}
 }
 
-// differs calls fail, for callers that do not hold mu.
+// differs calls fail and locks mu for the call, for callers that do not hold mu.
 func (w *world) differs(kind, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

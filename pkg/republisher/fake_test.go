@@ -228,13 +228,14 @@ func plain(messages ...entity.Message) []entity.Outgoing {
 	return batch
 }
 
-// claimed returns planned messages after their claim.
+// claimed plans and claims the messages, without edits, and returns them ready to publish.
 func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.Outgoing {
 	t.Helper()
 	return claimedAs(t, r, plain(messages...)...)
 }
 
-// claimedAs returns planned messages with edits after their claim.
+// claimedAs calls Plan for the batch, gives each message a claim on its target, and returns the batch ready to
+// publish.
 func claimedAs(t *testing.T, r *Republisher, batch ...entity.Outgoing) []entity.Outgoing {
 	t.Helper()
 	for i, target := range r.Plan(t.Context(), batch, false) {

@@ -179,7 +179,8 @@ func InDoubt(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
 }
 
-// Always returns a Deliver function that gives every send the same result.
+// Always returns a Deliver function that returns d for every record; written says whether the fake log gets the
+// record.
 func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
 }
@@ -233,7 +234,7 @@ func (f *Store) saw(ctx context.Context, method string) {
 	}
 }
 
-// read records a call like saw, and returns an error while the database does not answer.
+// read records the call of a store method, and returns an error if the database does not answer for this method.
 func (f *Store) read(ctx context.Context, method string) error {
 	f.saw(ctx, method)
 	return f.silent(ctx, method)
@@ -421,7 +422,7 @@ func (b *Bench) WantStates(ids []uuid.UUID, want map[entity.Status]int) {
 	check.True(b, fmt.Sprint(got) == fmt.Sprint(want), "states = %v, want %v", got, want)
 }
 
-// WantOnce checks that each message was sent once.
+// WantOnce checks that the topic's log has exactly one record of each of these messages.
 func (b *Bench) WantOnce(topic string, ids []uuid.UUID) {
 	b.Helper()
 	count := map[uuid.UUID]int{}
@@ -558,7 +559,7 @@ func To(topic string) func(*entity.Message) {
 	return func(m *entity.Message) { m.OriginalTopic = topic }
 }
 
-// Asked records the spans of calls to the store, by method.
+// Asked records, for each method of the store, the spans in which it was called.
 type Asked struct {
 	mu    sync.Mutex
 	Spans map[string]map[trace.SpanID]bool

@@ -236,7 +236,7 @@ type frames struct {
 	rest   uint32 // number of bytes of the frame that follow
 }
 
-// between reports whether the last frame is complete and no other one has begun.
+// between reports whether every frame that has begun is complete.
 func (f *frames) between() bool { return f.header == 0 && f.rest == 0 }
 
 // scan returns how many frames begin and how many end in the next bytes.

@@ -80,7 +80,7 @@ func frame(text string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 }
 
-// exchange sends bytes of a request and reads them at the end of the connection with that number.
+// exchange writes b at one end of a connection and checks that the other end receives b.
 func (s *sessions) exchange(t *testing.T, from, to io.ReadWriter, b []byte) {
 	t.Helper()
 	sent := make(chan error, 1)

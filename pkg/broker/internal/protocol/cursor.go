@@ -120,7 +120,7 @@ func (c *Cursor) step(p *FetchedPartition, memory *MemoryReservation, portion in
 	return nil
 }
 
-// push adds a record to p.
+// push adds a record to the portion p.
 func push(p *FetchedPartition, rec Record, expected int, memory *MemoryReservation) error {
 	if rec.Defect != nil {
 		if err := memory.take(defectMemory); err != nil {
@@ -173,7 +173,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	return false, c.broken(p, max(p.Next, b.first()), b.last, err, memory)
 }
 
-// open starts reading the records of b.
+// open starts reading the records of the batch b.
 func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) {
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }

@@ -102,7 +102,7 @@ type batchEncoder struct {
 	body        [][]byte // finished pieces of the batch's body
 }
 
-// ownBytes returns the size of the copied parts of records.
+// ownBytes returns the size of those parts of the records that the encoder copies.
 func ownBytes(records []Record) int {
 	n := 0
 	for i := range records {
