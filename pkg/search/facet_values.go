@@ -43,7 +43,8 @@ func newFacetValues(memory *int, summing bool) *facetValues {
 	return &facetValues{memory: memory, summing: summing, index: map[repository.FacetKind]map[string]int{}}
 }
 
-// add counts a value of the present message. Values with the same kind and identity are equal.
+// add counts a value of the message that is being counted. Two values are equal when both their kinds and their
+// identities are equal.
 func (f *facetValues) add(kind repository.FacetKind, identity, text string) {
 	f.any = true
 	i, known := f.index[kind][identity]
@@ -64,7 +65,8 @@ func (f *facetValues) add(kind repository.FacetKind, identity, text string) {
 	}
 }
 
-// keep adds a value with the count 0. When no memory is left, it begins the estimate.
+// keep adds a value that no message has yet. When the memory is used up, it begins to estimate the number of further
+// values.
 func (f *facetValues) keep(kind repository.FacetKind, identity, text string) (int, bool) {
 	size := valueOverhead + len(identity)
 	if text != identity {
@@ -98,7 +100,8 @@ func (f *facetValues) keep(kind repository.FacetKind, identity, text string) (in
 	return i, true
 }
 
-// end ends the present message, whose numbers have that sum.
+// end completes the count of a message. The parameter number is the sum of the message's numbers, which each of its
+// values gets.
 func (f *facetValues) end(number amount) {
 	for _, i := range f.present {
 		f.values[i].sum.add(number)

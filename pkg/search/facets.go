@@ -220,7 +220,7 @@ func (f *facetValues) addBytes(b []byte) {
 	f.add(kind, text, text)
 }
 
-// addText adds a number, or a string that is a number.
+// addText adds v to the sum if v is a JSON number, or a JSON string that contains a number.
 func (a *amount) addText(v payload.Value) {
 	text := v.Text
 	switch v.Kind {

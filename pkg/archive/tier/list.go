@@ -85,7 +85,7 @@ type found struct {
 	object int
 }
 
-// compare orders entries as the list has them.
+// compare says which of the entries a and b comes first in the list.
 func (l *listing) compare(a, b *file.Entry) int {
 	return l.order(a.CreatedAt, a.ID, b.CreatedAt, b.ID)
 }
@@ -98,7 +98,7 @@ func (l *listing) order(at repository.Micros, id uuid.UUID, otherAt repository.M
 	return -c
 }
 
-// matches reports whether the list has an entry.
+// matches reports whether an entry belongs to the list: it matches the filter and comes after the cursor.
 func (l *listing) matches(e *file.Entry) bool {
 	f := &l.filter
 	switch {
@@ -111,7 +111,7 @@ func (l *listing) matches(e *file.Entry) bool {
 	return l.hasTopics(e.OriginalTopic, e.DLQTopic)
 }
 
-// hasTopics reports whether the list has messages with these topics.
+// hasTopics reports whether the filter accepts messages with this original topic and this dead-letter topic.
 func (l *listing) hasTopics(original, dlq string) bool {
 	f := &l.filter
 	if f.Topic != "" && f.Topic != original && f.Topic != dlq {
@@ -200,7 +200,7 @@ func (a *Archive) first(ctx context.Context, l *listing, objects []repository.Ar
 	return first, nil
 }
 
-// full reports whether all messages of an object come after an entry.
+// full reports whether every message of the object o comes after the entry last, so that o need not be read.
 func (l *listing) full(last *file.Entry, o *repository.ArchiveObject) bool {
 	if l.ascending {
 		return last.CreatedAt < o.FirstCreated
@@ -208,7 +208,7 @@ func (l *listing) full(last *file.Entry, o *repository.ArchiveObject) bool {
 	return last.CreatedAt > o.LastCreated
 }
 
-// cut sorts entries and returns the first ones.
+// cut sorts entries in the order of the list, and returns as many of the first entries as the list's limit allows.
 func (l *listing) cut(entries []found) []found {
 	slices.SortFunc(entries, func(a, b found) int { return l.compare(&a.Entry, &b.Entry) })
 	return entries[:min(len(entries), l.limit)]

@@ -151,7 +151,7 @@ func (s *Settler) settlePartition(ctx context.Context, messages []entity.Message
 	return outcomes, err
 }
 
-// earlier returns the message as it was sent by the attempt of its claim.
+// earlier returns the message m with the target of the attempt that has claimed it, as this attempt has sent it.
 func earlier(m entity.Message) entity.Outgoing {
 	c := m.Claim
 	return entity.Outgoing{

@@ -129,7 +129,8 @@ func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxByt
 	return nil, x.observed(ctx, x.filled(ctx, v))
 }
 
-// observed reports whether the search engine has done its work.
+// observed keeps and reports whether the search engine answered: it did if err is nil, and did not if err is
+// ErrEngineAway. It returns err.
 func (x *Indexer) observed(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, repository.ErrEngineAway) {
 		x.failure = err

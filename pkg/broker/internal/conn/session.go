@@ -15,7 +15,7 @@ import (
 const (
 	// renewTimeout is the time limit for opening a connection in the background.
 	renewTimeout = 10 * time.Second
-	// renewPause is the least time between two of these.
+	// renewPause is the least time between two tries to open a connection in the background.
 	renewPause = time.Second
 )
 
@@ -68,12 +68,13 @@ func openSession(ctx context.Context, dial func(context.Context) (signedIn, erro
 	return s, nil
 }
 
-// renewAfter returns when to replace a connection. Enough time is left for tries that fail.
+// renewAfter returns how long to wait before a connection is replaced. It leaves time for further tries before the
+// broker's session ends.
 func renewAfter(conn signedIn) time.Duration {
 	return token.Part(time.Until(conn.ends), 0.75, 0.85)
 }
 
-// renew opens the next connection.
+// renew tries to open the connection that replaces the present one.
 func (s *session) renew() {
 	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
 	defer cancel()
@@ -239,7 +240,7 @@ type frames struct {
 // between reports whether every frame that has begun is complete.
 func (f *frames) between() bool { return f.header == 0 && f.rest == 0 }
 
-// scan returns how many frames begin and how many end in the next bytes.
+// scan follows the frames through the bytes b. It returns how many frames begin and how many frames end in b.
 func (f *frames) scan(b []byte) (began, ended int) {
 	for len(b) > 0 {
 		if f.rest > 0 {

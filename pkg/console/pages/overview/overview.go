@@ -354,7 +354,7 @@ func (a activity) Total() (sum activityPoint) {
 	return sum
 }
 
-// since sums the steps that begin at or after one time and before another.
+// since adds up the arrivals and returns of the steps that begin at or after the time from and before the time until.
 func (a activity) since(from, until time.Time) (sum activityPoint) {
 	for _, p := range a.Points {
 		if !p.At.Before(from) && p.At.Before(until) {
