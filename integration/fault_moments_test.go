@@ -202,7 +202,7 @@ func (m *moments) sentNotNoted() {
 	m.settled(held, "RESOLVED")
 }
 
-// lost: the client of the killed program gets no answer.
+// lost checks that the client of the killed program got no answer to its request.
 func (m *moments) lost(asked <-chan answer) {
 	m.t.Helper()
 	if a := m.await(asked); a.status != 0 {

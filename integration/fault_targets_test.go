@@ -44,7 +44,7 @@ func (l *letters) dead(topic string, n int) *kgo.Record {
 	}
 }
 
-// taken runs an ingester until the given number of messages is stored.
+// taken runs an ingester until the database has the given number of messages.
 func (l *letters) taken(want int) {
 	l.t.Helper()
 	p := l.startReady("ingester")
@@ -61,7 +61,7 @@ func (l *letters) some(where string) (id string) {
 	return id
 }
 
-// errorClass returns the class in the details of an error.
+// errorClass returns the error class that the details of the API's error response contain; "" if there is none.
 func errorClass(body []byte) string {
 	var got struct {
 		Error struct {
@@ -77,7 +77,7 @@ func errorClass(body []byte) string {
 	return ""
 }
 
-// wantUntouched: n messages of a topic are PENDING, with no attempt used.
+// wantUntouched checks that n messages of the original topic are PENDING and have used no attempt.
 func (l *letters) wantUntouched(topic string, n int) {
 	l.t.Helper()
 	if got := l.count(fmt.Sprintf("original_topic = '%s' AND status = 'PENDING' AND retry_count = 0", topic)); got != n {
@@ -173,7 +173,7 @@ func TestFaultRecordTooLarge(t *testing.T) {
 	}
 }
 
-// set changes a topic's configuration permanently.
+// set changes a setting of a topic; nothing changes it back at the end of the test.
 func (c *cluster) set(topic, name, value string) {
 	c.t.Helper()
 	res, err := c.admin.IncrementalAlterConfigs(c.t.Context(), &kafka.IncrementalAlterConfigsRequest{

@@ -130,7 +130,7 @@ func (s *soak) ask(at *place, method, path, body string, header ...string) (int,
 	return at.process.Load().try(method, path, []byte(body), append(header, "Authorization", "Bearer "+s.token)...)
 }
 
-// operator performs random actions of the API.
+// operator is a client that performs random actions through the APIs.
 type operator struct {
 	*soak
 	random *rand.Rand
@@ -195,7 +195,7 @@ func (o *operator) request(what, method, path, body string, header ...string) (i
 	return status, answer
 }
 
-// found is a message of a list.
+// found is a message in the API's list of messages.
 type found struct {
 	ID        string
 	Topic     string `json:"dlq_topic"`
@@ -203,7 +203,7 @@ type found struct {
 	Offset    int64  `json:"dlq_offset"`
 }
 
-// some returns random messages of a status from among the newest messages.
+// some returns up to n random messages that have the given status and are among the newest messages.
 func (o *operator) some(status string, n int) []found {
 	var got struct{ Messages []found }
 	code, body := o.request("list", http.MethodGet, "/api/v1/messages?omit=payload&limit=50&status="+status, "")

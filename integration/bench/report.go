@@ -22,7 +22,7 @@ type report struct {
 	Rows    []row             `json:"rows"`
 }
 
-// row is a figure; with two commits, the median of the checkout's figures.
+// row is a figure of the report; if two commits are compared, its value is the median of the checkout's figures.
 type row struct {
 	figure
 	*compared

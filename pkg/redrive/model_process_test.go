@@ -103,7 +103,7 @@ func (p *process) lives() bool {
 	return !p.dead && !p.ended
 }
 
-// toggle turns automatic retry on or off.
+// toggle turns the automatic retry of the process on if it is off, and off if it is on.
 func (p *process) toggle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *process) toggle() {
 	p.loops.Go(func() { p.RunAuto(ctx) })
 }
 
-// heal removes all pending faults.
+// heal removes the faults of the process that have not occurred yet.
 func (p *process) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// cut returns the error for a caller whose context ended: a statement that took too long may succeed later.
+// cut returns the error of a store call whose context ended; the store may execute the statement of this call later.
 func (p *process) cut(ctx context.Context) error {
 	switch {
 	case p.isDead():
@@ -187,7 +187,7 @@ func (p *process) cut(ctx context.Context) error {
 	}
 }
 
-// loses reports whether an answer that has arrived gets lost.
+// loses reports whether the process loses the answer that has just arrived.
 func (p *process) loses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

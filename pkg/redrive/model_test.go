@@ -83,7 +83,7 @@ func playSeed(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// play plays commands in a synctest bubble.
+// play plays the commands on a new world in a synctest bubble, and returns this world.
 func play(t *testing.T, seed uint64, commands []command, open func() (repository.Repository, func())) *world {
 	t.Helper()
 	var w *world

@@ -53,7 +53,7 @@ type world struct {
 	score   modelScore
 }
 
-// batchOf is a batch that a process holds.
+// batchOf identifies a batch that a process has leased.
 type batchOf struct {
 	process int
 	redrive uuid.UUID
@@ -121,7 +121,7 @@ func (w *world) tell(format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// saw logs an action of a process. The caller holds mu.
+// saw writes an action of a process to the log of the sequence. The caller holds mu.
 func (w *world) saw(p *process, format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f   process %d ", time.Since(w.began).Seconds(), p.number)+fmt.Sprintf(format, args...))
 }

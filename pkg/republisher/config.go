@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 
 // allowed holds the list of the topics to which attempts may send records.
 type allowed struct {
-	all      deadletter.Patterns // empty: no list was given
+	all      deadletter.Patterns // all patterns of the list; empty: there is no list, and every topic is allowed
 	internal deadletter.Patterns // the patterns of the list that begin with an underscore
 	limited  bool
 }

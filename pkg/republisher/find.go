@@ -101,7 +101,7 @@ func (r *Republisher) measure(ctx context.Context, byPartition map[broker.TopicP
 // searchResult is what a search in the log of a partition has found.
 type searchResult struct {
 	offsets map[uuid.UUID]int64 // offsets of the records that were found, by claim id
-	gap     int64               // the highest offset of the searched range at which the log has no record; -1: the log has a record at each offset
+	gap     int64               // highest searched offset without a record; -1: each searched offset has a record
 }
 
 func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log extent, claims []entity.Claim) (searchResult, error) {
