@@ -63,7 +63,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.api.wantRunning()
 }
 
-// notified is a system that notifies two receivers of events and sends heartbeats.
+// notified is a system that notifies two receivers of events: hook by a signed webhook, and chat as Slack.
 type notified struct {
 	*operators
 	hook, chat *listener
@@ -203,7 +203,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 	}
 }
 
-// wantSlack expects that Slack has accepted a text that contains each of the parts.
+// wantSlack checks, for each of the parts, that the receiver for Slack has accepted a text that contains the part.
 func (n *notified) wantSlack(parts ...string) {
 	n.t.Helper()
 	for _, part := range parts {

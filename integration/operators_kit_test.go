@@ -121,7 +121,7 @@ func (o *operators) only() client.Message {
 	return found[0]
 }
 
-// retry republishes a message, which must succeed.
+// retry retries the message with this id; the test ends unless the retry succeeds.
 func (o *operators) retry(id uuid.UUID, order client.RetryMessageJSONRequestBody) client.RetryResult {
 	o.t.Helper()
 	res, err := o.RetryMessageWithResponse(o.t.Context(), id, nil, order)

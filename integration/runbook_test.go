@@ -71,7 +71,7 @@ func TestRunbook(t *testing.T) {
 	n.ingester.wantRunning()
 }
 
-// night is a system with the problems that an operator on call may find.
+// night is a system in which an operator on call finds the problems that the runbook is about.
 type night struct {
 	*operators
 	ingester *process

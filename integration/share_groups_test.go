@@ -416,8 +416,8 @@ func TestShareGroupsForgedBefore(t *testing.T) {
 	eventually(t, 30*time.Second, "the record of the genuine dead letter is stored", func() bool { return s.inState("completed") == 3 })
 }
 
-// TestShareGroupsTopicIsDeleted: the original topic was deleted, and the state of the share group with it. The messages
-// say that the topic does not exist.
+// TestShareGroupsTopicIsDeleted: the original topic was deleted, and the share group's state of this topic was
+// deleted with it. The messages say that the topic does not exist.
 func TestShareGroupsTopicIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

@@ -181,8 +181,8 @@ func (o *operator) something() {
 
 func (o *operator) one(of ...string) string { return of[o.random.IntN(len(of))] }
 
-// fine are the statuses that are allowed during faults. Status 500 is not allowed, and neither is any status for an
-// invalid request.
+// fine are the statuses that are allowed during faults. A status that is missing here, such as 500 or the status for
+// an invalid request, fails the test.
 var fine = map[int]bool{0: true, 200: true, 202: true, 404: true, 409: true, 502: true, 503: true}
 
 func (o *operator) request(what, method, path, body string, header ...string) (int, []byte) {

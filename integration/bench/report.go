@@ -58,7 +58,7 @@ func (b *bench) report() report {
 	return r
 }
 
-// compare makes a row from the pairs that both sides have completed.
+// compare makes a row of the report from those pairs of runs that the base and the checkout have both completed.
 func (b *bench) compare(shown figure, turns []figure) row {
 	var values [2][]float64 // [0]: the figures of the base; [1]: the figures of the checkout
 	var ratios, loads, others []float64

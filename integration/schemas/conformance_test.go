@@ -48,7 +48,8 @@ type specimenPart struct {
 	edited   map[string]any // values that edits send, by the way of sending the message back
 }
 
-// message contains the compared part of the API's answer, and the record with which the message was sent.
+// message contains the part of the API's answer about a message that the test compares, and the record that a retry
+// of the message sent.
 type message struct {
 	ID             string          `json:"id"`
 	Offset         int64           `json:"dlq_offset"`
@@ -196,7 +197,7 @@ func (x *specimen) deadLetter(s *site, way string) *kgo.Record {
 
 func (x *specimen) id(way string) string { return x.name + "/" + x.framing + "/" + way }
 
-// ingest produces all specimens and reads the API's answer for each.
+// ingest writes the dead letters of all specimens, and reads the API's answer for each message.
 func (s *site) ingest(all []*specimen) {
 	s.t.Helper()
 	s.topic("all.dlq.v1")
@@ -269,7 +270,7 @@ func merge(value, changes any, nullRemoves bool) any {
 	return members
 }
 
-// readSent finds, for each message, the record with which it was sent.
+// readSent finds, for each message, the record that the message's retry sent.
 func (s *site) readSent(all []*specimen) {
 	s.t.Helper()
 	messages, count := map[string]*message{}, map[string]int{}
@@ -403,7 +404,7 @@ func (x *specimen) checkUnchanged(t *testing.T, way string, sent *kgo.Record) {
 	}
 }
 
-// checkEdited compares what the official decoder reads with the edited JSON.
+// checkEdited checks that the official decoder reads the edited JSON from the record that the retry sent.
 func (x *specimen) checkEdited(t *testing.T, p *specimenPart, way string, shown json.RawMessage) {
 	t.Helper()
 	want := x.merged(shown, x.edit)
@@ -416,7 +417,7 @@ func (x *specimen) checkEdited(t *testing.T, p *specimenPart, way string, shown 
 	wantSame(t, way+" "+p.part, p.edited[way], want)
 }
 
-// named returns a value of the official decoder with the names of branches.
+// named adds the names of branches to the union values in a value of the official decoder, as dlq-manager shows them.
 func (x *specimen) named(value any) any {
 	for _, b := range x.branches {
 		value = nameBranch(value, strings.Split(b.pointer, "/")[1:], b.name)
@@ -450,7 +451,7 @@ func wantSame(t *testing.T, what string, got, want any) {
 	}
 }
 
-// exact returns a value with numbers as fractions.
+// exact returns a copy of a JSON value in which every number is an exact fraction, for comparisons.
 func exact(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

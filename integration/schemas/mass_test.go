@@ -44,7 +44,7 @@ func pick(short, long int) int {
 	return short
 }
 
-// framed returns a value after the prefix that names its schema.
+// framed returns the prefix that names the schema with this id, followed by the value.
 func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
 }
@@ -150,7 +150,8 @@ func TestMassRepair(t *testing.T) {
 // hasCarrier reports whether the i-th parcel can be repaired.
 func hasCarrier(i int) bool { return i%23 != 7 }
 
-// deadParcels writes n dead letters with the old schema. It returns the number of those without a carrier.
+// deadParcels writes dead letters of n parcels, encoded with the old schema. It returns the number of these parcels
+// that have no carrier.
 func (s *site) deadParcels(dead, parcels, group string, n int) (misfits int) {
 	s.t.Helper()
 	schema := check.Must(avro.Parse(oldParcels))(s.t)
@@ -230,7 +231,7 @@ func (c *strictConsumer) wantEach(topic string, n int) {
 	check.Equal(c.t, got, want, "records by parcel")
 }
 
-// parcel checks a record and returns the id of its parcel.
+// parcel checks that the record is a repaired parcel, and returns the id of this parcel.
 func (c *strictConsumer) parcel(r *kgo.Record) string {
 	c.t.Helper()
 	check.Require(c.t, bytes.HasPrefix(r.Value, framed(2, nil)), "value %x does not have the new schema", r.Value)

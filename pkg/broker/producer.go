@@ -128,9 +128,9 @@ func (r ProduceResult) Err() error {
 // until the rejected record is alone. Any other failure ends the call, and records left unsent are NotSent with
 // ErrNotTried (or TopicRefused).
 //
-// When ctx ends, records in progress are InDoubt and the others NotSent. Bytes of a batch in doubt may still reach the
-// broker for the rest of its RequestTimeout, not later. The caller must not change records during the call and during
-// this time.
+// When ctx ends, records in progress are InDoubt and all other records are NotSent. Bytes of a batch in doubt may
+// still reach the broker for the rest of its RequestTimeout, not later. The caller must not change records during the
+// call and during this time.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {

@@ -17,8 +17,8 @@ const (
 	sumOverhead   = 80
 )
 
-// facetValues counts the values of one facet. It keeps values until its memory is used up. From then on it counts the
-// values that it has and estimates how many others there are.
+// facetValues counts the values of one facet. It keeps values until its memory is used up. From then on it counts
+// only the messages of the values that it keeps, and estimates how many other values there are.
 type facetValues struct {
 	summing  bool
 	memory   *int // number of bytes of memory that all facets of a request together may still use

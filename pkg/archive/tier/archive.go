@@ -39,8 +39,8 @@ type Catalog interface {
 	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
 }
 
-// Archive reads and restores messages of both tiers. Queries for live messages are passed on to the database. It is
-// safe for concurrent use.
+// Archive reads and restores archived messages, in the database and in objects. Queries for live messages are passed
+// on to the database. It is safe for concurrent use.
 type Archive struct {
 	db      Database
 	catalog Catalog

@@ -16,8 +16,9 @@ const (
 	stepBytes   = 8 << 20
 )
 
-// Export implements repository.Searcher. The messages of the database are those of one moment. Those of objects are at
-// least the ones that were in objects at that moment, without those that were restored or erased since.
+// Export implements repository.Searcher. The messages in the database are exported with their state at one moment.
+// Those of objects are at least the ones that were in objects at that moment, without those that were restored or
+// erased since.
 func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	if !q.Archived {
 		return a.db.Export(ctx, q, yield)

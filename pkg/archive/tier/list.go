@@ -23,7 +23,8 @@ func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (reposit
 	if err := searchable(q.Filter, q.Sort); err != nil {
 		return repository.SearchPage{}, err
 	}
-	// A message that moves between the two reads is in both.
+	// A message that moves to an object between the read of the database and the read of the objects is found by both
+	// reads.
 	page, err := a.db.Search(ctx, q)
 	if err != nil || q.Limit < 1 {
 		return page, err
@@ -333,8 +334,9 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 	return count, nil
 }
 
-// countBoth adds the numbers of both tiers. A message that moves between the two counts would be counted twice or not at
-// all, so the objects are counted before and after the database. When their number has changed, it counts again.
+// countBoth adds the number of matching messages in the database and the number in objects. A message that moves
+// between the two counts would be counted twice or not at all, so the objects are counted before and after the
+// database. When their number has changed, it counts again.
 func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	l := &listing{filter: q.Filter}
 	before, err := a.count(ctx, l)
@@ -355,7 +357,7 @@ func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repos
 }
 
 // count counts messages of objects. The manifest has the numbers of objects whose times are all in the range of the
-// filter; the entries of the others are read.
+// filter; of all other objects, the entries are read.
 func (a *Archive) count(ctx context.Context, l *listing) (n int64, err error) {
 	for try := 0; ; try++ {
 		objects, err := a.objects(ctx, l)

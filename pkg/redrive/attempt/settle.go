@@ -92,8 +92,9 @@ func (s *Settler) Settle(ctx context.Context) error {
 	return cause
 }
 
-// settle returns how attempts ended, without the attempts whose partition could not be read now; the error is that of
-// one such partition. Partitions are read in parallel: a partition that does not answer delays only its own claims.
+// settle returns how attempts ended, without the attempts whose partition could not be read now; the returned error
+// is the error of one partition that could not be read. Partitions are read in parallel: a partition that does not
+// answer delays only its own claims.
 func (s *Settler) settle(ctx context.Context, messages []entity.Message) ([]Outcome, error) {
 	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex

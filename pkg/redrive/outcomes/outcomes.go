@@ -106,8 +106,8 @@ func (t *Tracker) Run(ctx context.Context, offsets Offsets) {
 	}
 }
 
-// followGroups makes one request for every consumer group of topics with sent records. A failure does not stop the
-// others.
+// followGroups makes one request for every consumer group of topics with sent records. When the offsets of one
+// consumer group cannot be read, the other consumer groups are still followed.
 func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets) error {
 	redirects, err := t.store.Redirects(ctx)
 	if err != nil {

@@ -206,12 +206,12 @@ func NotTo(topic string, err error) func(entity.Message) error {
 	}
 }
 
-// Finding returns a Find function that gives every search the same result.
+// Finding returns a Find function that returns d for every search for a claim's record in the log.
 func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 	return func(entity.Claim) *entity.Delivery { return &d }
 }
 
-// Store is the memory store with failures.
+// Store is the memory store, whose methods a test can make fail or wait.
 type Store struct {
 	*fake.Store
 	OnFinish  func() error  // called before each Finish, which returns its error
@@ -249,7 +249,7 @@ func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) 
 	return f.Store.SaveBatch(ctx, results)
 }
 
-// AttemptsOf first calls OnAttemptsOf.
+// AttemptsOf calls OnAttemptsOf, if it is set, before it calls the memory store's AttemptsOf.
 func (f *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	f.saw(ctx, "AttemptsOf")
 	if f.OnAttemptsOf != nil {
@@ -275,7 +275,7 @@ func (f *Store) silent(ctx context.Context, method string) error {
 	}
 }
 
-// Get counts as a read.
+// Get counts the call in Reads and calls the memory store's Get.
 func (f *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	f.Reads.Add(1)
 	if err := f.read(ctx, "Get"); err != nil {
@@ -284,7 +284,7 @@ func (f *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	return f.Store.Get(ctx, id, maxValue)
 }
 
-// Load counts as a read.
+// Load counts the call in Reads and calls the memory store's Load.
 func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	f.Reads.Add(1)
 	if err := f.read(ctx, "Load"); err != nil {
@@ -293,7 +293,7 @@ func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	return f.Store.Load(ctx, ids, maxBytes)
 }
 
-// Expired first waits for Deaf.
+// Expired waits until the channel Deaf is closed, if it is set, and calls the memory store's Expired.
 func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	if f.Deaf != nil {
 		<-f.Deaf
@@ -304,7 +304,7 @@ func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entit
 	return f.Store.Expired(ctx, q)
 }
 
-// Claim leaves out locked rows, and then calls OnClaimed.
+// Claim makes those claims whose messages are not locked, and then calls OnClaimed if it is set.
 func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	f.saw(ctx, "Claim")
 	if f.OnClaimed != nil {
@@ -313,7 +313,7 @@ func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	return f.Store.Claim(ctx, f.Locks.Unlocked(claims), how)
 }
 
-// Finish first calls OnFinish.
+// Finish calls OnFinish, if it is set, before it calls the memory store's Finish.
 func (f *Store) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	f.saw(ctx, "Finish")
 	if f.OnFinish != nil {

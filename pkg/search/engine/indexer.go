@@ -139,7 +139,8 @@ func (x *Indexer) observed(ctx context.Context, err error) error {
 	return err
 }
 
-// filled makes the search engine answer searches when it has all documents, and deletes those of other versions.
+// filled makes the search engine answer searches when it has all documents, and deletes the documents of other
+// versions.
 func (x *Indexer) filled(ctx context.Context, v int64) error {
 	if err := x.notes.EngineFilled(ctx, v); err != nil || x.tidied == v {
 		return err
@@ -228,7 +229,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 	return x.observed(ctx, x.deleteGone(ctx, v, documents))
 }
 
-// write stores documents in the search engine. It skips those of messages that no longer exist.
+// write stores documents in the search engine. It skips the documents of messages that no longer exist.
 func (x *Indexer) write(ctx context.Context, v int64, documents []entity.Document) (refused map[uuid.UUID]bool, err error) {
 	facts, err := x.notes.EngineFacts(ctx, idsOf(documents))
 	if err != nil {

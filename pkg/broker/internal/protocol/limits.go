@@ -14,8 +14,8 @@ type Limits struct {
 	Headers int
 	// HeaderBytes is the largest sum of the names and values of all headers.
 	HeaderBytes int64
-	// BatchBytes limits the decompressed size of a batch, and with it the time to read the batch. It does not limit
-	// memory.
+	// BatchBytes limits the decompressed size of a batch, and so also the time that reading the batch takes. It does
+	// not limit memory.
 	BatchBytes int64
 }
 
