@@ -35,11 +35,11 @@ type process struct {
 	rng    *rand.Rand
 	dead   bool
 	ended  bool          // the process was shut down in an orderly way
-	fuse   int           // the process dies after this number of points; -1: never
-	losing int           // the process loses the answer after this number of answers; -1: none
+	fuse   int           // the process dies after this number of calls of point; -1: it does not die
+	losing int           // the process loses one answer, after it has got this number of answers; -1: it loses no answer
 	frozen time.Time     // the process is suspended until this time
-	chill  int           // the process is suspended after this number of points; -1: never
-	rest   time.Duration // duration of the next suspension
+	chill  int           // the process is suspended after this number of calls of point; -1: it is not suspended
+	rest   time.Duration // how long the suspension after these calls lasts
 	auto   context.CancelFunc
 }
 

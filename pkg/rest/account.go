@@ -46,7 +46,7 @@ type account struct {
 
 	mu       sync.Mutex
 	who      string
-	slot     *budget // nil: enter was not called yet
+	slot     *budget // the budget from which the request has a slot; nil: enter was not called yet
 	reserved int64   // bytes that the answer has reserved
 	taken    int64   // bytes of the reservation that the values already read use
 	wanted   int64   // size of the reservation that the last read needed but did not have

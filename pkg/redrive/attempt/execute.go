@@ -71,7 +71,7 @@ func (b Batch) within(ctx context.Context) context.Context { return traces.In(ct
 // ClaimOptions holds the options of a claim.
 type ClaimOptions struct {
 	Cause     entity.AuditInfo
-	RedriveID uuid.UUID // uuid.Nil for none
+	RedriveID uuid.UUID // id of the redrive that makes the claims; uuid.Nil: no redrive makes them
 	// The claim is for an operator's retry of this one message: it is audited, and it waits if another session locks
 	// the row.
 	single   bool

@@ -21,7 +21,7 @@ type items struct {
 	unreachable []uuid.UUID             // messages for which no leader was reachable
 	locked      bool                    // another session locks some of the messages
 	sending     map[uuid.UUID]recordKey // keys of the messages sent since the last wave
-	doubtful    bool                    // some attempts have no known result yet
+	doubtful    bool                    // the results of some attempts on messages of the batch are not known yet
 }
 
 // newItems returns the items of a batch. begun is true when some of them already have a result.

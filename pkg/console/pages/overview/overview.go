@@ -36,7 +36,7 @@ type page struct {
 	Topics   []openTopic
 	MoreOpen int // number of topics with open messages that are not shown
 	Groups   []api.ErrorGroup
-	Causes   string // new, regressed, or "" for all
+	Causes   string // which error groups the page shows: new, regressed, or "" for all
 	Chart    chart
 	Recent   activityPoint // arrivals of the last fifteen minutes
 	Before   activityPoint // arrivals of the fifteen minutes before Recent
