@@ -28,7 +28,7 @@ type balancer struct {
 	ready []*process
 	turn  int
 	open  map[net.Conn]bool
-	taken map[string]int // connections by program
+	taken map[string]int // number of connections that each program got
 }
 
 func newBalancer(t *testing.T, first ...*process) *balancer {
@@ -129,7 +129,7 @@ func (b *balancer) accept() {
 	for {
 		client, err := b.listener.Accept()
 		if err != nil {
-			return // closed
+			return // the balancer's listener is closed
 		}
 		b.running.Go(func() { b.forward(client) })
 	}

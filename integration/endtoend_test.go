@@ -17,7 +17,7 @@ import (
 
 const (
 	records    = 10_000
-	partitions = 4 // of each of the three topics
+	partitions = 4 // number of partitions of each of the three topics
 	kills      = 12
 )
 
@@ -52,7 +52,7 @@ type endToEnd struct {
 	*system
 	random        *rand.Rand
 	api, ingester *process
-	sent          map[string]*kgo.Record // by the value of the header x-seq
+	sent          map[string]*kgo.Record // records that the test sent, by the value of their header x-seq
 	poisoned      []*kgo.Record
 	ids           map[string]string // message id by "topic/partition/offset"
 }

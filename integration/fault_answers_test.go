@@ -64,7 +64,8 @@ func (c *chance) cutting(what string) proxy.Action {
 	return proxy.Cut()
 }
 
-// losing breaks one in n produce requests, or loses its answer.
+// losing returns a function that breaks the connection within some produce requests, and loses the answer to one in n
+// produce requests.
 func (c *chance) losing(n int) func(what string) proxy.Action {
 	return func(what string) proxy.Action {
 		switch what {

@@ -70,7 +70,8 @@ func newReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// during makes a fault happen in the middle of a redrive, which goes on afterwards.
+// during starts a redrive, makes a fault happen while the redrive runs, and checks that the redrive continues after
+// the fault.
 func (r *replicated) during(name string, fault func()) {
 	r.t.Helper()
 	began := time.Now()
@@ -97,7 +98,7 @@ func (r *replicated) during(name string, fault func()) {
 	r.t.Logf("%s: %s", name, time.Since(began).Round(time.Second))
 }
 
-// unnoticed is a fault during which no client's retry is refused.
+// unnoticed returns a function that runs the fault and checks that the API refused no request during the fault.
 func (r *replicated) unnoticed(fault func()) func() {
 	return func() {
 		before := len(r.log(r.api))
@@ -114,7 +115,7 @@ func (r *replicated) redrive(id string) (got redrive) {
 	return got
 }
 
-// until puts load on the programs until ok is true.
+// until repeats load until ok returns true.
 func (r *replicated) until(what string, ok func() bool) {
 	r.t.Helper()
 	eventually(r.t, time.Minute, what, func() bool {
@@ -123,8 +124,8 @@ func (r *replicated) until(what string, ok func() bool) {
 	})
 }
 
-// load produces some dead letters and retries the newest message. A retry during a fault may be refused, and may have
-// the redrive's claim.
+// load produces some dead letters and retries the newest PENDING message. During a fault the API may refuse this
+// retry, also because a redrive has claimed the message.
 func (r *replicated) load() {
 	r.t.Helper()
 	r.produce(5, nil)
@@ -142,7 +143,7 @@ func (r *replicated) load() {
 	}
 }
 
-// meanwhile puts load on the programs while work runs.
+// meanwhile repeats load while the function work runs.
 func (r *replicated) meanwhile(what string, work func() error) {
 	r.t.Helper()
 	done := make(chan error, 1)
@@ -158,7 +159,7 @@ func (r *replicated) meanwhile(what string, work func() error) {
 	})
 }
 
-// starts starts a broker under load, and waits until every replica is in sync.
+// starts starts the broker with this id under load, and waits until every replica is in sync.
 func (r *replicated) starts(id int) {
 	r.t.Helper()
 	r.meanwhile("a broker starts", func() error { return r.own.Broker(id).Start(r.t.Context()) })
@@ -208,7 +209,7 @@ func (r *replicated) replicas() (all []replicas) {
 	return all
 }
 
-// leader returns the leader of the target's first partition.
+// leader returns the id of the broker that leads partition 0 of the target topic.
 func (r *replicated) leader() (id int) {
 	r.t.Helper()
 	r.until("the target has a leader", func() bool {
@@ -222,7 +223,7 @@ func (r *replicated) leader() (id int) {
 	return id
 }
 
-// leaves waits until a broker leads no partition.
+// leaves waits under load until the broker with this id leads no partition.
 func (r *replicated) leaves(id int) {
 	r.t.Helper()
 	r.until("other brokers lead", func() bool {
@@ -231,14 +232,14 @@ func (r *replicated) leaves(id int) {
 	})
 }
 
-// leadersMove elects another leader of each partition, also of the one that coordinates the ingester's group, three
-// times.
+// leadersMove gives each partition another leader, three times. This includes the partition whose leader coordinates
+// the ingester's consumer group.
 func (r *replicated) leadersMove() {
 	for range 3 {
 		before := r.replicas()
 		r.reassign(func(p replicas) []int32 { return append(p.followers(), p.leader) })
 		elect := kmsg.NewPtrElectLeadersRequest()
-		res, err := elect.RequestWith(r.t.Context(), r.kafka.client) // nil topics are all: the first replica of each leads
+		res, err := elect.RequestWith(r.t.Context(), r.kafka.client) // nil topics mean all topics: each partition gets its first replica as leader
 		check.Require(r.t, err == nil && res.ErrorCode == 0, "elect leaders: %v, %+v", err, res)
 		r.until("every partition has another leader", func() bool {
 			now := r.replicas()
@@ -251,7 +252,8 @@ func (r *replicated) leadersMove() {
 	}
 }
 
-// replicasAreReassigned takes the leader's replica from each partition, and gives it back.
+// replicasAreReassigned takes the leader's replica away from each partition, and gives this replica back after other
+// brokers lead.
 func (r *replicated) replicasAreReassigned() {
 	whole := map[string][]int32{}
 	r.reassign(func(p replicas) []int32 {
@@ -288,8 +290,9 @@ func (r *replicated) brokerIsKilled() {
 	r.starts(id)
 }
 
-// brokerStandsStill suspends a leader until others lead and its claims have expired. When it goes on, it still takes
-// itself for the leader.
+// brokerStandsStill suspends a broker that leads partitions. It resumes the broker after other brokers lead these
+// partitions and the claims on messages sent to the broker have expired; the resumed broker still takes itself for
+// the leader.
 func (r *replicated) brokerStandsStill() {
 	id := r.leader()
 	check.NoError(r.t, r.own.Broker(id).Pause())
@@ -301,7 +304,8 @@ func (r *replicated) brokerStandsStill() {
 	r.inSync()
 }
 
-// tooFewInSync kills a broker while the target demands all three: no replay is written, but dead letters are stored.
+// tooFewInSync kills one of the three brokers while the target topic requires that all three have a record: no retry
+// succeeds, but dead letters are stored.
 func (r *replicated) tooFewInSync() {
 	r.minInSync("3")
 	id := r.leader()
@@ -327,8 +331,8 @@ func (r *replicated) minInSync(n string) {
 	check.Require(r.t, err == nil && res.Resources[0].ErrorCode == 0, "alter configuration: %v, %+v", err, res)
 }
 
-// twoAreKilled leaves one broker, which neither gets a record acknowledged nor elects a leader, for some time. Then the
-// others return.
+// twoAreKilled kills two of the three brokers for some time. The broker that is left acknowledges no record and
+// elects no leader until the two brokers are started again.
 func (r *replicated) twoAreKilled() {
 	id := r.leader()
 	others := []int{id%3 + 1, (id+1)%3 + 1}

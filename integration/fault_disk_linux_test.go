@@ -71,7 +71,7 @@ func removeAbandonedDisks() {
 
 func (d *disk) ballast() string { return filepath.Join(d.path, "ballast") }
 
-// fill uses all remaining space, to the last byte.
+// fill fills the disk to the last byte.
 func (d *disk) fill() {
 	d.t.Helper()
 	file, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -224,7 +224,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// waitsFor reports whether a redrive is waiting because it cannot continue.
+// waitsFor reports whether the redrive with this id is waiting because it cannot continue.
 func (l *letters) waitsFor(api *process, id string) bool {
 	var got struct {
 		WaitingSince *string `json:"waiting_since"`

@@ -26,7 +26,7 @@ func pick[T any](short, long T) T {
 	return short
 }
 
-// lasting waits for the duration of a fault.
+// lasting waits for the time d, for which a fault lasts.
 func lasting(d time.Duration) { <-time.After(d) }
 
 func newProxy(t *testing.T, matcher func() proxy.Matcher) *proxy.Proxy {
@@ -47,10 +47,10 @@ func proxiedKafka(t *testing.T, settings map[string]string) (*stack.Stack, *prox
 	return own, p
 }
 
-// kafkaBy makes a program connect to Kafka through a proxy.
+// kafkaBy returns the setting that makes a program connect to Kafka through the proxy p.
 func kafkaBy(p *proxy.Proxy) string { return "DLQ_KAFKA_BROKERS=" + p.Addr() }
 
-// databaseBy makes a program connect to its database through a proxy.
+// databaseBy returns the setting that makes a program connect to its database through the proxy p.
 func databaseBy(p *proxy.Proxy) string { return fmt.Sprintf("DLQ_DATABASE_PORT=%d", p.Port()) }
 
 // hostOf returns the host:port of a database URL.
@@ -73,7 +73,7 @@ func newChance(l *letters) *chance {
 	return &chance{random: rand.New(rand.NewPCG(l.random.Uint64(), 0)), counts: map[string]int{}}
 }
 
-// of returns true in one of n cases.
+// of returns true at random, on average in one of n calls.
 func (c *chance) of(n int) bool { return c.intN(n) == 0 }
 
 func (c *chance) intN(n int) int {
@@ -133,7 +133,7 @@ func (l *letters) awaitBroken(asked <-chan answer) answer {
 	return a
 }
 
-// wantNoFalseSuccess: every message that is RESOLVED in the database is in its original topic.
+// wantNoFalseSuccess checks that the original topic has a record of each message that is RESOLVED in the database.
 func (l *letters) wantNoFalseSuccess() {
 	l.t.Helper()
 	var resolved []uuid.UUID
@@ -150,7 +150,7 @@ func (l *letters) wantNoFalseSuccess() {
 	}
 }
 
-// published counts the records of the original topic by message.
+// published returns the number of records in the original topic for each message.
 func (l *letters) published() map[string]int {
 	l.t.Helper()
 	published := map[string]int{}
@@ -173,13 +173,14 @@ func (l *letters) somePending(n int) []string {
 	return ids
 }
 
-// click is one operator's retry of one message.
+// click is an operator's request to retry one message, with its answer.
 type click struct {
 	id string
 	answer
 }
 
-// clicks retries messages concurrently. Message i goes to API i, in rotation.
+// clicks retries these messages concurrently, one request for each message. The requests are distributed over the
+// given APIs in turn.
 func (l *letters) clicks(ids []string, apis ...*process) []click {
 	out := make([]click, len(ids))
 	start := make(chan struct{})

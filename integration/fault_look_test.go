@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// metric returns the sum of a metric's series; -1 when the program does not answer.
+// metric returns the sum of all series of the metric called name; -1 when the program does not answer.
 func (p *process) metric(name string) float64 {
 	p.t.Helper()
 	status, body := p.try(http.MethodGet, "/metrics", nil)
@@ -48,13 +48,13 @@ func (p *process) logged() string {
 	return string(text)
 }
 
-// says waits for a line that contains all texts.
+// says waits until a line of this part of the log contains all of the texts.
 func (l ear) says(texts ...string) {
 	l.p.t.Helper()
 	eventually(l.p.t, 30*time.Second, fmt.Sprintf("%s logs %q", l.p.name, texts), func() bool { return l.said(texts...) > 0 })
 }
 
-// said returns how many lines contain all texts.
+// said returns how many lines of this part of the log contain all of the texts.
 func (l ear) said(texts ...string) (lines int) {
 	l.p.t.Helper()
 	for line := range strings.Lines(l.p.logged()[l.from:]) {
@@ -106,7 +106,7 @@ func (p *process) ask(path string, limit time.Duration) asked {
 	return asked{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
 }
 
-// wantSentAway: every client got 503 with Retry-After in time.
+// wantSentAway checks that every client got status 503 with the header Retry-After in time.
 func wantSentAway(t *testing.T, answers []asked) {
 	t.Helper()
 	for _, a := range answers {
@@ -116,7 +116,7 @@ func wantSentAway(t *testing.T, answers []asked) {
 	}
 }
 
-// wantServed: every client got 200.
+// wantServed checks that every client got status 200.
 func wantServed(t *testing.T, answers []asked) {
 	t.Helper()
 	for _, a := range answers {

@@ -23,7 +23,8 @@ func nameMoment(text string) string {
 	return nameChange(text)
 }
 
-// forEver is longer than any test: a test that holds a request breaks its connection later.
+// forEver is longer than any test. The proxy delays a request by it to hold the request until the test breaks the
+// connection.
 const forEver = time.Hour
 
 // killAt kills a process when the nth occurrence of a step passes through a proxy. The step never arrives at the
@@ -34,7 +35,7 @@ func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struc
 	var seen atomic.Int64
 	way.Decide(func(what string) proxy.Action {
 		switch n := seen.Load(); {
-		case n >= nth: // the process is dead, and none of its later steps may arrive
+		case n >= nth: // the process was killed: steps that it sent before must not reach the server
 			return proxy.Delay(forEver)
 		case what != moment || seen.Add(1) != nth:
 			return proxy.Pass()
@@ -201,7 +202,7 @@ func (m *moments) sentNotNoted() {
 	m.settled(held, "RESOLVED")
 }
 
-// lost: the client of the killed program gets no answer.
+// lost checks that the client of the killed program got no answer to its request.
 func (m *moments) lost(asked <-chan answer) {
 	m.t.Helper()
 	if a := m.await(asked); a.status != 0 {

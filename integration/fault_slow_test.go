@@ -84,8 +84,8 @@ func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, na
 	}
 }
 
-// clickSlowly retries twenty messages. After a success the record must be in its topic; an error
-// must ask the client to try again.
+// clickSlowly retries twenty messages concurrently. An answer 200 requires one record of the message in its original
+// topic; an answer that is neither 200 nor 409 must ask the client to try again.
 func (l *letters) clickSlowly(api *process, luck *chance) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(20), api)

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// report is the answer of a retry-all.
+// report is the API's answer to a retry-all.
 type report struct {
 	Selected, Retried, Failed, Dead, Skipped int
 	InDoubt                                  int `json:"in_doubt"`
@@ -35,7 +35,8 @@ func (l *letters) wantReport(p *process, want report) {
 	}
 }
 
-// dead returns a dead letter of another original topic. It is not among the records that l tracks.
+// dead returns the n-th dead letter of an original topic that is not the topic of l. The records that l tracks do not
+// contain this dead letter.
 func (l *letters) dead(topic string, n int) *kgo.Record {
 	return &kgo.Record{
 		Topic: l.source, Partition: int32(n % partitions), Value: fmt.Appendf(nil, `{"n": %d}`, n),
@@ -43,7 +44,7 @@ func (l *letters) dead(topic string, n int) *kgo.Record {
 	}
 }
 
-// taken runs an ingester until the given number of messages is stored.
+// taken runs an ingester until the database has the given number of messages.
 func (l *letters) taken(want int) {
 	l.t.Helper()
 	p := l.startReady("ingester")
@@ -51,7 +52,7 @@ func (l *letters) taken(want int) {
 	p.stop()
 }
 
-// some returns the id of a message that satisfies a condition.
+// some returns the id of one of the messages that satisfy the SQL condition.
 func (l *letters) some(where string) (id string) {
 	l.t.Helper()
 	if err := l.db.Get(&id, `SELECT id::text FROM dlq.dlq_messages WHERE `+where+` LIMIT 1`); err != nil {
@@ -60,14 +61,14 @@ func (l *letters) some(where string) (id string) {
 	return id
 }
 
-// errorClass returns the class in the details of an error.
+// errorClass returns the error class that the details of the API's error response contain; "" if there is none.
 func errorClass(body []byte) string {
 	var got struct {
 		Error struct {
 			Details []struct{ Field, Reason string }
 		}
 	}
-	_ = json.Unmarshal(body, &got) // on an error the class is ""
+	_ = json.Unmarshal(body, &got) // a body that is not JSON gives the class ""
 	for _, d := range got.Error.Details {
 		if d.Field == "class" {
 			return d.Reason
@@ -76,7 +77,7 @@ func errorClass(body []byte) string {
 	return ""
 }
 
-// wantUntouched: n messages of a topic are PENDING, with no attempt used.
+// wantUntouched checks that n messages of the original topic are PENDING and have used no attempt.
 func (l *letters) wantUntouched(topic string, n int) {
 	l.t.Helper()
 	if got := l.count(fmt.Sprintf("original_topic = '%s' AND status = 'PENDING' AND retry_count = 0", topic)); got != n {
@@ -172,7 +173,7 @@ func TestFaultRecordTooLarge(t *testing.T) {
 	}
 }
 
-// set changes a topic's configuration permanently.
+// set changes a setting of a topic; nothing changes it back at the end of the test.
 func (c *cluster) set(topic, name, value string) {
 	c.t.Helper()
 	res, err := c.admin.IncrementalAlterConfigs(c.t.Context(), &kafka.IncrementalAlterConfigsRequest{

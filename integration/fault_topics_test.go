@@ -66,7 +66,8 @@ func (s *system) grow(topic string, to int) {
 	s.kafka = newCluster(s.t, s.brokers)
 }
 
-// produceInto produces n records into the partitions from first to end-1.
+// produceInto writes n dead letters into the partitions of the dead-letter topic from the number first to the number
+// end-1.
 func (l *letters) produceInto(first, end, n int) {
 	l.t.Helper()
 	var records []*kgo.Record
@@ -172,7 +173,8 @@ func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	return standing
 }
 
-// wantStoredBut: all records are stored once, except the given number of lost records, which are no longer in Kafka.
+// wantStoredBut checks that every record is stored exactly once, except as many records as lost says, which Kafka has
+// removed.
 func (l *letters) wantStoredBut(lost int) {
 	l.t.Helper()
 	var rows []struct {
@@ -204,7 +206,7 @@ func (l *letters) wantStoredBut(lost int) {
 	}
 }
 
-// holds returns all remaining records of a topic from which some records were removed.
+// holds returns all records that a topic still has, and works also after records were deleted from the topic.
 func (c *cluster) holds(topic string) []*kgo.Record {
 	c.t.Helper()
 	left := map[int32]int64{}
@@ -233,7 +235,7 @@ func (c *cluster) holds(topic string) []*kgo.Record {
 	return out
 }
 
-// positions returns the next offsets to store, by partition.
+// positions returns, for each partition, the next offset that the ingester will store.
 func (l *letters) positions() map[int]int64 {
 	l.t.Helper()
 	var rows []struct {

@@ -86,7 +86,7 @@ func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struc
 	return stopped
 }
 
-// stopAtRandom suspends a process at a random moment after the first claims.
+// stopAtRandom suspends the process p at a random moment after it has claimed its first messages.
 func (l *letters) stopAtRandom(p *process) {
 	l.t.Helper()
 	eventually(l.t, 30*time.Second, "messages are claimed", func() bool { return l.with("RETRYING") > 0 })

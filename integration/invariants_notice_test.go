@@ -61,7 +61,8 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	l.wantPositionsNoticed(a)
 }
 
-// wantNoticed breaks promises about data outside the database, and checks that the checker reports each of them.
+// wantNoticed breaks several promises about data outside the database, and checks that the text that look returns
+// names each broken promise.
 func (l *letters) wantNoticed(a *account, look func() string) {
 	l.t.Helper()
 	again := slices.Clone(l.kafka.readAll(l.target))[0]

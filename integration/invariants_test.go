@@ -58,11 +58,11 @@ func (l *letters) account() *account {
 	for _, r := range l.sent {
 		a.acked[position(r)] = r
 	}
-	a.secrets = append(a.secrets, "grüße") // part of every value
+	a.secrets = append(a.secrets, "grüße") // the value of every dead letter contains this text
 	return a
 }
 
-// took remembers records that Kafka has acknowledged.
+// took adds these records, which Kafka has acknowledged, to the observations.
 func (a *account) took(records ...*kgo.Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *account) took(records ...*kgo.Record) {
 	}
 }
 
-// resolved remembers that a client got a success for this message.
+// resolved adds to the observations that a client got the answer RESOLVED for the message with this id.
 func (a *account) resolved(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +119,7 @@ func (k *kept) position() string {
 	return fmt.Sprintf("%s/%d/%d", *k.Topic, *k.Partition, *k.Offset)
 }
 
-// rows returns all rows of both tables from one snapshot.
+// rows returns all rows of the live table and of the archive, read in one snapshot.
 func (a *account) rows() (rows []kept) {
 	a.t.Helper()
 	const columns = `m.id, t.name AS topic, m.dlq_partition, m.dlq_offset, m.key, m.value, m.headers, m.status, m.attempt_no, m.parent_id`
@@ -170,7 +170,8 @@ func (a *account) wantKept(rows []kept) {
 	a.complain("I2: records are stored twice", doubled)
 }
 
-// complain reports the number of problems, and shows some of them.
+// complain reports a broken promise with the number of violations and up to five of them; it does nothing without
+// violations.
 func (a *account) complain(what string, which []string) {
 	a.t.Helper()
 	if len(which) > 0 {
@@ -216,7 +217,7 @@ func (a *account) deletions() map[string]bool {
 	return gone
 }
 
-// trial is the end of an attempt in the message's history.
+// trial is an ended attempt, as the history of its message contains it.
 type trial struct {
 	ID        uuid.UUID `db:"attempt_id"`
 	Message   uuid.UUID `db:"message_id"`
@@ -450,7 +451,8 @@ func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.complain("I5: attempts without an end, or without it in the audit trail", wrong)
 }
 
-// wantInOnePlace checks I6; wantKept finds messages that are in neither table.
+// wantInOnePlace checks I6: no message is both in the live table and in the archive. wantKept finds messages that are
+// in neither of the two tables.
 func (a *account) wantInOnePlace(rows []kept) {
 	a.t.Helper()
 	seen := map[uuid.UUID]bool{}
@@ -486,7 +488,7 @@ func passwordIn(t *testing.T, config string) string {
 	return password
 }
 
-// watch checks I3 and I6 continually until stop, and returns how often it could check.
+// watch checks I3 and I6 repeatedly until it is stopped; looks counts the checks.
 type watch struct {
 	a      *account
 	cancel context.CancelFunc

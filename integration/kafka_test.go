@@ -154,7 +154,7 @@ func (c *cluster) ends(topics []string) (total int64) {
 		for _, partitions := range res.Topics {
 			for _, p := range partitions {
 				if p.Error != nil {
-					return false // the client still asks the leader of before
+					return false // the client still asks the partition's previous leader
 				}
 				total += p.LastOffset
 			}

@@ -83,7 +83,8 @@ func (l *letters) letter() *kgo.Record {
 	return r
 }
 
-// waitStored waits until there are as many rows as sent records. wantStoredOnce finds surplus rows.
+// waitStored waits until the database has at least as many messages as records were sent. wantStoredOnce finds
+// surplus messages.
 func (l *letters) waitStored() {
 	l.t.Helper()
 	eventually(l.t, time.Minute, "every record is stored", func() bool { return l.count("true") >= len(l.sent) })
@@ -98,7 +99,7 @@ func (l *letters) stored(n int) {
 	p.stop()
 }
 
-// count returns how many messages satisfy a condition, -1 when the database does not answer.
+// count returns how many messages satisfy the SQL condition; -1 when the database does not answer.
 func (l *letters) count(where string) (n int) {
 	if err := l.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages WHERE `+where); err != nil {
 		return -1
@@ -122,7 +123,7 @@ func (l *letters) slow(d time.Duration) {
 	check.NoError(l.t, err)
 }
 
-// answer is a client's answer; status 0 means that the connection broke.
+// answer is the API's answer to a client; status 0 means that the connection broke.
 type answer struct {
 	status int
 	body   []byte

@@ -63,7 +63,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.api.wantRunning()
 }
 
-// notified is a system that notifies two receivers of events and sends heartbeats.
+// notified is a system that notifies two receivers of events: hook by a signed webhook, and chat as Slack.
 type notified struct {
 	*operators
 	hook, chat *listener
@@ -129,7 +129,7 @@ func (n *notified) groupOf(class string) (id string) {
 	return id
 }
 
-// dies marks a message as DEAD.
+// dies marks the oldest PENDING message of the target topic as DEAD through the API.
 func (n *notified) dies() {
 	n.t.Helper()
 	var id string
@@ -141,7 +141,8 @@ func (n *notified) dies() {
 	}
 }
 
-// redriven republishes the other messages and returns the redrive, which is finished.
+// redriven retries all messages of the target topic with a redrive, waits until the redrive is finished, and returns
+// the redrive's id.
 func (n *notified) redriven() string {
 	n.t.Helper()
 	status, body := n.api.try(http.MethodPost, "/api/v1/redrives",
@@ -157,7 +158,8 @@ func (n *notified) redriven() string {
 	return made.ID
 }
 
-// delivered waits until a receiver has accepted each event, and no delivery is pending.
+// delivered waits until the receiver has accepted a notification of each of these events, and no notification is left
+// to send.
 func (n *notified) delivered(events ...event) {
 	n.t.Helper()
 	for _, e := range events {
@@ -201,7 +203,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 	}
 }
 
-// wantSlack expects that Slack has accepted a text that contains each of the parts.
+// wantSlack checks, for each of the parts, that the receiver for Slack has accepted a text that contains the part.
 func (n *notified) wantSlack(parts ...string) {
 	n.t.Helper()
 	for _, part := range parts {

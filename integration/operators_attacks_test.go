@@ -56,7 +56,7 @@ func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 // manyExports allows as many concurrent exports as there are attackers.
 const manyExports = "DLQ_SERVER_MAX_EXPORTS=16"
 
-// attack sends all attacks, several at a time: they are independent.
+// attack sends the requests of all attacks, several at a time, because no attack depends on another attack.
 func (o *operators) attack(attacks []openapitest.Attack) {
 	o.t.Helper()
 	work := make(chan openapitest.Attack)

@@ -27,7 +27,7 @@ func newOperators(t *testing.T, environ ...string) *operators {
 	return newOperatorsOn(newSystem(t), environ...)
 }
 
-// newOperatorsOn returns the operators of a system.
+// newOperatorsOn starts an API on the system and returns the operators of this API.
 func newOperatorsOn(s *system, environ ...string) *operators {
 	s.t.Helper()
 	o := &operators{letters: newLetters(s)}
@@ -111,7 +111,7 @@ func wantStatus(t *testing.T, res response, err error, status int) {
 	}
 }
 
-// only returns the only message.
+// only returns the only message that the API has; the test fails if there are more or none.
 func (o *operators) only() client.Message {
 	o.t.Helper()
 	found := o.search(client.SearchMessagesParams{}).Messages
@@ -121,7 +121,7 @@ func (o *operators) only() client.Message {
 	return found[0]
 }
 
-// retry republishes a message, which must succeed.
+// retry retries the message with this id; the test ends unless the retry succeeds.
 func (o *operators) retry(id uuid.UUID, order client.RetryMessageJSONRequestBody) client.RetryResult {
 	o.t.Helper()
 	res, err := o.RetryMessageWithResponse(o.t.Context(), id, nil, order)

@@ -14,7 +14,7 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// followPointers declares a test's dead-letter topics as those of a share group.
+// followPointers is the setting that makes dlq-manager follow the pointers in a test's dead-letter topics.
 const followPointers = "DLQ_KAFKA_POINTER_TOPICS=*.dlq.v1"
 
 // pointer produces the record that a broker writes for a share group that copies no data: without

@@ -100,7 +100,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 	})
 }
 
-// wantBlind: for this client the message, its topic and its error group do not exist.
+// wantBlind checks that the API answers this client as if the message, its topic and its error group did not exist.
 func (o *operators) wantBlind(t *testing.T, c *client.ClientWithResponses, id uuid.UUID, topic string) {
 	t.Helper()
 	message, err := c.GetMessageWithResponse(t.Context(), id, nil)

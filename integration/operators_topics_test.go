@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// waiting limits how long a background process may take.
+// waiting limits how long a test waits for work that a program does in the background.
 const waiting = 30 * time.Second
 
 func (o *operators) topicNow(name string) client.Topic {

@@ -126,7 +126,7 @@ func (s *system) remove(id string) {
 
 var milliseconds = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$`)
 
-// wantTen compares the ten fields of the document, by name, type and value.
+// wantTen checks the names, types and values of the ten fields that every message in an answer must have.
 func wantTen(t *testing.T, got map[string]any, id, topic string, payload any) {
 	t.Helper()
 	want := map[string]any{

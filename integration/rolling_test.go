@@ -74,7 +74,7 @@ func rollAPI(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// clientsBegin starts some clients, which read and retry until stop.
+// clientsBegin starts some clients, which read and retry messages until the method stop is called.
 func (r *rolled) clientsBegin() {
 	paths := []string{
 		"/api/v1/dlq/" + r.source, "/api/v1/messages?status=PENDING&count=exact",
@@ -185,7 +185,7 @@ func (l *letters) idleSchedule() {
 	p.stop()
 }
 
-// old makes every finished message old enough for the archive.
+// old sets the last change of every finished message back by 40 days, so that the archiver archives these messages.
 func (l *letters) old() {
 	l.t.Helper()
 	if _, err := l.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE status IN ('RESOLVED', 'DEAD')`); err != nil {

@@ -130,7 +130,8 @@ func (r *rotation) write(content string) {
 	check.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 }
 
-// lasting waits for a random time of up to most, during which the file and the server have different passwords.
+// lasting waits for a random time, up to the duration most, while the password file and the server have different
+// passwords.
 func (r *rotation) lasting(most time.Duration) { lasting(time.Duration(r.random.Int64N(int64(most)))) }
 
 // begin starts the programs and the load.
@@ -163,7 +164,7 @@ func (r *rotation) forgetPassword() {
 	check.NoError(r.t, os.WriteFile(r.config, []byte(without), 0o600))
 }
 
-// operator reads and retries until the load ends.
+// operator reads and retries these messages through the API until the load ends.
 func (r *rotation) operator(random *rand.Rand, ids []string) {
 	for n := 0; ; n++ {
 		select {
@@ -188,7 +189,7 @@ func (r *rotation) operator(random *rand.Rand, ids []string) {
 	}
 }
 
-// ask sends a request, and repeats it once after a failure.
+// ask sends a request to the API, and repeats the request once after a failure.
 func (r *rotation) ask(method, path string, header ...string) {
 	status, body := r.api.try(method, path, nil, header...)
 	if !broken(status) {
@@ -206,8 +207,8 @@ func (r *rotation) ask(method, path string, header ...string) {
 
 func broken(status int) bool { return status == 0 || status >= 500 }
 
-// working produces more dead letters and waits until both programs have worked with the current
-// credentials.
+// working produces more dead letters, and waits until the API has answered further requests and the ingester has
+// stored the dead letters: so both use the current credentials.
 func (r *rotation) working() {
 	r.t.Helper()
 	r.produce(60, nil)

@@ -71,7 +71,7 @@ func TestRunbook(t *testing.T) {
 	n.ingester.wantRunning()
 }
 
-// night is a system with the problems that an operator on call may find.
+// night is a system in which an operator on call finds the problems that the runbook is about.
 type night struct {
 	*operators
 	ingester *process
@@ -96,8 +96,8 @@ func (n *night) paste(b block) {
 	n.t.Logf("%s:\n%.300s", b.entry, out.String())
 }
 
-// variables returns the values for the variables of a block; each block gets its own objects to
-// change.
+// variables returns values for the variables that a code block of the runbook uses. Each block gets messages,
+// redrives and groups of its own, because it changes them.
 func (n *night) variables(text string) []string {
 	values := []string{"API=" + n.api.url, "INGESTER=" + n.ingester.url, "TOKEN=none", "TOPIC=" + n.source}
 	for name, find := range map[string]func() string{"ID": n.pending, "STUCK": n.stuck, "REDRIVE": n.stopped, "GROUP": n.group} {

@@ -43,7 +43,7 @@ func (p *process) signIn(token string) string {
 	return cookie
 }
 
-// page reports whether a session can see pages.
+// page reports whether a browser with this session cookie gets a page of the console.
 func (p *process) page(cookie string) bool {
 	p.t.Helper()
 	status, _, _ := p.asked(http.MethodGet, "/topics", "", "Cookie", cookie)

@@ -35,7 +35,8 @@ func newShared(t *testing.T, copies bool, environ ...string) *shared {
 	return newSharedOn(newSystem(t), copies, environ)
 }
 
-// newSharedOn returns a share group of a system. settings are the settings of the dead-letter topic.
+// newSharedOn creates a share group and its dead-letter topic on a running system. The parameter copies says whether
+// the dead letters contain the keys and values of their records; settings are settings of the dead-letter topic.
 func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.ConfigEntry) *shared {
 	of.t.Helper()
 	s := &shared{operators: newOperatorsOn(of, environ...)}
@@ -51,7 +52,8 @@ func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.Co
 	return s
 }
 
-// fail produces n records with the given decisions, which say how the consumer acknowledges each delivery.
+// fail writes n records to the source topic. The parameter decisions says how the consumer acknowledges each delivery
+// of such a record.
 func (s *shared) fail(n int, decisions string) {
 	s.t.Helper()
 	var records []*kgo.Record
@@ -150,7 +152,7 @@ func (s *shared) deleteSources() {
 	s.t.Helper()
 	ends := map[int]int64{}
 	for p := range 2 {
-		ends[p] = -1 // the high watermark
+		ends[p] = -1 // -1 requests the high watermark of partition p
 	}
 	s.kafka.deleteBefore(s.topic, ends)
 }
@@ -230,7 +232,7 @@ func TestShareGroupsOutcome(t *testing.T) {
 	})
 }
 
-// message reads a message again.
+// message requests the message m from the API once more.
 func (s *shared) message(m client.Message) client.MessageDetail {
 	s.t.Helper()
 	res, err := s.GetMessageWithResponse(s.t.Context(), m.Id, nil)
@@ -414,8 +416,8 @@ func TestShareGroupsForgedBefore(t *testing.T) {
 	eventually(t, 30*time.Second, "the record of the genuine dead letter is stored", func() bool { return s.inState("completed") == 3 })
 }
 
-// TestShareGroupsTopicIsDeleted: the original topic was deleted, and the state of the share group with it. The messages
-// say that the topic does not exist.
+// TestShareGroupsTopicIsDeleted: the original topic was deleted, and the share group's state of this topic was
+// deleted with it. The messages say that the topic does not exist.
 func TestShareGroupsTopicIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

@@ -86,7 +86,7 @@ func TestShareGroupWritesDeadLetters(t *testing.T) {
 	}
 }
 
-// decided returns a record with the decisions of its consumer.
+// decided returns a record with a header that tells the consumer how to acknowledge each delivery of the record.
 func decided(topic string, partition int32, key, value, decisions string) *kgo.Record {
 	return &kgo.Record{
 		Topic: topic, Partition: partition, Key: []byte(key), Value: []byte(value),

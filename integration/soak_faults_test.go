@@ -74,12 +74,13 @@ func (s *soak) breakThings(atLeast time.Duration) {
 	}
 }
 
-// between returns a random duration.
+// between returns a random duration from least to most.
 func (s *soak) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// killed kills the process that runs in a place, and starts a new process after a random time.
+// killed kills the process that runs in a place, waits for a random time, and starts a new process there. It reports
+// whether the killed process no longer answered.
 func (s *soak) killed(at *place) bool {
 	old := at.process.Load()
 	old.kill()
@@ -179,7 +180,8 @@ func (s *soak) databaseCut() bool {
 	return cut > 0
 }
 
-// databaseHalfOpen: connections stay open and no bytes return on them.
+// databaseHalfOpen makes some connections to PostgreSQL stay open while no bytes return on them. It reports whether
+// there was such a connection.
 func (s *soak) databaseHalfOpen() bool {
 	before := s.counted("half open")
 	s.storeWay.Decide(func(string) proxy.Action {
@@ -270,7 +272,7 @@ func (s *soak) standsStill(at *place, d time.Duration) bool {
 	return seen
 }
 
-// soon waits for a condition and reports whether it became true.
+// soon waits, for at most the time limit, until ok returns true. It reports whether ok did.
 func (s *soak) soon(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); lasting(50 * time.Millisecond) {
 		if ok() {

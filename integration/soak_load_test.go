@@ -20,7 +20,7 @@ const (
 	secretEdit   = "edited-90aa3e"
 )
 
-// dialect returns the headers of one of the dialects for the origin and the error of a record.
+// dialect returns a dead-letter topic and the headers of a dead letter; n chooses the dialect of the headers.
 func (s *soak) dialect(n int) (source string, headers []kgo.RecordHeader) {
 	header := func(name, value string) kgo.RecordHeader {
 		return kgo.RecordHeader{Key: name, Value: []byte(value)}
@@ -130,7 +130,7 @@ func (s *soak) ask(at *place, method, path, body string, header ...string) (int,
 	return at.process.Load().try(method, path, []byte(body), append(header, "Authorization", "Bearer "+s.token)...)
 }
 
-// operator performs random actions of the API.
+// operator is a client that performs random actions through the APIs.
 type operator struct {
 	*soak
 	random *rand.Rand
@@ -181,8 +181,8 @@ func (o *operator) something() {
 
 func (o *operator) one(of ...string) string { return of[o.random.IntN(len(of))] }
 
-// fine are the statuses that are allowed during faults. Status 500 is not allowed, and neither is any status for an
-// invalid request.
+// fine are the statuses that are allowed during faults. A status that is missing here, such as 500 or the status for
+// an invalid request, fails the test.
 var fine = map[int]bool{0: true, 200: true, 202: true, 404: true, 409: true, 502: true, 503: true}
 
 func (o *operator) request(what, method, path, body string, header ...string) (int, []byte) {
@@ -195,7 +195,7 @@ func (o *operator) request(what, method, path, body string, header ...string) (i
 	return status, answer
 }
 
-// found is a message of a list.
+// found is a message in the API's list of messages.
 type found struct {
 	ID        string
 	Topic     string `json:"dlq_topic"`
@@ -203,7 +203,7 @@ type found struct {
 	Offset    int64  `json:"dlq_offset"`
 }
 
-// some returns random messages of a status from among the newest messages.
+// some returns up to n random messages that have the given status and are among the newest messages.
 func (o *operator) some(status string, n int) []found {
 	var got struct{ Messages []found }
 	code, body := o.request("list", http.MethodGet, "/api/v1/messages?omit=payload&limit=50&status="+status, "")
@@ -247,7 +247,7 @@ func (o *operator) deleteOne() {
 
 func (m *found) position() string { return fmt.Sprintf("%s/%d/%d", m.Topic, m.Partition, m.Offset) }
 
-// deleteSome starts a redrive that deletes.
+// deleteSome starts a redrive that deletes up to five messages that are all DEAD or all RESOLVED.
 func (o *operator) deleteSome() {
 	list := o.some(o.one("DEAD", "RESOLVED"), 5)
 	if len(list) == 0 {

@@ -69,7 +69,7 @@ type soak struct {
 	work, feed sync.WaitGroup // work is done when operators and archivers have ended, feed when producers and consumers have ended
 }
 
-// place runs one process of a program at a time.
+// place runs one program of the soak test, with one process at a time.
 type place struct {
 	name    string
 	process atomic.Pointer[process]
@@ -145,12 +145,12 @@ func (s *soak) launch(at *place) *process {
 	return p
 }
 
-// note records an event with the time since the start.
+// note writes an event to the list of events, with the time since the start of the soak test.
 func (s *soak) note(format string, args ...any) {
 	s.steps = append(s.steps, fmt.Sprintf("%7.3f s  ", time.Since(s.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// report logs everything that helps to find the cause of a failure.
+// report writes to the test's log what helps to find the cause of a failure.
 func (s *soak) report() {
 	if s.stopWork != nil {
 		s.stopWork()
@@ -164,7 +164,7 @@ func (s *soak) report() {
 	}
 }
 
-// worksBegin starts the load.
+// worksBegin starts the producers, consumers, operators and archivers that put load on the system.
 func (s *soak) worksBegin() {
 	s.began = time.Now()
 	working, stopWork := context.WithCancel(s.t.Context())
@@ -196,7 +196,8 @@ func (s *soak) places() []*place {
 	return []*place{s.ingesters[0], s.ingesters[1], s.apis[0], s.apis[1]}
 }
 
-// quiet stops all sources of new work. Requested work continues.
+// quiet stops the producers, consumers, operators and archivers, and cancels the redrives that are paused. The
+// programs continue all other work that was requested.
 func (s *soak) quiet() {
 	s.t.Helper()
 	s.stopWork()
@@ -301,7 +302,8 @@ func (s *soak) wantComebacks() {
 	s.complain("returned messages without their parent", orphans)
 }
 
-// deletedAt reports whether the deletion of the message at a position was requested.
+// deletedAt returns the id of the message whose dead letter is at a position, if the deletion of this message was
+// requested.
 func (s *soak) deletedAt(at string) (id string, asked bool) {
 	for id, position := range s.deleted {
 		if position == at {
@@ -311,7 +313,7 @@ func (s *soak) deletedAt(at string) (id string, asked bool) {
 	return "", false
 }
 
-// wantEnough checks I9: there were enough requests, records and faults.
+// wantEnough checks I9: the test had enough requests, records and faults to prove something.
 func (s *soak) wantEnough() {
 	s.t.Helper()
 	s.luck.wantCounted(s.t, map[string]int{

@@ -42,11 +42,11 @@ type tokenServer struct {
 	keys        *httptest.Server
 	signer      jose.Signer
 	lifetime    time.Duration
-	secret, ca  string // paths of the client's files
+	secret, ca  string // paths of the files with the client's secret and the certificate authority
 	certificate []byte
 
 	mu     sync.Mutex
-	answer http.HandlerFunc // what it answers instead of a token
+	answer http.HandlerFunc // answers requests for a token; nil: the provider issues a token
 	issued []string
 }
 

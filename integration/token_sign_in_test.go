@@ -242,7 +242,7 @@ func (l *letters) log(p *process) string {
 	return string(check.Must(os.ReadFile(p.log))(l.t))
 }
 
-// wantTokensHidden finds neither the secret nor a token in logs, metrics and the database.
+// wantTokensHidden checks that logs, metrics and the database contain neither the client's secret nor a token.
 func (l *letters) wantTokensHidden(tokens *tokenServer, all ...*process) {
 	l.t.Helper()
 	for _, p := range all {

@@ -56,8 +56,8 @@ func total(api *process, topic string) int {
 	return got.Pagination.Total
 }
 
-// TestFiftyRetriesPublishOnce: fifty operators retry the same message at the same moment, on two
-// replicas. One retry publishes the record; the others are refused.
+// TestFiftyRetriesPublishOnce: fifty operators retry the same message at the same moment, on two replicas. One of the
+// retries publishes the record; all other retries are refused.
 func TestFiftyRetriesPublishOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -250,7 +250,7 @@ func wantExemplar(t *testing.T, p *process, trace string) {
 	t.Errorf("no bucket has the exemplar %s", trace)
 }
 
-// wantNoNoise: background work without a request leaves no traces, and neither do probes.
+// wantNoNoise: background work without a request makes no spans, and probes make no spans.
 func wantNoNoise(t *testing.T, c *traceCollector) {
 	t.Helper()
 	for _, s := range c.all(func(s span) bool {

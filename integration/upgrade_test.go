@@ -80,8 +80,8 @@ type version struct {
 }
 
 // upgrade returns the old and the new programs of the test. If the newest release has an older schema, the old
-// programs are those of that release, and the new ones are the current programs. Otherwise the old programs are the
-// current ones, and the new ones have two made-up migration steps.
+// programs are the programs of that release, and the new programs are the current programs. Otherwise the old
+// programs are the current ones, and the new ones have two made-up migration steps.
 func upgrade(t *testing.T) (before, after version) {
 	t.Helper()
 	now := version{binaries, migrate.Latest()}

@@ -16,7 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// part is one measurement. With -base, the programs of both commits run each part in turn.
+// part is one measurement. With the flag -base, first the programs of one of the two commits run a part, then the
+// programs of the other commit.
 type part struct {
 	name  string
 	needs string // the part whose database this part uses
@@ -103,9 +104,9 @@ type bench struct {
 	done    []figure
 }
 
-// settings holds the settings of PostgreSQL. Except for sizes they are those of production: every commit waits for the
-// disk. With shared buffers of 1 GB, the figures do not depend on the system's file cache. The log is in JSON because
-// the measurement of claims reads it.
+// settings holds the settings of PostgreSQL. Except for sizes, the settings are those of a production server: every
+// commit waits for the disk. With shared buffers of 1 GB, the figures do not depend on the system's file cache. The
+// log is in JSON because the measurement of claims reads it.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "1GB", "max_wal_size": "4GB",
 	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",

@@ -34,7 +34,7 @@ const connectTable = `CREATE TABLE connect_letters (
 type comparison struct {
 	*side
 	topic string
-	size  int64 // bytes of all values
+	size  int64 // size in bytes of the values of all records
 	n     int
 
 	ours, theirs []section

@@ -56,7 +56,7 @@ func descends(all map[int]procfs.ProcStat, pid, from int) bool {
 	return pid == from
 }
 
-// since returns the usage between before and u.
+// since returns the processor time that was used after the measurement before and until the measurement u.
 func (u usage) since(before usage) usage {
 	out := usage{by: map[string]time.Duration{}, busy: u.busy - before.busy, idle: u.idle - before.idle, load: u.load}
 	for name, used := range u.by {
@@ -65,7 +65,7 @@ func (u usage) since(before usage) usage {
 	return out
 }
 
-// others returns the share of the machine, 0 to 1, that other programs and the kernel itself used.
+// others returns the share of the machine's processors, 0 to 1, that other programs and the kernel itself used.
 func (u usage) others() float64 {
 	theirs := u.busy
 	for _, ours := range u.by {

@@ -53,7 +53,8 @@ func (s *side) database(ctx context.Context, name, topics string) *database {
 	return d
 }
 
-// settings returns the configuration: addresses and names; all else keeps its default.
+// settings returns a program's configuration with the addresses of the servers and the names of topics; every other
+// setting keeps its default.
 func (d *database) settings(brokers []string, topics string) string {
 	password, _ := d.url.User.Password()
 	list := must(json.Marshal(brokers)) // JSON is valid YAML
@@ -181,7 +182,7 @@ const fillRows = `
 		FROM generate_series(%[1]d, %[2]d) AS n OFFSET 0
 	) made`
 
-// fill inserts messages with SQL, with all triggers and indexes active.
+// fill inserts messages with SQL statements; all triggers and indexes of the table stay active.
 func (d *database) fill(ctx context.Context, rows, days, daysAgo int, topics, status string, repeats int) {
 	var steps []string
 	for from := 1; from <= rows; from += fillStep {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxMemory is the limit of the resident memory of each program, in MB.
+// maxMemory limits the resident memory of each measured program on its own, in MB.
 const maxMemory = 128
 
 // figure is one measured result of a part of the benchmark.
@@ -53,7 +53,7 @@ func (f figure) text() string {
 	return number(f.Value) + " " + f.Unit
 }
 
-// section holds the measurements of one piece of work.
+// section holds the measurements that were taken while one piece of work was done.
 type section struct {
 	n      int
 	took   time.Duration
@@ -61,7 +61,7 @@ type section struct {
 	memory float64 // the program's peak of resident memory, in MB
 }
 
-// timed measures work, which returns how many units it completed.
+// timed measures the function work, which returns how many units, such as messages, it has processed.
 func timed(work func() (n int)) (s section) {
 	before, start := usageNow(), time.Now()
 	s.n = work()

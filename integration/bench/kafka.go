@@ -56,8 +56,8 @@ func (c *cluster) removeFlood(ctx context.Context, names []string) {
 	}
 }
 
-// produce writes n dead letters of a name, waits for all acknowledgements, and returns the total
-// size of their values.
+// produce writes n dead letters of the original topic that is derived from name, waits until Kafka has acknowledged
+// all of them, and returns the total size of their values.
 func (c *cluster) produce(ctx context.Context, name string, n int) (bytes int64) {
 	var failed atomic.Pointer[error]
 	for i := range n {

@@ -118,7 +118,7 @@ func setEnvironment() {
 	_ = os.Setenv("CGO_ENABLED", "0")
 }
 
-// run also prints the completed parts when a later part failed.
+// run runs the benchmark. When a part fails, it still prints the results of the completed parts.
 func run(ctx context.Context, b *bench) error {
 	failed := attempt(func() { b.start(ctx) })
 	if failed == nil {

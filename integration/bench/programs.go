@@ -60,7 +60,7 @@ func (p program) alive() {
 	}
 }
 
-// timed measures work and the program's peak memory since its start.
+// timed measures the function work, and the largest memory that the program has used since its start.
 func (p program) timed(work func() (n int)) section {
 	s := timed(work)
 	s.memory = float64(must(must(procfs.NewProc(p.Pid())).NewStatus()).VmHWM) / 1e6

@@ -237,7 +237,7 @@ func (s *side) mix(messages []string) func(n int) (path string, search bool) {
 // answers holds the results of reads at a steady rate.
 type answers struct {
 	section
-	times  [2][]time.Duration // of searches and of other reads; each is measured from when the request was due
+	times  [2][]time.Duration // [0]: times of searches, [1]: times of other reads; the time of a request begins when the request was due
 	failed int                // bad answers, and requests that were not sent in time for lack of a connection
 	first  error
 }

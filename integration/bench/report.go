@@ -22,7 +22,7 @@ type report struct {
 	Rows    []row             `json:"rows"`
 }
 
-// row is a figure; with two commits, the median of the checkout's figures.
+// row is a figure of the report; if two commits are compared, its value is the median of the checkout's figures.
 type row struct {
 	figure
 	*compared
@@ -58,9 +58,9 @@ func (b *bench) report() report {
 	return r
 }
 
-// compare makes a row from the pairs that both sides have completed.
+// compare makes a row of the report from those pairs of runs that the base and the checkout have both completed.
 func (b *bench) compare(shown figure, turns []figure) row {
-	var values [2][]float64 // of the base and of the checkout
+	var values [2][]float64 // [0]: the figures of the base; [1]: the figures of the checkout
 	var ratios, loads, others []float64
 	for _, f := range turns {
 		if f.Skipped != "" {

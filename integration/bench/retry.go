@@ -44,7 +44,8 @@ func retry(ctx context.Context, s *side) []figure {
 	return append(figures, s.claims(ctx, n)...)
 }
 
-// retryAll measures the request, and checks the results in Kafka and in the table.
+// retryAll measures a request that retries all n messages of a topic, and checks the results in Kafka and in the
+// table.
 func (s *side) retryAll(ctx context.Context, name string, n int) (work section) {
 	before := s.kafka.held(ctx, originalTopic(name))
 	var got struct{ Retried int }

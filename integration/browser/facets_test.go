@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// facets: an operator sees what the messages of an error group have in common, with and without scripts, and sends
-// back only those of one build.
+// facets: an operator sees what the messages of an error group have in common, with and without scripts, and retries
+// only the messages of one build.
 func facets(t *testing.T, site *Site) {
 	original, _ := site.Topics("facets")
 	var letters []Letter

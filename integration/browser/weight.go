@@ -34,8 +34,8 @@ type resource struct {
 	Size int
 }
 
-// weight returns the transfer size of the page's files: own is the size of this project's files, others is the size of
-// libraries. Both include files from the browser's cache.
+// weight returns the transfer size of the page's files: own is the size of this project's files, others is the size
+// of the files of libraries. Both include files from the browser's cache.
 func (b *Browser) weight() (own, others int) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

@@ -90,7 +90,7 @@ func (d *demo) startStack(ctx context.Context) (err error) {
 	return err
 }
 
-// configure writes the configuration file of both programs.
+// configure writes the configuration file that the API and the ingester share.
 func (d *demo) configure(ctx context.Context) (err error) {
 	if d.folder, err = os.MkdirTemp("", "dlq-manager-demo-"); err != nil {
 		return err

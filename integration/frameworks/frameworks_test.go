@@ -79,7 +79,8 @@ func program(name string) func(*testing.T) *exec.Cmd {
 	return func(t *testing.T) *exec.Cmd { return exec.CommandContext(t.Context(), filepath.Join(binaries, name)) }
 }
 
-// long reports whether all frameworks are tested, as make test-faults does; otherwise those of the short form are.
+// long reports whether all frameworks are tested, as make test-faults does; otherwise the tests cover only the
+// frameworks of the short form.
 func long() bool { return os.Getenv("DLQ_TEST_LONG") == "1" }
 
 func TestJavaFrameworks(t *testing.T) { run(t, javaFrameworks) }

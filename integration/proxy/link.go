@@ -25,7 +25,8 @@ type link struct {
 	over    bool   // the client has disconnected
 }
 
-// run returns when both directions have ended.
+// run forwards bytes from the client to the server and from the server to the client, and returns when neither
+// direction is open any more.
 func (l *link) run() {
 	var down sync.WaitGroup
 	down.Go(l.download)
@@ -33,7 +34,7 @@ func (l *link) run() {
 	down.Wait()
 }
 
-// abort breaks both sides at once.
+// abort breaks the connection to the client and the connection to the server at once.
 func (l *link) abort() {
 	l.end()
 	reset(l.client)

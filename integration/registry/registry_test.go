@@ -31,7 +31,7 @@ const (
 		"message Ape { google.protobuf.Timestamp at = 1; message Y { string a = 1; } message B {} optional int32 n = 2; }\n"
 )
 
-// call is a request and the answer to it.
+// call is a request to the registry, with the answer that the test expects.
 type call struct {
 	method, path string
 	body         any

@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// How a message of the conformance test is sent back.
+// The ways in which the conformance test retries a message.
 const (
 	plain  = "plain"  // without an edit
 	same   = "same"   // with the JSON that the API shows
@@ -48,7 +48,8 @@ type specimenPart struct {
 	edited   map[string]any // values that edits send, by the way of sending the message back
 }
 
-// message contains the compared part of the API's answer, and the record with which the message was sent.
+// message contains the part of the API's answer about a message that the test compares, and the record that a retry
+// of the message sent.
 type message struct {
 	ID             string          `json:"id"`
 	Offset         int64           `json:"dlq_offset"`
@@ -144,7 +145,8 @@ func (x *specimen) part(s *site, part string) specimenPart {
 
 func (x *specimen) parts() []*specimenPart { return []*specimenPart{&x.keys, &x.values} }
 
-// encode encodes all examples, then registers their later schemas.
+// encode encodes the keys and values of all specimens with the official encoders, then registers the later versions
+// of their schemas.
 func (s *site) encode(python *official.PythonClient, all []*specimen) {
 	s.t.Helper()
 	var questions, nodeQuestions []official.EncodeRequest
@@ -195,7 +197,7 @@ func (x *specimen) deadLetter(s *site, way string) *kgo.Record {
 
 func (x *specimen) id(way string) string { return x.name + "/" + x.framing + "/" + way }
 
-// ingest produces all specimens and reads the API's answer for each.
+// ingest writes the dead letters of all specimens, and reads the API's answer for each message.
 func (s *site) ingest(all []*specimen) {
 	s.t.Helper()
 	s.topic("all.dlq.v1")
@@ -227,7 +229,7 @@ func (s *site) ingest(all []*specimen) {
 // requests a second.
 func (r *schemaRef) complete() bool { return r != nil && r.LatestVersion != 0 }
 
-// retry sends a message back.
+// retry retries the message in the given way.
 func (s *site) retry(x *specimen, way string, m *message) {
 	s.t.Helper()
 	edit := map[string]any{"payload": m.Payload, "key_json": m.KeyJSON}
@@ -245,7 +247,7 @@ func (s *site) retry(x *specimen, way string, m *message) {
 	s.call(http.MethodPost, "/api/v1/dlq/messages/"+m.ID+"/retry", map[string]any{"edit": edit}, http.StatusOK, nil)
 }
 
-// merged returns a value with the members that an edit replaces.
+// merged returns the JSON value after the members that the edit contains have replaced its own.
 func (x *specimen) merged(text json.RawMessage, edit string) any {
 	value, changes := parse(text), parse([]byte(edit))
 	return merge(value, changes, x.format == official.Protobuf)
@@ -268,7 +270,7 @@ func merge(value, changes any, nullRemoves bool) any {
 	return members
 }
 
-// readSent finds, for each message, the record with which it was sent.
+// readSent finds, for each message, the record that the message's retry sent.
 func (s *site) readSent(all []*specimen) {
 	s.t.Helper()
 	messages, count := map[string]*message{}, map[string]int{}
@@ -363,7 +365,8 @@ func (x *specimen) check(t *testing.T) {
 	}
 }
 
-// checkShown compares the API's answer with the official decoder, and the named schema with the frame.
+// checkShown checks that the API shows the value that the official decoder reads, and names the schema that the frame
+// of the value names.
 func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessage, format string, ref *schemaRef) {
 	t.Helper()
 	check.Equal(t, format, formats[x.format], "format of the "+p.part)
@@ -382,7 +385,7 @@ func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessa
 	check.Equal(t, *ref, want, "schema of the "+p.part)
 }
 
-// checkUnchanged compares the sent record with the dead letter.
+// checkUnchanged checks that the sent record has the key, the value and the schema's headers of the dead letter.
 func (x *specimen) checkUnchanged(t *testing.T, way string, sent *kgo.Record) {
 	t.Helper()
 	for _, p := range x.parts() {
@@ -401,7 +404,7 @@ func (x *specimen) checkUnchanged(t *testing.T, way string, sent *kgo.Record) {
 	}
 }
 
-// checkEdited compares what the official decoder reads with the edited JSON.
+// checkEdited checks that the official decoder reads the edited JSON from the record that the retry sent.
 func (x *specimen) checkEdited(t *testing.T, p *specimenPart, way string, shown json.RawMessage) {
 	t.Helper()
 	want := x.merged(shown, x.edit)
@@ -414,7 +417,7 @@ func (x *specimen) checkEdited(t *testing.T, p *specimenPart, way string, shown 
 	wantSame(t, way+" "+p.part, p.edited[way], want)
 }
 
-// named returns a value of the official decoder with the names of branches.
+// named adds the names of branches to the union values in a value of the official decoder, as dlq-manager shows them.
 func (x *specimen) named(value any) any {
 	for _, b := range x.branches {
 		value = nameBranch(value, strings.Split(b.pointer, "/")[1:], b.name)
@@ -448,7 +451,7 @@ func wantSame(t *testing.T, what string, got, want any) {
 	}
 }
 
-// exact returns a value with numbers as fractions.
+// exact returns a copy of a JSON value in which every number is an exact fraction, for comparisons.
 func exact(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

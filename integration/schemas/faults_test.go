@@ -83,7 +83,7 @@ func TestFaultSchemaRegistry(t *testing.T) {
 	}
 }
 
-// failOne writes n dead letters whose original topic belongs to a registry.
+// failOne writes n further dead letters of the original topic whose schemas the failing registry f has.
 func (s *site) failOne(f *failing, n int) {
 	s.t.Helper()
 	var records []*kgo.Record
@@ -94,7 +94,7 @@ func (s *site) failOne(f *failing, n int) {
 	s.produce(records...)
 }
 
-// event returns a dead letter with the id of a schema.
+// event returns a dead letter whose value is encoded with the schema that has this id.
 func (s *site) event(schema int, topic, id string) *kgo.Record {
 	s.t.Helper()
 	value := check.Must(check.Must(avro.Parse(eventSchema))(s.t).Encode(map[string]any{"id": id}))(s.t)
@@ -107,7 +107,8 @@ func (s *site) event(schema int, topic, id string) *kgo.Record {
 	}
 }
 
-// wantUndecoded wants all messages of a failing registry in the list, and the last of them by its key.
+// wantUndecoded checks that the API lists all messages of the failing registry without decoded payloads, and that a
+// search for the key of the last message finds this message.
 func (s *site) wantUndecoded(f *failing) {
 	s.t.Helper()
 	topic := "/api/v1/messages?topic=" + s.prefix + "-" + f.name

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// paced is a registry that knows when its first and its last request came.
+// paced is a registry that counts its requests and keeps the times of the first and the last request.
 type paced struct {
 	*registry.Registry
 	mu          sync.Mutex
@@ -32,7 +32,7 @@ func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Registry.ServeHTTP(w, r)
 }
 
-// wantFew wants at most ten requests a second, after ten at once.
+// wantFew checks that the registry got at least one request, and on average about ten requests a second at most.
 func (p *paced) wantFew(t *testing.T) {
 	t.Helper()
 	p.mu.Lock()

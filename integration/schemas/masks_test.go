@@ -166,7 +166,8 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 	}
 }
 
-// wantHistoryOfEdits wants the difference of both edits, without the masked field's values.
+// wantHistoryOfEdits checks that the histories of two of these messages show what an edit changed, and that no
+// history contains the masked text.
 func (s *site) wantHistoryOfEdits(found []map[string]any) {
 	s.t.Helper()
 	differences := 0
@@ -180,13 +181,13 @@ func (s *site) wantHistoryOfEdits(found []map[string]any) {
 	check.Equal(s.t, differences, 2, "histories with the difference of an edit")
 }
 
-// tokenOf returns a token that is always the same for a name.
+// tokenOf returns the token of the principal with this name, always the same.
 func tokenOf(name string) string {
 	secret := sha256.Sum256([]byte(name))
 	return "dlqm_" + base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
-// get returns the status and the body of an answer.
+// get requests a path of the API with the site's token, and returns the status and the body of the answer.
 func (s *site) get(path string) (status int, body []byte) {
 	s.t.Helper()
 	req := check.Must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path, nil))(s.t)

@@ -44,12 +44,12 @@ func pick(short, long int) int {
 	return short
 }
 
-// framed returns a value after the prefix that names its schema.
+// framed returns the prefix that names the schema with this id, followed by the value.
 func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
 }
 
-// redrive is the part of the API's answers about redrives that is compared.
+// redrive holds the fields of the API's answers about redrives that the tests compare.
 type redrive struct {
 	ID       string
 	State    string
@@ -150,7 +150,8 @@ func TestMassRepair(t *testing.T) {
 // hasCarrier reports whether the i-th parcel can be repaired.
 func hasCarrier(i int) bool { return i%23 != 7 }
 
-// deadParcels writes n dead letters with the old schema. It returns the number of those without a carrier.
+// deadParcels writes dead letters of n parcels, encoded with the old schema. It returns the number of these parcels
+// that have no carrier.
 func (s *site) deadParcels(dead, parcels, group string, n int) (misfits int) {
 	s.t.Helper()
 	schema := check.Must(avro.Parse(oldParcels))(s.t)
@@ -181,7 +182,7 @@ func parcelID(i int) string { return fmt.Sprintf("P-%05d", i) }
 type strictConsumer struct {
 	*site
 	schema  *avro.Schema
-	records chan *kgo.Record // what it has read
+	records chan *kgo.Record // the records that this consumer has read
 }
 
 func (s *site) strictConsumer(topic, group string, most int) *strictConsumer {
@@ -206,7 +207,8 @@ func (s *site) strictConsumer(topic, group string, most int) *strictConsumer {
 	return c
 }
 
-// wantEach wants a record of each of n parcels that has a carrier, repaired, and no other record in the topic.
+// wantEach checks that the topic has a repaired record of each of the n parcels that has a carrier, and no other
+// record.
 func (c *strictConsumer) wantEach(topic string, n int) {
 	c.t.Helper()
 	ends := check.Must(kadm.NewClient(c.kafka).ListEndOffsets(c.t.Context(), topic))(c.t)
@@ -229,7 +231,7 @@ func (c *strictConsumer) wantEach(topic string, n int) {
 	check.Equal(c.t, got, want, "records by parcel")
 }
 
-// parcel checks a record and returns the id of its parcel.
+// parcel checks that the record is a repaired parcel, and returns the id of this parcel.
 func (c *strictConsumer) parcel(r *kgo.Record) string {
 	c.t.Helper()
 	check.Require(c.t, bytes.HasPrefix(r.Value, framed(2, nil)), "value %x does not have the new schema", r.Value)

@@ -42,7 +42,7 @@ type failure struct {
 	temporary bool // an immediate retry may succeed, so the consumer retries
 	attempts  int  // number of tries
 
-	plain string // if set: dead-letter with two plain headers and this text
+	plain string // if set, the dead letter has two plain headers, original_topic and error, and error is this text
 
 	stage, executing string // Kafka Connect's stage and class
 }

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beStarter starts both servers, prints their addresses, and waits to be killed.
+// beStarter starts Kafka and PostgreSQL, prints the addresses of the two servers, and waits until the test kills this
+// process.
 func beStarter(dir string) {
 	s, err := Start(context.Background(), Options{Postgres: true, Kafka: true, Fast: true, Own: true, Dir: dir})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // settings holds the lines of a server's configuration file.
 type settings map[string]string
 
-// with returns a copy in which the values of others take precedence.
+// with returns a copy of the settings, in which the values of the parameter others replace values of the same name.
 func (s settings) with(others ...map[string]string) settings {
 	merged := maps.Clone(s)
 	for _, other := range others {

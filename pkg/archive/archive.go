@@ -93,8 +93,8 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 
 // Run performs one run and logs one line about it. When another archiver is running, Run does nothing and says so in
 // the log and in the report, but returns no error. When the start of the run cannot be stored, the run still goes on.
-// The steps are independent: when one step fails, the others are still tried, and the returned error contains all
-// errors. When ctx ends during a run, the run reports the work that it has completed.
+// The steps are independent: when one step fails, all other steps are still tried, and the returned error contains
+// all errors. When ctx ends during a run, the run reports the work that it has completed.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)
@@ -186,8 +186,8 @@ func (a *Archiver) purge(ctx context.Context) (purged int64, err error) {
 	return purged, errors.Join(errs...)
 }
 
-// account logs one line about the run. The line has both the counts and the error, because the counts show how much a
-// failed run has done. The caller logs only that the program exits.
+// account logs one line about the run. The log line contains the counts and the error, because the counts show how
+// much a failed run has done. The caller logs only that the program exits.
 func (a *Archiver) account(r Report, err error) {
 	fields := []zap.Field{
 		zap.Int64("partitions", r.Partitions),

@@ -144,7 +144,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// spread flattens joined errors, so that each error begins with its key.
+// spread returns the single errors of joined errors, so that each error begins with the key of its setting.
 func spread(errs []error) (all []error) {
 	for _, err := range errs {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -37,7 +37,7 @@ type issuerCache[T any] struct {
 	gotAt   time.Time     // when the answer arrived; zero for never
 	askedAt time.Time     // when the last request began
 	err     error         // error of the last request
-	asking  chan struct{} // closed when the request under way has ended; nil for none
+	asking  chan struct{} // closed when the request that is under way has ended; nil: no request is under way
 }
 
 // get returns an answer for which enough is true, or else the issuer's latest answer. The error is of kind

@@ -104,7 +104,8 @@ func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error
 	return len(found) > 0, nil
 }
 
-// recall reports whether one of the digests is known to have ended, and whether all are known.
+// recall reports whether this process remembers that one of the digests has ended, and whether it remembers an answer
+// about each of them.
 func (r *Revocations) recall(digests []Digest, now time.Time) (ended, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -114,7 +114,7 @@ func texts(records []broker.Record) string {
 // its answer, the client sees the connection end.
 type faultyNetwork struct {
 	mu      sync.Mutex
-	drop    int // answers still to drop, negative for all
+	drop    int // number of further answers to drop; negative: drop every answer
 	dropped int
 	onSent  func()
 	open    []net.Conn

@@ -25,7 +25,7 @@ const (
 	logStart = -2
 )
 
-// offsetsQuery says which offset of a log to return, and to whom.
+// offsetsQuery says which offset of a log a request asks for, and whether it asks as a consumer or as a debugger.
 type offsetsQuery struct {
 	asker int32
 	which int64

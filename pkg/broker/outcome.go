@@ -95,7 +95,7 @@ func Classify(err error) Class {
 	}
 }
 
-// classOf does the work of Classify for codes whose class does not follow from their kind.
+// classOf returns the class of a broker's error code for those codes that Classify cannot classify by their kind.
 func classOf(code kafka.Error) Class {
 	switch code {
 	case kafka.RequestTimedOut, kafka.NetworkException:

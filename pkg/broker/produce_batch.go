@@ -73,7 +73,7 @@ func (w *write) batch(ctx context.Context, records []Record, results []RecordRes
 	return w.batch(ctx, records[half:], results[half:])
 }
 
-// without writes the batch again without the records that the broker named as bad.
+// without writes the batch once more, without those records that the broker has refused as bad.
 func (w *write) without(ctx context.Context, bad map[int]string, records []Record, results []RecordResult, cause *ProduceError) *ProduceError {
 	good := make([]Record, 0, len(records)-len(bad))
 	for i, rec := range records {

@@ -128,9 +128,9 @@ func (r ProduceResult) Err() error {
 // until the rejected record is alone. Any other failure ends the call, and records left unsent are NotSent with
 // ErrNotTried (or TopicRefused).
 //
-// When ctx ends, records in progress are InDoubt and the others NotSent. Bytes of a batch in doubt may still reach the
-// broker for the rest of its RequestTimeout, not later. The caller must not change records during the call and during
-// this time.
+// When ctx ends, records in progress are InDoubt and all other records are NotSent. Bytes of a batch in doubt may
+// still reach the broker for the rest of its RequestTimeout, not later. The caller must not change records during the
+// call and during this time.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {
@@ -157,7 +157,7 @@ func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Rec
 	return out
 }
 
-// unsent returns the error of the records after one that failed with err.
+// unsent returns the error for the records that were not sent because an earlier record of the batch failed with err.
 func unsent(err *ProduceError) *ProduceError {
 	if err.Fate == TopicRefused {
 		return err
@@ -171,7 +171,7 @@ func fail(results []RecordResult, err *ProduceError) {
 	}
 }
 
-// batchEnd returns the end of the batch that begins at start.
+// batchEnd returns the index after the last record of the batch that begins with the record at index start.
 func batchEnd(records []Record, start, limit int) int {
 	total := protocol.BatchOverhead
 	for i := start; i < len(records); i++ {

@@ -250,7 +250,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 	}
 }
 
-// mayMove reports whether reading the topic's leaders again may help.
+// mayMove reports whether the request that failed with err may succeed after the topic's leaders were read again.
 func mayMove(err error) bool {
 	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrUnavailable) ||
 		errors.Is(err, ErrUnknownTopic)

@@ -170,7 +170,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 	v.wantServed()
 }
 
-// mutual is a Kafka that requires a client's certificate, and records the last one that it received.
+// mutual is a Kafka that requires a client's certificate, and records the last certificate that it received.
 type mutual struct {
 	mu   sync.Mutex
 	seen *x509.Certificate

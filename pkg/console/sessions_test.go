@@ -72,7 +72,7 @@ func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	v.wantCookies("in the end", "")
 }
 
-// limitOne allows one failed sign-in.
+// limitOne allows one failed sign-in, and then demands a wait.
 type limitOne struct{ failed int }
 
 func (l *limitOne) Wait(*http.Request) time.Duration { return time.Duration(l.failed) * time.Minute }

@@ -26,7 +26,8 @@ import (
 
 const goodToken = "dlqm_good-token"
 
-// anIssuer is an issuer that signs in every browser that returns with its code.
+// anIssuer is an issuer that accepts only the code code-1, and gives the same token to each browser that returns with
+// it.
 type anIssuer struct {
 	down     bool
 	token    string
@@ -230,7 +231,7 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	evil := late
 	evil.Return, evil.Began = "//evil.example", consoletest.Noon.Unix()
 	for name, c := range map[string]struct {
-		query  string // the test replaces the text STATE by the state that the row has
+		query  string // query of the issuer's redirect; the test replaces the word STATE by the state of the sign-in that it has begun
 		cookie *console.SignInAttempt
 		none   bool   // the browser does not have the cookie of the sign-in
 		token  string // token from the issuer

@@ -86,7 +86,7 @@ func (r *receiver) answers(status int, text string, header ...string) {
 	}
 }
 
-// taken returns the requests since the last call.
+// taken returns the requests that the receiver got since the last call of taken.
 func (r *receiver) taken() []received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,8 @@ func (r *receiver) taken() []received {
 	return got
 }
 
-// want checks the number of requests since the last call, and returns them.
+// want checks the number of requests that the receiver got since the last call of taken or want, and returns these
+// requests.
 func (r *receiver) want(t *testing.T, what string, n int) []received {
 	t.Helper()
 	got := r.taken()
@@ -182,7 +183,7 @@ func (w *world) pass() {
 	w.deliver()
 }
 
-// dead adds n dead messages, marked by an operator.
+// dead stores n messages of the original topic and marks them as DEAD, as an operator does.
 func (w *world) dead(topic string, n int) []uuid.UUID {
 	w.Helper()
 	ids := make([]uuid.UUID, n)
@@ -193,7 +194,7 @@ func (w *world) dead(topic string, n int) []uuid.UUID {
 	return ids
 }
 
-// put adds a pending message, of an error group if one is given.
+// put stores a PENDING message of the original topic; if f has a class, the message belongs to the error group of f.
 func (w *world) put(topic string, f entity.Fingerprint) uuid.UUID {
 	w.Helper()
 	m := entity.NewMessage(topic, "boom", w.clock.Now())
@@ -398,7 +399,7 @@ func TestNotifier(t *testing.T) {
 	}
 }
 
-// mute mutes an error group, for all topics or for some.
+// mute mutes the error group of f for the given topics, or for all topics if none is given.
 func (w *world) mute(f entity.Fingerprint, topics ...string) {
 	w.Helper()
 	var scope *entity.TopicPatterns

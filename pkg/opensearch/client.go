@@ -168,7 +168,7 @@ const (
 	startPause = 50 * time.Millisecond
 )
 
-// search sends a search. OpenSearch refuses one that would take too much work.
+// search sends a search. A search that would take too much work gets a repository.TooBroadError.
 func (c *Client) search(ctx context.Context, path string, body, out any) error {
 	err := c.do(ctx, http.MethodPost, path, body, out)
 	for try := 1; try < startTries && starting(err); try++ {
@@ -181,7 +181,7 @@ func (c *Client) search(ctx context.Context, path string, body, out any) error {
 	return err
 }
 
-// starting reports whether an index does not answer that may be starting.
+// starting reports whether the error is status 503, which an index also returns while it starts.
 func starting(err error) bool {
 	var answer *answerError
 	return errors.As(err, &answer) && answer.status == http.StatusServiceUnavailable
@@ -197,7 +197,7 @@ func translate(err error) error {
 	return &repository.EngineAwayError{Cause: err}
 }
 
-// missing reports whether an index or an alias does not exist.
+// missing reports whether the error is status 404: the index or the alias does not exist.
 func missing(err error) bool {
 	var answer *answerError
 	return errors.As(err, &answer) && answer.status == http.StatusNotFound

@@ -108,7 +108,7 @@ func valueTexts(values []entity.DocumentValue) []string {
 	return texts
 }
 
-// bulk collects writes of one request.
+// bulk collects writes of documents and sends them in one request.
 type bulk struct {
 	client  *Client
 	number  int64

@@ -77,7 +77,7 @@ type aggregation struct {
 	Buckets []bucket `json:"buckets"`
 }
 
-// complete reports that the buckets are all values, with their exact counts.
+// complete reports whether the buckets contain every value of the facet with its exact number of messages.
 func (a aggregation) complete() bool { return a.Others == 0 && a.Error == 0 }
 
 type bucket struct {
@@ -100,10 +100,11 @@ func aggregationsOf(by []repository.FacetKey, aggregate func(facet) object) obje
 	return all
 }
 
-// facet says which field of a document has the values of a key, and how they begin there.
+// facet says which field of a document has the values of a facet, and with which prefix these values begin in the
+// field.
 type facet struct {
 	field  string
-	prefix string // "": the field has the values as they are
+	prefix string // values of the facet begin with this text in the field; "": the field has only values of this facet
 }
 
 func facetOf(key repository.FacetKey) facet {
@@ -127,7 +128,7 @@ func (f facet) values(size int) object {
 	return object{"terms": terms}
 }
 
-// these counts some values exactly.
+// these returns the aggregation that counts exactly the messages of each of these buckets' values.
 func (f facet) these(buckets []bucket) object {
 	keys := make([]string, len(buckets))
 	for i, b := range buckets {
@@ -138,7 +139,7 @@ func (f facet) these(buckets []bucket) object {
 	}}
 }
 
-// distinct estimates the number of different values.
+// distinct returns the aggregation that estimates the number of different values of the facet.
 func (f facet) distinct() object {
 	const precision = 40_000
 	if f.prefix == "" {
@@ -150,7 +151,7 @@ func (f facet) distinct() object {
 	}}}
 }
 
-// split returns the values, and how many messages have one.
+// split returns the values in an answer, and how many messages have a value of the facet.
 func (f facet) split(a aggregation) (values []bucket, present int64) {
 	for _, b := range a.Buckets {
 		switch {
@@ -164,7 +165,7 @@ func (f facet) split(a aggregation) (values []bucket, present int64) {
 		}
 	}
 	if f.prefix == "" {
-		present += a.Others // a message has one value of a field
+		present += a.Others // each message has at most one value of this field, so the messages of all values can be added up
 	}
 	return values, present
 }

@@ -12,7 +12,7 @@ import (
 // Page selects a part of the found messages, sorted by created_at and id.
 type Page struct {
 	Ascending bool
-	After     repository.Cursor // the zero Cursor for the first part
+	After     repository.Cursor // position of the last message of the previous part; the zero Cursor for the first part
 	Limit     int
 }
 
@@ -24,7 +24,7 @@ func (p Page) sort() []object {
 	return []object{{"created": order}, {"id": order}}
 }
 
-// body returns the body of a search for a part.
+// body returns the body of a search for the part of the found messages that the Page selects.
 func (p Page) body(q Query) object {
 	body := object{
 		"size": p.Limit, "_source": []string{"id", "created"}, "sort": p.sort(), "track_total_hits": false,

@@ -132,8 +132,8 @@ func (c *Client) Days(ctx context.Context, version int64) ([]repository.EngineDa
 	return days, nil
 }
 
-// searchPath returns the path of a search in an index or alias that may not exist. Results without those of an index that
-// does not answer are an error.
+// searchPath returns the path of a search in an index or alias that may not exist. When an index does not answer, the
+// search fails: results without the documents of this index would be incomplete.
 func (c *Client) searchPath(index string) string {
 	return "/" + url.PathEscape(index) + "/_search?ignore_unavailable=true&allow_no_indices=true&" + allResults
 }

@@ -64,7 +64,8 @@ func (q Query) clauses() []object {
 	return all
 }
 
-// state returns the conditions on facts of a message that may change.
+// state returns the conditions of the filter on those facts that may change while the message exists, such as its
+// error group.
 func (q Query) state() []object {
 	f := q.Filter
 	all := []object{{"term": object{"archived": q.Archived}}}

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 )
 
-// weather is a state of the broker.
+// weather is a state of the broker, such as a fault.
 type weather string
 
 // The states of the broker.
@@ -41,7 +41,7 @@ var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }
 
-// written is one record in the log.
+// written is a record in the log of the modelled cluster.
 type written struct {
 	message, attempt, redrive uuid.UUID
 	topic                     string
@@ -132,7 +132,8 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 	return d
 }
 
-// deliver returns the broker's answer to a record, which it may write.
+// deliver returns the broker's answer to a record. Depending on the answer, the broker writes the record or does not
+// write it.
 func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Delivery {
 	w := b.p.w
 	w.mu.Lock()

@@ -24,7 +24,7 @@ type shadow struct {
 	failed  bool // the last change of the message was a failed attempt
 }
 
-// watchClaims checks what a process has just claimed. The caller holds mu.
+// watchClaims checks the claims that a process has just made on the messages taken. The caller holds mu.
 func (w *world) watchClaims(p *process, taken []entity.Message) {
 	for _, m := range taken {
 		r := m.Claim.RedriveID
@@ -71,7 +71,7 @@ func (w *world) watchSettling(results []repository.Result) {
 	}
 }
 
-// watchLease checks and remembers a leased batch. The caller holds mu.
+// watchLease checks the lease of a batch that a process got, and remembers the lease. The caller holds mu.
 func (w *world) watchLease(p *process, r entity.Redrive, b *repository.RedriveBatch) {
 	if b.OnlyCatchUp == r.State.Active() || b.OnlyCatchUp && !b.TakenOver || r.State == entity.RedriveCanary && !b.Canary {
 		w.fail("a lease out of turn", "batch %d of redrive %s was handed out while it is %s", b.Number, r.ID, r.State)
@@ -93,7 +93,7 @@ func (w *world) keepHistories(ids ...uuid.UUID) {
 	}
 }
 
-// history returns all known attempts of a message. The caller holds mu.
+// history returns the attempts on a message, also after the message was deleted. The caller holds mu.
 func (w *world) history(id uuid.UUID) []entity.Attempt {
 	h, err := w.store.History(context.Background(), id)
 	w.want(err == nil, "no history", "History: %v", err)
@@ -138,7 +138,7 @@ func (w *world) check() {
 	w.checkRedrives()
 }
 
-// named returns the ended attempts with this id.
+// named returns the ended attempts, of all messages, that have this id.
 func (w *world) named(attempt uuid.UUID) []entity.Attempt {
 	var found []entity.Attempt
 	for _, id := range w.messages {
@@ -151,7 +151,7 @@ func (w *world) named(attempt uuid.UUID) []entity.Attempt {
 	return found
 }
 
-// byAttempt counts the records of each attempt.
+// byAttempt returns the number of records in the log for each attempt.
 func (l *modelLog) byAttempt() map[uuid.UUID]int {
 	sent := map[uuid.UUID]int{}
 	for _, records := range l.partitions {
@@ -282,7 +282,8 @@ func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	}
 }
 
-// back models the return of a message to PENDING, or to DEAD if no attempts are left.
+// back changes the model of a message as the end of an attempt does: the count of attempts decreases by given, and
+// the message becomes PENDING, or DEAD if no attempts or rescues are left.
 func (s *shadow) back(given int) {
 	s.count -= given
 	s.status = entity.Pending
@@ -291,7 +292,7 @@ func (s *shadow) back(given int) {
 	}
 }
 
-// checkMessage compares a message with its shadow and with the log.
+// checkMessage compares a stored message with its shadow and with the records in the log.
 func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	h := w.history(s.id)
 	w.want(s.ended == len(h), "an attempt without a line", "message %s has %d attempts, its trail %d", s.id, len(h), s.ended)
@@ -338,7 +339,7 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	}
 }
 
-// checkSent compares the end of an attempt with its records in the log.
+// checkSent checks that the verdict of the attempt a fits the n records that the log has of this attempt.
 func (w *world) checkSent(a entity.Attempt, n int) {
 	want := 0
 	switch a.Verdict { //nolint:exhaustive // other verdicts must not occur
@@ -353,7 +354,7 @@ func (w *world) checkSent(a entity.Attempt, n int) {
 	w.want(n == want, "a record too many or too few", "attempt %+v has %d records, want %d", a, n, want)
 }
 
-// checkBackoff checks that the pause doubles with each failure, within the jitter.
+// checkBackoff checks that the wait until a message's next attempt doubles with each failure, within the jitter.
 func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	auto := DefaultConfig().Auto
 	wait := min(auto.Backoff<<(a.RetryCount-1), auto.BackoffMax)
@@ -363,7 +364,8 @@ func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	}
 }
 
-// checkArrival checks how the store treated the return of a sent record. The caller holds mu.
+// checkArrival checks how the store treated a dead letter that is a sent record which failed again. The caller holds
+// mu.
 func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 	parent, ok := w.shadows[a.Parent]
 	if !ok || a.MessageID != m.ID {

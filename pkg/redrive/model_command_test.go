@@ -105,10 +105,11 @@ func newCommands(rng *rand.Rand, n int) []command {
 	return commands
 }
 
-// rng returns a source of further choices, determined by the command alone.
+// rng returns a source of the random numbers that the execution of the command needs; equal commands get equal
+// numbers.
 func (c command) rng() *rand.Rand { return rand.New(rand.NewPCG(c.b, c.c)) }
 
-// pick chooses one element of a list; ok is false when the list is empty.
+// pick returns the element of the list that the number by chooses; ok is false when the list is empty.
 func pick[T any](all []T, by uint64) (one T, ok bool) {
 	if len(all) == 0 {
 		return one, false
@@ -116,7 +117,7 @@ func pick[T any](all []T, by uint64) (one T, ok bool) {
 	return all[by%uint64(len(all))], true
 }
 
-// upTo returns a duration between the two given durations.
+// upTo returns a random duration between from and to.
 func upTo(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)))
 }

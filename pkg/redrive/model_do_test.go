@@ -13,10 +13,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// maxLiving limits the number of concurrent processes.
+// maxLiving is the largest number of processes that run at the same time.
 const maxLiving = 3
 
-// do executes a command. Requests continue in the background.
+// do executes a command. A request that the command makes may continue after do returns.
 func (w *world) do(c command) {
 	p, alive := pick(w.living(), c.a)
 	switch c.verb {
@@ -131,7 +131,7 @@ func (w *world) request(p *process, c command, id uuid.UUID) {
 	}
 }
 
-// retry requests one attempt and checks the answer.
+// retry requests a retry of one message from a process, and checks the answer.
 func (w *world) retry(p *process, order entity.RetryOrder) {
 	result, err := p.Retry(p.ctx, order)
 	if p.isDead() {
@@ -228,7 +228,7 @@ func (w *world) begin(p *process, c command) {
 	})
 }
 
-// steer pauses, resumes or cancels a redrive.
+// steer pauses, resumes or cancels a redrive that the command chooses.
 func (w *world) steer(p *process, c command) {
 	w.mu.Lock()
 	id, ok := pick(w.order, c.b)
@@ -295,7 +295,7 @@ func (w *world) lockRows(c command) {
 	}
 }
 
-// truncate makes the current contents of a partition unreadable.
+// truncate makes the records that a partition has now unreadable.
 func (w *world) truncate(c command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -355,7 +355,7 @@ func (w *world) atRest(p *process) bool {
 	return rest && w.unrest() == ""
 }
 
-// unrest describes some work that is left.
+// unrest describes a part of the work that is left; "" when no work is left.
 func (w *world) unrest() string {
 	for _, r := range w.allRedrives() {
 		if !r.State.Over() {

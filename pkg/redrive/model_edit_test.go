@@ -30,7 +30,7 @@ func anEdit(c command) *entity.Edit {
 	return e
 }
 
-// sometimes returns an edit, or nil.
+// sometimes returns an edit or nil, depending on the numbers of the command.
 func sometimes(c command) *entity.Edit {
 	if c.a%2 == 0 {
 		return nil
@@ -38,7 +38,7 @@ func sometimes(c command) *entity.Edit {
 	return anEdit(c)
 }
 
-// noteEdits remembers the edits that were stored with the claims. The caller holds mu.
+// noteEdits remembers the edits that the store keeps with these claims. The caller holds mu.
 func (w *world) noteEdits(claims []repository.Claim, taken []entity.Message) {
 	made := map[uuid.UUID]bool{}
 	for _, m := range taken {

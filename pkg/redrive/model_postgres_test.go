@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// modelOnPostgres is the number of sequences that are played on the real store.
+// modelOnPostgres is the number of command sequences that TestModelPostgres plays on PostgreSQL.
 const modelOnPostgres = 3
 
 // TestModelPostgres plays some of the sequences on PostgreSQL. The only difference is that the test sets the database's

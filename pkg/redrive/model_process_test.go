@@ -35,11 +35,11 @@ type process struct {
 	rng    *rand.Rand
 	dead   bool
 	ended  bool          // the process was shut down in an orderly way
-	fuse   int           // the process dies after this number of points; -1: never
-	losing int           // the process loses the answer after this number of answers; -1: none
+	fuse   int           // the process dies after this number of calls of point; -1: it does not die
+	losing int           // the process loses one answer, after it has got this number of answers; -1: it loses no answer
 	frozen time.Time     // the process is suspended until this time
-	chill  int           // the process is suspended after this number of points; -1: never
-	rest   time.Duration // duration of the next suspension
+	chill  int           // the process is suspended after this number of calls of point; -1: it is not suspended
+	rest   time.Duration // how long the suspension after these calls lasts
 	auto   context.CancelFunc
 }
 
@@ -103,7 +103,7 @@ func (p *process) lives() bool {
 	return !p.dead && !p.ended
 }
 
-// toggle turns automatic retry on or off.
+// toggle turns the automatic retry of the process on if it is off, and off if it is on.
 func (p *process) toggle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *process) toggle() {
 	p.loops.Go(func() { p.RunAuto(ctx) })
 }
 
-// heal removes all pending faults.
+// heal removes the faults of the process that have not occurred yet.
 func (p *process) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *process) point() bool {
 	return p.dead
 }
 
-// thaw waits while the process is suspended, and reports whether it was.
+// thaw waits until the suspension of the process is over. It reports whether the process was suspended.
 func (p *process) thaw() bool {
 	was := false
 	for {
@@ -175,7 +175,7 @@ func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// cut returns the error for a caller whose context ended: a statement that took too long may succeed later.
+// cut returns the error of a store call whose context ended; the store may execute the statement of this call later.
 func (p *process) cut(ctx context.Context) error {
 	switch {
 	case p.isDead():
@@ -187,7 +187,7 @@ func (p *process) cut(ctx context.Context) error {
 	}
 }
 
-// loses reports whether an answer that has arrived gets lost.
+// loses reports whether the process loses the answer that has just arrived.
 func (p *process) loses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ type redriveShadow struct {
 	items []entity.RedriveItem // items as the model last read them
 }
 
-// readRedrive applies an audit entry to a redrive.
+// readRedrive applies an audit entry to the model of the redrive that the entry is about.
 func (w *world) readRedrive(line entity.AuditEntry) {
 	from, to := entity.RedriveState(line.From), entity.RedriveState(line.To)
 	r, known := w.redrives[line.ObjectID]
@@ -138,7 +138,7 @@ func (w *world) attemptsOf(redrive, id uuid.UUID) []entity.Attempt {
 	return made
 }
 
-// checkSkipped checks that there was a reason to skip a message.
+// checkSkipped checks that the redrive had a reason to skip the message.
 func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 	switch item.Reason {
 	case repository.SkippedTaken:
@@ -185,7 +185,8 @@ var modelActions = map[entity.RedriveAction]entity.Action{
 	entity.RedriveDelete: entity.ActionDelete, entity.RedriveMap: entity.ActionMap,
 }
 
-// checkChange compares the result of a redrive other than a retry with the audit trail.
+// checkChange checks that the audit trail contains the change that a redrive, other than a retry, reports for a
+// message.
 func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{
 		ObjectID: item.MessageID, Action: modelActions[r.Action], Limit: 1000,

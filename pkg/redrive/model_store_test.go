@@ -18,7 +18,7 @@ type modelStore struct {
 	store repository.Repository
 }
 
-// two holds the two results of a method.
+// two holds the two results of a store method that returns two values and an error.
 type two[A, B any] struct {
 	a A
 	b B

@@ -49,7 +49,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// modelSeeds returns the first seed and the number of seeds to play.
+// modelSeeds returns the first seed and the number of seeds; each seed determines one sequence of commands.
 func modelSeeds(t *testing.T) (first, n uint64) {
 	t.Helper()
 	first, n = 1, modelSequences
@@ -67,7 +67,8 @@ func modelNumber(t *testing.T, text string) uint64 {
 	return check.Must(strconv.ParseUint(text, 10, 64))(t)
 }
 
-// playSeed plays the sequence of one seed on the memory store, and reports the commands that a failure needs.
+// playSeed plays the sequence of commands of one seed on the memory store. After a failure it reports which commands
+// are enough to repeat the failure.
 func playSeed(t *testing.T, seed uint64) *world {
 	t.Helper()
 	open := func() (repository.Repository, func()) { return fake.New(time.Now), func() {} }
@@ -82,7 +83,7 @@ func playSeed(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// play plays commands in a synctest bubble.
+// play plays the commands on a new world in a synctest bubble, and returns this world.
 func play(t *testing.T, seed uint64, commands []command, open func() (repository.Repository, func())) *world {
 	t.Helper()
 	var w *world

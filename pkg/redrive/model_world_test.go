@@ -53,7 +53,7 @@ type world struct {
 	score   modelScore
 }
 
-// batchOf is a batch that a process holds.
+// batchOf identifies a batch that a process has leased.
 type batchOf struct {
 	process int
 	redrive uuid.UUID
@@ -121,12 +121,12 @@ func (w *world) tell(format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// saw logs an action of a process. The caller holds mu.
+// saw writes an action of a process to the log of the sequence. The caller holds mu.
 func (w *world) saw(p *process, format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f   process %d ", time.Since(w.began).Seconds(), p.number)+fmt.Sprintf(format, args...))
 }
 
-// short returns a part of an id that identifies it.
+// short returns the last eight characters of an id, which are enough to tell the ids of a test apart.
 func short(id uuid.UUID) string { return id.String()[28:] }
 
 func (w *world) failed() bool {
@@ -142,14 +142,14 @@ func (w *world) fail(kind, format string, args ...any) {
 	}
 }
 
-// want calls fail unless ok. The caller holds mu.
+// want calls fail if ok is false. The caller holds mu.
 func (w *world) want(ok bool, kind, format string, args ...any) {
 	if !ok {
 		w.fail(kind, format, args...)
 	}
 }
 
-// differs calls fail, for callers that do not hold mu.
+// differs calls fail and locks mu for the call, for callers that do not hold mu.
 func (w *world) differs(kind, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

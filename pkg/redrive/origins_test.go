@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// declareByMapping maps the dead-letter topic to the topic.
+// declareByMapping adds a rule to the mapping that declares the original topic of dead letters in the topic dlq.
 func (b *bench) declareByMapping(dlq, topic string) {
 	b.Helper()
 	rules := []entity.TopicRule{{Pattern: dlq, Original: topic}}
@@ -103,7 +103,8 @@ func TestClaimedOrigins(t *testing.T) {
 	}
 }
 
-// wantDecided checks that the message was sent, or left unchanged for a reason.
+// wantDecided checks that the message was sent to BetaTopic if reason is "", and otherwise that it was not sent and
+// not changed.
 func (b *bench) wantDecided(id uuid.UUID, reason string) {
 	b.Helper()
 	if reason == "" {

@@ -53,9 +53,9 @@ func (c Config) Validate() error {
 	return errors.Join(append(problems, err)...)
 }
 
-// allowed holds the topics to which replays may go.
+// allowed holds the list of the topics to which attempts may send records.
 type allowed struct {
-	all      deadletter.Patterns // empty: no list was given
+	all      deadletter.Patterns // all patterns of the list; empty: there is no list, and every topic is allowed
 	internal deadletter.Patterns // the patterns of the list that begin with an underscore
 	limited  bool
 }
@@ -82,7 +82,7 @@ func parseAllowed(list []string) (allowed, error) {
 	return a, nil
 }
 
-// reason returns the error of a pattern without the name of the setting.
+// reason returns the text of a pattern's error without the name of the setting.
 func reason(err error) string {
 	var field *entity.FieldError
 	if errors.As(err, &field) {

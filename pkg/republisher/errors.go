@@ -68,7 +68,7 @@ func targetError(topic string, err error) error {
 	}
 }
 
-// electing reports whether a partition has no leader now.
+// electing reports whether the error says that the partition has no leader now, or another leader.
 func electing(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader)
 }
@@ -98,14 +98,14 @@ func valueError(partition int32, err error) entity.Delivery {
 	return d
 }
 
-// gone reports whether a record can no longer be read, now or later.
+// gone reports whether the error says that the record can never be read again.
 func gone(err error) bool {
 	return errors.Is(err, broker.ErrGone) || errors.Is(err, broker.ErrOutOfRange) || errors.Is(err, broker.ErrUnknownTopic) ||
 		errors.Is(err, errOtherValue) || errors.Is(err, errLaterRecord) || errors.Is(err, errNowhere)
 }
 
 var (
-	// errOtherValue: the dead-letter topic now has a different record at that offset.
+	// errOtherValue: the record at the dead letter's offset has another value than the dead letter.
 	errOtherValue = errors.New("the dead-letter topic holds another value at this offset")
 
 	// errNowhere: the position that a pointer names is not known.

@@ -30,10 +30,10 @@ type logs struct {
 	internal string // the topic that Kafka marks as internal
 
 	starts map[broker.TopicPartition]int64
-	errs   map[broker.TopicPartition]error // error of every request for the partition
-	down   error                           // error of every request
-	mute   error                           // error of requests for topics
-	readAt error                           // error of every read of a record
+	errs   map[broker.TopicPartition]error // error that every request for the partition gets
+	down   error                           // error that every request to this Kafka gets
+	mute   error                           // error that every request for the list of topics gets
+	readAt error                           // error that every read of a record gets
 	fail   func(broker.TopicPartition, broker.Record) error
 
 	throttle map[broker.TopicPartition]time.Duration // throttle in every answer for the partition
@@ -43,10 +43,10 @@ type logs struct {
 	scans   map[broker.TopicPartition]int
 	asked   int // number of requests for end offsets
 
-	shares    map[broker.TopicPartition]broker.ShareOffset // state of every share group
-	committed map[broker.TopicPartition]int64              // committed offsets of every consumer group
+	shares    map[broker.TopicPartition]broker.ShareOffset // offsets of a share group, the same for every share group
+	committed map[broker.TopicPartition]int64              // committed offsets, the same for every consumer group
 	states    map[string]string                            // states of consumer groups
-	listed    int                                          // number of requests for the states
+	listed    int                                          // number of requests for the states of consumer groups
 	denied    string                                       // a consumer group that the user may not see
 }
 
@@ -228,13 +228,14 @@ func plain(messages ...entity.Message) []entity.Outgoing {
 	return batch
 }
 
-// claimed returns planned messages after their claim.
+// claimed plans and claims the messages, without edits, and returns them ready to publish.
 func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.Outgoing {
 	t.Helper()
 	return claimedAs(t, r, plain(messages...)...)
 }
 
-// claimedAs returns planned messages with edits after their claim.
+// claimedAs calls Plan for the batch, gives each message a claim on its target, and returns the batch ready to
+// publish.
 func claimedAs(t *testing.T, r *Republisher, batch ...entity.Outgoing) []entity.Outgoing {
 	t.Helper()
 	for i, target := range r.Plan(t.Context(), batch, false) {

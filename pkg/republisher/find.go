@@ -68,7 +68,8 @@ func pick(claims []entity.Claim, indices []int) []entity.Claim {
 	return picked
 }
 
-// extent is the range of offsets that a partition holds.
+// extent is the first offset of a partition's log and the offset after its last record, or the reason why they are
+// not known.
 type extent struct {
 	start, end int64
 	err        error
@@ -97,10 +98,10 @@ func (r *Republisher) measure(ctx context.Context, byPartition map[broker.TopicP
 	return logs
 }
 
-// searchResult is the result of a search.
+// searchResult is what a search in the log of a partition has found.
 type searchResult struct {
 	offsets map[uuid.UUID]int64 // offsets of the records that were found, by claim id
-	gap     int64               // the last offset at which no record was found, -1 for none
+	gap     int64               // highest searched offset without a record; -1: each searched offset has a record
 }
 
 func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log extent, claims []entity.Claim) (searchResult, error) {

@@ -38,7 +38,8 @@ type replayFact struct {
 	at     time.Time
 }
 
-// acquire waits at most turnTimeout for the turn.
+// acquire waits, for at most turnTimeout, until no other caller asks Kafka for facts. It reports whether this caller
+// may ask now.
 func (f *facts) acquire(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// shown formats a health in one line.
+// shown formats the replay health of a target topic as one line of text.
 func shown(h entity.ReplayHealth) string {
 	exists := "?"
 	if h.Exists != nil {

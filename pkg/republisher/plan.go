@@ -38,7 +38,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	return targets
 }
 
-// aim chooses the partition for the record that is made from source.
+// aim chooses the partition of the target t for the record that an attempt makes from source.
 func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing, source entity.Record) {
 	topic := topics[t.Topic]
 	key := r.key(out, source, out.Message.RetryCount+1)
@@ -52,7 +52,8 @@ func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out 
 	}
 }
 
-// refusal returns why a replay is refused, without a request to Kafka.
+// refusal returns why a message cannot be sent, as far as this is known without a request to Kafka; nil if nothing is
+// known against it.
 func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	m := &out.Message
 	carried := out.Edit == nil || !out.Edit.SetValue // the message's own value is sent
@@ -149,7 +150,7 @@ func (r *Republisher) queryTopics(ctx context.Context, targets []entity.Target) 
 	return found
 }
 
-// missing returns why a topic cannot be used, nil when it can.
+// missing returns why a topic cannot be a target, for example because it does not exist; nil when it can be one.
 func missing(name string, topic broker.Topic, ok bool, err error) error {
 	if err == nil && ok {
 		err = topic.Err

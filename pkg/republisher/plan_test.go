@@ -20,7 +20,8 @@ func state(s entity.ValueState) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.State = s }
 }
 
-// withoutSource returns the dead letter of a Kafka Streams punctuator.
+// withoutSource turns a message into the dead letter of a Kafka Streams punctuator, whose headers name no source
+// topic.
 func withoutSource(value []byte) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Record = entity.Record{Value: value, Size: int64(len(value)), Headers: []entity.Header{

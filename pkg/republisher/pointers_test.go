@@ -20,7 +20,7 @@ func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 		allow    []string
 		topic    string
 		harm     func(*logs)
-		refused  string // part of the reason; "" when the pointer is followed
+		refused  string // expected part of the reason for which the pointer is refused; "": the pointer is followed
 	}{
 		"Listed":                {pointers: []string{"share.*", "orders.dlq.v1"}, topic: orders},
 		"ListedByAPattern":      {pointers: []string{"*.dlq.v1"}, topic: orders},

@@ -46,7 +46,7 @@ type account struct {
 
 	mu       sync.Mutex
 	who      string
-	slot     *budget // nil: enter was not called yet
+	slot     *budget // the budget from which the request has a slot; nil: enter was not called yet
 	reserved int64   // bytes that the answer has reserved
 	taken    int64   // bytes of the reservation that the values already read use
 	wanted   int64   // size of the reservation that the last read needed but did not have
@@ -256,8 +256,8 @@ func (l limits) limited(rt route, client func(*http.Request) string, handle hand
 // about the same time.
 const budgetTimeout = 5 * time.Second
 
-// budget is a number of units that requests share. One principal gets at most half of it. It is safe for concurrent
-// use.
+// budget is a number of units that requests share. One principal gets at most half of the budget. It is safe for
+// concurrent use.
 type budget struct {
 	total, share int64
 
@@ -346,8 +346,8 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	}
 }
 
-// release returns n units of the client named who. Waiters are served in order; a waiter that cannot be served yet does
-// not delay the others.
+// release returns n units of the client named who. Waiters are served in order; a waiter that cannot be served yet
+// does not delay other waiters.
 func (b *budget) release(who string, n int64) {
 	if n == 0 {
 		return

@@ -49,7 +49,7 @@ func person(name string, topics string, roles ...auth.Role) auth.Principal {
 	return p
 }
 
-// grants returns a principal with all grants of the given principals.
+// grants returns a principal with this name that has the grants of all the principals in the parameter of.
 func grants(name string, of ...auth.Principal) auth.Principal {
 	p := auth.Principal{Name: name}
 	for _, one := range of {

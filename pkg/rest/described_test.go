@@ -43,7 +43,8 @@ func (f *fixture) undocumented() *fixture {
 	return f
 }
 
-// remembered reads and returns a request's body, and replaces it by a copy that can be read again.
+// remembered reads and returns the body of a request, and gives the request a copy of the body, which can be read
+// again.
 func remembered(r *http.Request) []byte {
 	if r.Body == nil {
 		return nil

@@ -131,7 +131,7 @@ func documentFixture() *fixture {
 	return f.open()
 }
 
-// sameJSON reports whether both are JSON with equal values.
+// sameJSON reports whether a and b are both valid JSON with equal values.
 func sameJSON(a, b string) bool {
 	var x, y any
 	return errors.Join(json.Unmarshal([]byte(a), &x), json.Unmarshal([]byte(b), &y)) == nil && reflect.DeepEqual(x, y)

@@ -132,7 +132,7 @@ func (x *exchange) endSpan() {
 }
 
 // ids returns the trace and span ids for a log line about the exchange, followed by the line's own fields. Without a
-// span, the trace id is the one that the request carries.
+// span, ids returns the trace id that the request carries.
 func (x *exchange) ids(more ...zap.Field) []zap.Field {
 	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.info.ID))
 	if at := x.spanContext(); at.IsValid() {

@@ -50,8 +50,8 @@ type idempotency struct {
 	logger  *zap.Logger
 }
 
-// keyed adds Idempotency-Keys to a handler: of all requests with the same key, one does the work, and the others get
-// its answer.
+// keyed adds Idempotency-Keys to a handler: of all requests with the same key, one request does the work, and every
+// other request gets the answer of that request.
 func (i idempotency) keyed(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		name, given, err := idempotencyKey(r.Header)

@@ -202,7 +202,8 @@ func TestKey_StoreDoesNotKnow(t *testing.T) {
 	}
 }
 
-// begin opens the key of a request like a process that dies immediately afterwards.
+// begin stores an idempotency key for a request as a process does that dies before it does the work. It returns the
+// operation of the key.
 func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid.UUID) {
 	t.Helper()
 	return f.beginAs(t, anonymous, "POST", target, body, name)

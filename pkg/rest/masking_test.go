@@ -191,7 +191,7 @@ func unmasked(t *testing.T, f *fixture) []entity.AuditEntry {
 	return f.trail(t, repository.TrailQuery{Action: entity.ActionUnmask})
 }
 
-// The grant unmask on some topics does not apply to the others.
+// The role unmask on some topics does not apply to all other topics.
 func TestUnmask_TopicByTopic(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)

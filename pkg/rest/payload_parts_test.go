@@ -19,8 +19,8 @@ type partingStore struct {
 	*fake.Store
 	largest int64 // size of the largest part that was requested
 	reads   int
-	there   int  // number of parts that exist before the message is deleted
-	short   bool // the last part is incomplete
+	there   int  // the message is deleted after this number of parts was read
+	short   bool // the store returns the last part of a value incompletely
 }
 
 func (s *partingStore) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {

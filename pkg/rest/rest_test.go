@@ -111,7 +111,7 @@ func (f *fixture) logs(level zapcore.Level) *observer.ObservedLogs {
 	return logs
 }
 
-// trail returns the audit trail, the newest entry first.
+// trail returns the audit entries of the fixture's store that match the query, the newest entry first.
 func (f *fixture) trail(t *testing.T, q repository.TrailQuery) []entity.AuditEntry {
 	t.Helper()
 	q.Limit = 1000
@@ -283,7 +283,7 @@ func at(created time.Time) func(*entity.Message) {
 	return func(m *entity.Message) { m.CreatedAt, m.UpdatedAt = created, created }
 }
 
-// orNew returns the operation's id, or the id redrive where a change has no operation.
+// orNew returns the id of the operation; a change without an operation gets the id redrive.
 func orNew(operation uuid.UUID) uuid.UUID {
 	if operation == uuid.Nil {
 		return redrive
@@ -409,7 +409,8 @@ func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.Redrive
 	return a.store.MoveRedrive(ctx, id, repository.RedriveMove{To: to, Action: action, Cause: cause})
 }
 
-// stub records the requested work. The function do returns the result; if it is nil, the work succeeds.
+// stub is a Redriver that records the work that the API requests. The function do returns the result of this work; if
+// do is nil, the work succeeds.
 type stub struct {
 	Redriver  // nil: no other method is called
 	do        func(ctx context.Context) (entity.Redrive, error)

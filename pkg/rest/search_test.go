@@ -257,7 +257,7 @@ func TestTenMegabytesAreNotShippedInLists(t *testing.T) {
 	}
 }
 
-// A principal with roles on some topics finds no messages of the others, neither in pages nor in counts.
+// A principal with roles on some topics finds no messages of other topics, neither in pages nor in counts.
 func TestSearch_ShowsOnlyWhatOneMaySee(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t).guarded(person("ana", "payments.*", "viewer"))

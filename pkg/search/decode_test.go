@@ -87,8 +87,8 @@ func (f *fakeSchemas) Decode(_ *entity.Message, part entity.RecordPart, _ int) e
 	return entity.Decoded{Format: entity.UnknownFormat, Omitted: entity.SchemaUnavailable, Temporary: true}
 }
 
-// TestUndecodedIsIndexedWhenTheRegistryIsBack: while the registry cannot be reached, messages are indexed without their
-// payload. When it can be reached again, they are indexed with it.
+// TestUndecodedIsIndexedWhenTheRegistryIsBack: while the registry cannot be reached, messages are indexed without
+// their payload. When the registry can be reached again, these messages are indexed with their payloads.
 func TestUndecodedIsIndexedWhenTheRegistryIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,17 +17,17 @@ const (
 	sumOverhead   = 80
 )
 
-// facetValues counts the values of one facet. It keeps values until its memory is used up. From then on it counts the
-// values that it has and estimates how many others there are.
+// facetValues counts the values of one facet. It keeps values until its memory is used up. From then on it counts
+// only the messages of the values that it keeps, and estimates how many other values there are.
 type facetValues struct {
 	summing  bool
-	memory   *int // bytes left for all facets of a request
+	memory   *int // number of bytes of memory that all facets of a request together may still use
 	index    map[repository.FacetKind]map[string]int
 	values   []countedValue
 	messages int64
 	missing  int64
-	present  []int // indexes of the values of the present message
-	any      bool  // the present message has a value
+	present  []int // indexes in the field values of the values that the message that is being counted has
+	any      bool  // the message that is being counted has a value of this facet
 	others   *distinctSample
 }
 
@@ -35,7 +35,7 @@ type countedValue struct {
 	text     string
 	kind     repository.FacetKind
 	messages int64
-	last     int64 // last message that has the value
+	last     int64 // number of the last counted message that has this value
 	sum      facetSum
 }
 
@@ -43,7 +43,8 @@ func newFacetValues(memory *int, summing bool) *facetValues {
 	return &facetValues{memory: memory, summing: summing, index: map[repository.FacetKind]map[string]int{}}
 }
 
-// add counts a value of the present message. Values with the same kind and identity are equal.
+// add counts a value of the message that is being counted. Two values are equal when both their kinds and their
+// identities are equal.
 func (f *facetValues) add(kind repository.FacetKind, identity, text string) {
 	f.any = true
 	i, known := f.index[kind][identity]
@@ -64,7 +65,8 @@ func (f *facetValues) add(kind repository.FacetKind, identity, text string) {
 	}
 }
 
-// keep adds a value with the count 0. When no memory is left, it begins the estimate.
+// keep adds a value that no message has yet. When the memory is used up, it begins to estimate the number of further
+// values.
 func (f *facetValues) keep(kind repository.FacetKind, identity, text string) (int, bool) {
 	size := valueOverhead + len(identity)
 	if text != identity {
@@ -98,7 +100,8 @@ func (f *facetValues) keep(kind repository.FacetKind, identity, text string) (in
 	return i, true
 }
 
-// end ends the present message, whose numbers have that sum.
+// end completes the count of a message. The parameter number is the sum of the message's numbers, which each of its
+// values gets.
 func (f *facetValues) end(number amount) {
 	for _, i := range f.present {
 		f.values[i].sum.add(number)
@@ -153,7 +156,7 @@ type amount struct {
 
 // Limits of a number that is added up. A larger one could make the sum as long as it likes.
 const (
-	maxNumber   = 100 // characters
+	maxNumber   = 100 // largest length of a number's text in characters
 	maxExponent = 100
 )
 
@@ -177,8 +180,8 @@ const maxSample = 1 << 16
 type distinctSample struct {
 	seed   maphash.Seed
 	hashes map[uint64]struct{}
-	skip   uint64 // hashes with one of these bits are not kept
-	share  int64  // one of so many values is kept
+	skip   uint64 // a hash that has one of these bits set is not kept
+	share  int64  // one of this many different values is kept
 }
 
 func newDistinctSample() *distinctSample {

@@ -80,16 +80,16 @@ func (c *FacetCounter) Facets(ctx context.Context, q repository.FacetQuery) (rep
 // facetReader reads the values of one message after the other.
 type facetReader struct {
 	by      []repository.FacetKey
-	facets  []*facetValues // in the order of by
+	facets  []*facetValues // the facets, in the order of by
 	decoder entity.PartReader
 	masks   *payload.Masks
 	paths   []payload.Path
-	at      []int // index in by of each of paths; -1 for the path of the numbers
+	at      []int // for each path in paths, the index in by of its facet; -1 for the path of the numbers that are added up
 	summing bool
 
 	messages int64
 	sum      facetSum
-	number   amount // sum of the present message
+	number   amount // sum of the numbers in the message that is being read
 }
 
 func newFacetReader(q repository.FacetQuery, memory int) (*facetReader, error) {
@@ -220,7 +220,7 @@ func (f *facetValues) addBytes(b []byte) {
 	f.add(kind, text, text)
 }
 
-// addText adds a number, or a string that is a number.
+// addText adds v to the sum if v is a JSON number, or a JSON string that contains a number.
 func (a *amount) addText(v payload.Value) {
 	text := v.Text
 	switch v.Kind {

@@ -71,8 +71,8 @@ type Store interface {
 	IndexerStall(ctx context.Context) (repository.IndexerStall, error)
 }
 
-// Worker indexes messages. Any number of workers may run on one store, in any number of processes. Only the worker that
-// holds the indexer lease works; the others wait to take over.
+// Worker indexes messages. Any number of workers may run on one store, in any number of processes. Of all processes'
+// workers, only the worker that holds the indexer lease works; every other worker waits to take over.
 type Worker struct {
 	cfg     Config
 	store   Store

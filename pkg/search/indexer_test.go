@@ -43,7 +43,7 @@ type fakeStore struct {
 	forgets   bool // the store lists messages as not indexed although their document was stored
 
 	unclassified []entity.Message
-	admits       []string // titles of the error groups that it creates
+	admits       []string // titles of the error groups that the store lets the worker create
 	classified   []repository.Classification
 
 	undecoded []repository.DeferredDecoding

@@ -39,8 +39,8 @@ type Catalog interface {
 	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
 }
 
-// Archive reads and restores messages of both tiers. Queries for live messages are passed on to the database. It is
-// safe for concurrent use.
+// Archive reads and restores archived messages, in the database and in objects. Queries for live messages are passed
+// on to the database. It is safe for concurrent use.
 type Archive struct {
 	db      Database
 	catalog Catalog
@@ -210,12 +210,12 @@ func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject
 	return entries, nil
 }
 
-// rows calls do for the wanted rows of an object.
+// rows calls do for each row of an object whose id is in wanted.
 func (a *Archive) rows(ctx context.Context, o *repository.ArchiveObject, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) error {
 	return a.open(ctx, o, openParts, func(f *file.File) error { return f.Rows(wanted, do) })
 }
 
-// open calls read with an open object. It waits while maxReads objects are being read.
+// open opens an object and calls read with it. While maxReads objects are being read, open waits.
 func (a *Archive) open(ctx context.Context, o *repository.ArchiveObject, open opener, read func(*file.File) error) error {
 	select {
 	case a.slots <- struct{}{}:

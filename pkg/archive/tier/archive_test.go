@@ -282,7 +282,7 @@ func TestArchive(t *testing.T) {
 		s.archived("orders", 20, 2)
 		s.move()
 		before := s.all(entity.Filter{})
-		other := NewArchive(s.store, s.objects, s.rewrite, s.bucket) // has nothing in its cache
+		other := NewArchive(s.store, s.objects, s.rewrite, s.bucket) // a second archive, whose cache is empty
 		replaced := false
 		s.bucket.before = func(operation, _ string) error {
 			if operation == "read" && !replaced {
@@ -726,7 +726,7 @@ func TestArchive_Erase(t *testing.T) {
 		s.archived("orders", 2, 2)
 		s.move()
 		one := s.all(entity.Filter{})[0].ID
-		check.Must(s.archive.Restore(t.Context(), one, cause))(t) // its object is not written again yet
+		check.Must(s.archive.Restore(t.Context(), one, cause))(t) // after the restore, clean has not rewritten the message's object yet
 		s.archiveAgain()
 		check.Must(s.archive.Erase(t.Context(), one, cause))(t)
 		s.inOnePlace(1)
@@ -834,7 +834,7 @@ func TestArchive_Erase(t *testing.T) {
 			return nil
 		}
 		s.clean()
-		s.wantOnlyTheManifest() // the copy of the archiver was not used, and had the erased bytes
+		s.wantOnlyTheManifest() // clean deleted the copy that it had made, because the copy still had the erased message
 		check.True(t, check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "WaitingSince is not zero")
 	})
 }

@@ -14,7 +14,7 @@ const cachedObjects = 32
 type entryCache struct {
 	mu    sync.Mutex
 	limit int
-	order *list.List // of *cachedEntries, the latest first
+	order *list.List // elements are *cachedEntries; the object that was read last comes first
 	known map[string]*list.Element
 }
 

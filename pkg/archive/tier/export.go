@@ -16,8 +16,9 @@ const (
 	stepBytes   = 8 << 20
 )
 
-// Export implements repository.Searcher. The messages of the database are those of one moment. Those of objects are at
-// least the ones that were in objects at that moment, without those that were restored or erased since.
+// Export implements repository.Searcher. The messages in the database are exported with their state at one moment.
+// Those of objects are at least the ones that were in objects at that moment, without those that were restored or
+// erased since.
 func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	if !q.Archived {
 		return a.db.Export(ctx, q, yield)
@@ -61,7 +62,7 @@ type export struct {
 	left    int // how many more messages may be exported
 
 	loaded []entity.Message // the next messages of objects
-	ended  bool             // there are none after loaded
+	ended  bool             // no more messages follow those in the field loaded
 }
 
 // until yields the messages of objects that come before m, or all of them when m is nil. same reports whether the next

@@ -35,8 +35,8 @@ type site struct {
 	rewrite *Rewriter
 	archive *Archive
 
-	client *minio.Client // not the product's
-	name   string        // of the bucket
+	client *minio.Client // the test's own client; the archive has another client
+	name   string        // name of the bucket
 	config Config
 }
 

@@ -23,7 +23,8 @@ func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (reposit
 	if err := searchable(q.Filter, q.Sort); err != nil {
 		return repository.SearchPage{}, err
 	}
-	// A message that moves between the two reads is in both.
+	// A message that moves to an object between the read of the database and the read of the objects is found by both
+	// reads.
 	page, err := a.db.Search(ctx, q)
 	if err != nil || q.Limit < 1 {
 		return page, err
@@ -85,7 +86,7 @@ type found struct {
 	object int
 }
 
-// compare orders entries as the list has them.
+// compare says which of the entries a and b comes first in the list.
 func (l *listing) compare(a, b *file.Entry) int {
 	return l.order(a.CreatedAt, a.ID, b.CreatedAt, b.ID)
 }
@@ -98,7 +99,7 @@ func (l *listing) order(at repository.Micros, id uuid.UUID, otherAt repository.M
 	return -c
 }
 
-// matches reports whether the list has an entry.
+// matches reports whether an entry belongs to the list: it matches the filter and comes after the cursor.
 func (l *listing) matches(e *file.Entry) bool {
 	f := &l.filter
 	switch {
@@ -111,7 +112,7 @@ func (l *listing) matches(e *file.Entry) bool {
 	return l.hasTopics(e.OriginalTopic, e.DLQTopic)
 }
 
-// hasTopics reports whether the list has messages with these topics.
+// hasTopics reports whether the filter accepts messages with this original topic and this dead-letter topic.
 func (l *listing) hasTopics(original, dlq string) bool {
 	f := &l.filter
 	if f.Topic != "" && f.Topic != original && f.Topic != dlq {
@@ -200,7 +201,7 @@ func (a *Archive) first(ctx context.Context, l *listing, objects []repository.Ar
 	return first, nil
 }
 
-// full reports whether all messages of an object come after an entry.
+// full reports whether every message of the object o comes after the entry last, so that o need not be read.
 func (l *listing) full(last *file.Entry, o *repository.ArchiveObject) bool {
 	if l.ascending {
 		return last.CreatedAt < o.FirstCreated
@@ -208,7 +209,7 @@ func (l *listing) full(last *file.Entry, o *repository.ArchiveObject) bool {
 	return last.CreatedAt > o.LastCreated
 }
 
-// cut sorts entries and returns the first ones.
+// cut sorts entries in the order of the list, and returns as many of the first entries as the list's limit allows.
 func (l *listing) cut(entries []found) []found {
 	slices.SortFunc(entries, func(a, b found) int { return l.compare(&a.Entry, &b.Entry) })
 	return entries[:min(len(entries), l.limit)]
@@ -255,8 +256,8 @@ type shown struct {
 	catalog  Catalog
 	limits   repository.ShownLimits
 	rows     []repository.ArchivedRow
-	bytes    int64 // of rows
-	used     int64 // bytes of the messages
+	bytes    int64 // size of the rows in the field rows
+	used     int64 // size in memory of the messages in the field messages
 	messages map[uuid.UUID]entity.Message
 }
 
@@ -333,8 +334,9 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 	return count, nil
 }
 
-// countBoth adds the numbers of both tiers. A message that moves between the two counts would be counted twice or not at
-// all, so the objects are counted before and after the database. When their number has changed, it counts again.
+// countBoth adds the number of matching messages in the database and the number in objects. A message that moves
+// between the two counts would be counted twice or not at all, so the objects are counted before and after the
+// database. When their number has changed, it counts again.
 func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	l := &listing{filter: q.Filter}
 	before, err := a.count(ctx, l)
@@ -355,7 +357,7 @@ func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repos
 }
 
 // count counts messages of objects. The manifest has the numbers of objects whose times are all in the range of the
-// filter; the entries of the others are read.
+// filter; of all other objects, the entries are read.
 func (a *Archive) count(ctx context.Context, l *listing) (n int64, err error) {
 	for try := 0; ; try++ {
 		objects, err := a.objects(ctx, l)

@@ -65,7 +65,7 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
-// moveDay continues with the next object when one fails.
+// moveDay moves the messages of a closed day to objects. When one object fails, it continues with the next object.
 func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err error) {
 	var errs []error
 	for after := uuid.Nil; ctx.Err() == nil; {
@@ -131,7 +131,7 @@ func (m *Mover) load(ctx context.Context, d *draft, picked []repository.PickedRo
 	return rows, nil
 }
 
-// together returns how many of the picked rows one statement reads.
+// together returns how many of the picked rows the next statement reads.
 func together(picked []repository.PickedRow) int {
 	size := int64(0)
 	for i, p := range picked {

@@ -40,7 +40,7 @@ func (unconfiguredError) Error() string {
 // Is makes the error's kind repository.ErrObject.
 func (unconfiguredError) Is(target error) bool { return target == repository.ErrObject }
 
-// complete returns an error while a message is in an object.
+// complete returns an error for a read of the archive if any archived message is in an object, which cannot be read.
 func (u *Unconfigured) complete(ctx context.Context, archived bool) error {
 	if !archived {
 		return nil
@@ -52,7 +52,8 @@ func (u *Unconfigured) complete(ctx context.Context, archived bool) error {
 	return err
 }
 
-// explain returns why a message is not in the database.
+// explain returns err, or an unconfiguredError if err says that the message was not found and the message is in an
+// object.
 func (u *Unconfigured) explain(ctx context.Context, id uuid.UUID, err error) error {
 	if !errors.Is(err, entity.ErrNotFound) {
 		return err

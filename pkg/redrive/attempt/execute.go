@@ -65,13 +65,13 @@ func (o Outcome) unsettled() bool {
 	return o.Finished.Status == entity.Retrying && o.Delivery.Verdict == entity.InDoubt && o.Delivery.Class == entity.UnknownClass
 }
 
-// within returns ctx with the span of the attempts.
+// within returns a context that carries ctx and the span of the batch's attempts.
 func (b Batch) within(ctx context.Context) context.Context { return traces.In(ctx, b.span) }
 
 // ClaimOptions holds the options of a claim.
 type ClaimOptions struct {
 	Cause     entity.AuditInfo
-	RedriveID uuid.UUID // uuid.Nil for none
+	RedriveID uuid.UUID // id of the redrive that makes the claims; uuid.Nil: no redrive makes them
 	// The claim is for an operator's retry of this one message: it is audited, and it waits if another session locks
 	// the row.
 	single   bool
@@ -213,7 +213,7 @@ func (x *Executor) results(b Batch, deliveries []entity.Delivery) []repository.R
 	return results
 }
 
-// result converts a delivery to a result for the store.
+// result converts how the send of a message ended to the result that the store keeps of the attempt.
 func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result {
 	r := repository.Result{
 		MessageID: m.ID, ClaimID: m.Claim.ID, Verdict: d.Verdict, Class: d.Class, Partition: d.Partition,

@@ -70,7 +70,8 @@ func newWeighing(n int, size int64) (*weighing, []uuid.UUID) {
 	return w, ids
 }
 
-// carriers loads the ids of each list in a goroutine of its own, and holds the messages for a while.
+// carriers starts a goroutine for each list of ids. The goroutine loads the messages of its list in parts and holds
+// each part for a second.
 func carriers(t *testing.T, loader *Loader, w *weighing, all [][]uuid.UUID) {
 	t.Helper()
 	var working sync.WaitGroup

@@ -91,7 +91,7 @@ func (p *Planner) SetRedirects(ctx context.Context, batch []entity.Outgoing) err
 }
 
 // redirect sets the field Redirect of each message whose original topic is redirected. It uses the redirects in
-// targets, or, if targets is nil, those of the store.
+// targets, or, if targets is nil, the redirects in the store.
 func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets map[string]string) error {
 	if targets == nil && p.redirects != nil {
 		topics := map[string]bool{}

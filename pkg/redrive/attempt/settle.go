@@ -92,8 +92,9 @@ func (s *Settler) Settle(ctx context.Context) error {
 	return cause
 }
 
-// settle returns how attempts ended, without the attempts whose partition could not be read now; the error is that of
-// one such partition. Partitions are read in parallel: a partition that does not answer delays only its own claims.
+// settle returns how attempts ended, without the attempts whose partition could not be read now; the returned error
+// is the error of one partition that could not be read. Partitions are read in parallel: a partition that does not
+// answer delays only its own claims.
 func (s *Settler) settle(ctx context.Context, messages []entity.Message) ([]Outcome, error) {
 	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex
@@ -151,7 +152,7 @@ func (s *Settler) settlePartition(ctx context.Context, messages []entity.Message
 	return outcomes, err
 }
 
-// earlier returns the message as it was sent by the attempt of its claim.
+// earlier returns the message m with the target of the attempt that has claimed it, as this attempt has sent it.
 func earlier(m entity.Message) entity.Outgoing {
 	c := m.Claim
 	return entity.Outgoing{

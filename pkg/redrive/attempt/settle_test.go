@@ -30,7 +30,8 @@ func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	}
 }
 
-// crashed adds a message with the claim of a dead process. written says whether its record is in the log.
+// crashed stores a message whose claim belongs to a dead process. The parameter written says whether the process has
+// written the message's record to the log.
 func (b *bench) crashed(written bool) uuid.UUID {
 	b.Helper()
 	id := b.Add(1)[0]

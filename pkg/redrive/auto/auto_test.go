@@ -557,7 +557,7 @@ func TestAutoStoreAway(t *testing.T) {
 	})
 }
 
-// absent is a store that is unreachable for some time.
+// absent is a store whose method Counts fails unless here is true.
 type absent struct {
 	*redrivetest.Store
 	here  atomic.Bool

@@ -57,7 +57,7 @@ type feed struct {
 	spareAt      time.Time
 	spareAfter   repository.Cursor // position of the walk before it found the messages of spare
 	taken        map[uuid.UUID]bool
-	returned     map[uuid.UUID]bool // messages that were put back since the last query began, whose result may not show their attempts
+	returned     map[uuid.UUID]bool // messages that were put back since the last query began: the result of that query may not show their attempts
 	held         map[uuid.UUID]hold
 	pausedTopics map[string]time.Time // end of each topic's pause
 	except       map[repository.TopicPair]time.Time
@@ -205,7 +205,7 @@ func (f *feed) busy() int {
 	return len(f.held) + len(f.taken)
 }
 
-// keep stores the found messages that are neither taken nor held back.
+// keep adds the messages that a query found to spare, except messages that are taken, held back or were put back.
 func (f *feed) keep(due []uuid.UUID, from repository.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,7 +264,7 @@ func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bo
 	return true
 }
 
-// free releases the messages that are held back because of a partition.
+// free releases the messages that are held back because the partition at failed.
 func (f *feed) free(at attempt.TopicPartition) {
 	f.mu.Lock()
 	for id, h := range f.held {
@@ -299,7 +299,7 @@ func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
 	return true
 }
 
-// excepted returns the pairs of topics that queries exclude now.
+// excepted returns the pairs of an original topic and a dead-letter topic whose messages queries leave out now.
 func (f *feed) excepted() []repository.TopicPair {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,14 +315,15 @@ func (f *feed) excepted() []repository.TopicPair {
 	return pairs
 }
 
-// sleeps returns the time until the end of the current pause.
+// sleeps returns how long the pause in which the store is not queried still lasts.
 func (f *feed) sleeps() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return time.Until(f.idleUntil)
 }
 
-// sleep begins a pause. Each pause is longer than the last while no message is due.
+// sleep begins a pause in which the store is not queried, and returns its length. Each pause is longer than the
+// previous pause, while no message is due.
 func (f *feed) sleep() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -331,7 +332,7 @@ func (f *feed) sleep() time.Duration {
 	return f.idleFor
 }
 
-// wake ends the pause of all workers.
+// wake ends the pause in which no worker queries the store.
 func (f *feed) wake() {
 	f.mu.Lock()
 	f.idleFor, f.idleUntil = 0, time.Time{}

@@ -60,7 +60,7 @@ func (h *health) admit(at attempt.TopicPartition, last bool, now time.Time) (ok 
 	return true, time.Time{}
 }
 
-// lastFrom returns the time from which a last attempt may be made.
+// lastFrom returns the time from which a message may use its last attempt on the failing partition.
 func (s *failingPartition) lastFrom(lastAttemptAfter time.Duration) time.Time {
 	from := s.since
 	if s.risked.After(from) {

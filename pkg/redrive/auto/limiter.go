@@ -31,7 +31,7 @@ type limiter struct {
 
 // batchStats counts how the sends of one batch ended.
 type batchStats struct {
-	sent, bad int // bad: sent, and then failed or throttled
+	sent, bad int // sent: records that were sent; bad: records that were sent and then failed or were throttled
 	throttle  time.Duration
 }
 

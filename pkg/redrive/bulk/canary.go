@@ -22,9 +22,9 @@ type canary struct {
 // tally counts the outcomes of the canary's messages.
 type tally struct {
 	sent, failed, returned int
-	unsent                 int // resolved without being sent
-	unknown                int // published, but their consumer group is not known
-	awaited                int // published, but not yet read by their consumer group
+	unsent                 int // number of the canary's messages that were resolved without being sent
+	unknown                int // number of published messages whose consumer group is not known
+	awaited                int // number of published messages that their consumer group has not read yet
 	group                  string
 	class                  string // error class of one of the failures
 }

@@ -21,7 +21,7 @@ type items struct {
 	unreachable []uuid.UUID             // messages for which no leader was reachable
 	locked      bool                    // another session locks some of the messages
 	sending     map[uuid.UUID]recordKey // keys of the messages sent since the last wave
-	doubtful    bool                    // some attempts have no known result yet
+	doubtful    bool                    // the results of some attempts on messages of the batch are not known yet
 }
 
 // newItems returns the items of a batch. begun is true when some of them already have a result.
@@ -64,7 +64,7 @@ func (s *items) addUnreachable(id uuid.UUID) {
 	s.unreachable = append(s.unreachable, id)
 }
 
-// skipMissing skips the ids that could not be loaded.
+// skipMissing skips those of the ids whose message was deleted or archived, so that loaded does not contain it.
 func (s *items) skipMissing(ids []uuid.UUID, loaded []entity.Message) {
 	if len(ids) == len(loaded) {
 		return
@@ -76,7 +76,7 @@ func (s *items) skipMissing(ids []uuid.UUID, loaded []entity.Message) {
 	s.skipOthers(ids, there, repository.SkippedGone)
 }
 
-// skipOthers skips the messages of ids that the set some does not contain.
+// skipOthers skips, with this reason, those of the ids that the set some does not contain.
 func (s *items) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason string) {
 	for _, id := range ids {
 		if !some[id] {
@@ -85,14 +85,14 @@ func (s *items) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason stri
 	}
 }
 
-// markDoubtful records that some attempts have no known result yet.
+// markDoubtful records that the results of some of the batch's attempts are not known yet.
 func (s *items) markDoubtful() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubtful = true
 }
 
-// unknown returns the messages without a result.
+// unknown returns the ids of the batch's messages that have no result yet.
 func (s *items) unknown() []uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

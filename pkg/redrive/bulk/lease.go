@@ -79,7 +79,7 @@ func (l *lease) prepare(ctx context.Context) error {
 	return nil
 }
 
-// held identifies the lease for the store.
+// held returns the redrive, the batch and the owner by which the store identifies the lease.
 func (l *lease) held() repository.Lease {
 	return repository.Lease{RedriveID: l.pass.redrive.ID, Number: l.batch.Number, Owner: l.owner}
 }
@@ -124,7 +124,7 @@ func (l *lease) park() bool {
 	return true
 }
 
-// end stores the results of the batch and releases it.
+// end stores the results of the batch's messages and ends the lease of the batch.
 func (l *lease) end() {
 	l.save()
 	l.span.end(l.items, context.Cause(l.pass.ctx))
@@ -132,7 +132,7 @@ func (l *lease) end() {
 	close(l.done)
 }
 
-// wait returns when the results are stored.
+// wait waits until end has stored the results of the batch's messages.
 func (l *lease) wait() { <-l.done }
 
 // save stores the known results; other messages wait for the next lease. It also runs when the pass has been stopped.

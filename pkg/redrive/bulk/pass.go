@@ -164,7 +164,7 @@ func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-ch
 	return turn, nil
 }
 
-// copies returns how often the pass keeps a message's value in memory.
+// copies returns how many copies of a message's value the pass has in memory.
 func (p *pass) copies() attempt.ValueCopies {
 	if p.run.patch != nil {
 		return attempt.Patched

@@ -24,8 +24,9 @@ const (
 )
 
 // plan returns the messages that may be sent, and records why the other messages may not be sent. It waits while a
-// leader is unreachable, because no attempt may start then. After leaderTimeout it plans the reachable messages and
-// leaves out the others; it does not wait for the same partition again. An error means that the pass must end.
+// leader is unreachable, because no attempt may start then. After leaderTimeout it plans the messages whose
+// partitions are reachable, and leaves out all other messages; it does not wait for the same partition again. An
+// error means that the pass must end.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
 	batch, err := p.applyPatch(ctx, l, attempt.OutgoingOf(p.withoutRefused(l, messages)))
 	if err != nil {

@@ -163,7 +163,7 @@ func (s *Redrives) previewOf(
 	return shown, nil
 }
 
-// sendable returns the samples of the groups that would be sent.
+// sendable returns a message of each group whose messages the redrive would send.
 func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) []uuid.UUID {
 	var ids []uuid.UUID
 	for i, g := range groups {
@@ -230,7 +230,7 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 	return ids, nil
 }
 
-// takes reports whether a retry would send a message in its present state.
+// takes reports whether the redrive n would take the message m in its present state.
 func takes(n repository.NewRedrive, m *entity.Message) bool {
 	return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
 }

@@ -19,8 +19,8 @@ const (
 	maxUnreachableBatches = 20
 )
 
-// reach tracks the target partitions of a pass. An unreachable partition must not delay the others, nor cost its
-// messages their attempts; when none is reachable, the pass ends.
+// reach tracks the target partitions of a pass. An unreachable partition must not delay the messages for other
+// partitions, nor cost its messages their attempts; when none is reachable, the pass ends.
 type reach struct {
 	reached            map[attempt.TopicPartition]bool // partitions whose leaders answered when they were last asked
 	unreachable        map[attempt.TopicPartition]bool // partitions for which the pass has waited once without success

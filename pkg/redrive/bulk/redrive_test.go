@@ -381,7 +381,7 @@ func (b *bench) wantInterrupted(r entity.Redrive, err error) {
 		"InterruptedError = %+v, want a cause and the redrive %s", interrupted, r.ID)
 }
 
-// wantEachOnce checks that the log has every message exactly once.
+// wantEachOnce checks that the topic's log has exactly one record of each of these messages, and no other record.
 func (b *bench) wantEachOnce(ids []uuid.UUID) {
 	b.Helper()
 	sent := b.Kafka.Sent(orders)

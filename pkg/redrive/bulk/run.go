@@ -68,7 +68,7 @@ func nextPause(last time.Duration, err error) time.Duration {
 	return max(first, min(2*last, unreachablePauseMax))
 }
 
-// turn makes a pass once fewer than maxPasses passes run.
+// turn waits until fewer than maxPasses passes run in the process, and then makes a pass over the redrive.
 func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
 	select {
 	case r.passes <- struct{}{}:

@@ -90,14 +90,14 @@ func (p *pass) refuse(topic string, class entity.ErrorClass) {
 	p.refused[topic] = class
 }
 
-// progress records that some message got a result.
+// progress records that the pass has given a result to some message.
 func (p *pass) progress() {
 	p.mu.Lock()
 	p.worked = true
 	p.mu.Unlock()
 }
 
-// canSend reports whether the pass can send to any partition.
+// canSend reports whether a partition was reachable, and sends have not failed in too many batches in a row.
 func (p *pass) canSend() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

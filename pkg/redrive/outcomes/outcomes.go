@@ -106,8 +106,8 @@ func (t *Tracker) Run(ctx context.Context, offsets Offsets) {
 	}
 }
 
-// followGroups makes one request for every consumer group of topics with sent records. A failure does not stop the
-// others.
+// followGroups makes one request for every consumer group of topics with sent records. When the offsets of one
+// consumer group cannot be read, the other consumer groups are still followed.
 func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets) error {
 	redirects, err := t.store.Redirects(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func withTargets(watched, configured []repository.TopicGroup, redirects []entity
 	return slices.Compact(all)
 }
 
-// progressOf removes offsets that this process has already saved.
+// progressOf returns those committed offsets that are higher than the offsets that this process has already saved.
 func (t *Tracker) progressOf(all []repository.Committed) []repository.Committed {
 	return slices.DeleteFunc(all, func(c repository.Committed) bool {
 		known, ok := t.saved[withoutOffset(c)]
@@ -180,7 +180,7 @@ func (t *Tracker) setSaved(saved []repository.Committed) {
 	}
 }
 
-// withoutOffset returns a committed offset without the number, as a map key.
+// withoutOffset returns c with the offset 0: the partition and the consumer group, as a key of a map.
 func withoutOffset(c repository.Committed) repository.Committed {
 	c.Offset = 0
 	return c

@@ -179,7 +179,8 @@ func InDoubt(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
 }
 
-// Always returns a Deliver function that gives every send the same result.
+// Always returns a Deliver function that returns d for every record; written says whether the fake log gets the
+// record.
 func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
 }
@@ -205,12 +206,12 @@ func NotTo(topic string, err error) func(entity.Message) error {
 	}
 }
 
-// Finding returns a Find function that gives every search the same result.
+// Finding returns a Find function that returns d for every search for a claim's record in the log.
 func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 	return func(entity.Claim) *entity.Delivery { return &d }
 }
 
-// Store is the memory store with failures.
+// Store is the memory store, whose methods a test can make fail or wait.
 type Store struct {
 	*fake.Store
 	OnFinish  func() error  // called before each Finish, which returns its error
@@ -233,7 +234,7 @@ func (f *Store) saw(ctx context.Context, method string) {
 	}
 }
 
-// read records a call like saw, and returns an error while the database does not answer.
+// read records the call of a store method, and returns an error if the database does not answer for this method.
 func (f *Store) read(ctx context.Context, method string) error {
 	f.saw(ctx, method)
 	return f.silent(ctx, method)
@@ -248,7 +249,7 @@ func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) 
 	return f.Store.SaveBatch(ctx, results)
 }
 
-// AttemptsOf first calls OnAttemptsOf.
+// AttemptsOf calls OnAttemptsOf, if it is set, before it calls the memory store's AttemptsOf.
 func (f *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	f.saw(ctx, "AttemptsOf")
 	if f.OnAttemptsOf != nil {
@@ -274,7 +275,7 @@ func (f *Store) silent(ctx context.Context, method string) error {
 	}
 }
 
-// Get counts as a read.
+// Get counts the call in Reads and calls the memory store's Get.
 func (f *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	f.Reads.Add(1)
 	if err := f.read(ctx, "Get"); err != nil {
@@ -283,7 +284,7 @@ func (f *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	return f.Store.Get(ctx, id, maxValue)
 }
 
-// Load counts as a read.
+// Load counts the call in Reads and calls the memory store's Load.
 func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	f.Reads.Add(1)
 	if err := f.read(ctx, "Load"); err != nil {
@@ -292,7 +293,7 @@ func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	return f.Store.Load(ctx, ids, maxBytes)
 }
 
-// Expired first waits for Deaf.
+// Expired waits until the channel Deaf is closed, if it is set, and calls the memory store's Expired.
 func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	if f.Deaf != nil {
 		<-f.Deaf
@@ -303,7 +304,7 @@ func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entit
 	return f.Store.Expired(ctx, q)
 }
 
-// Claim leaves out locked rows, and then calls OnClaimed.
+// Claim makes those claims whose messages are not locked, and then calls OnClaimed if it is set.
 func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	f.saw(ctx, "Claim")
 	if f.OnClaimed != nil {
@@ -312,7 +313,7 @@ func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	return f.Store.Claim(ctx, f.Locks.Unlocked(claims), how)
 }
 
-// Finish first calls OnFinish.
+// Finish calls OnFinish, if it is set, before it calls the memory store's Finish.
 func (f *Store) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	f.saw(ctx, "Finish")
 	if f.OnFinish != nil {
@@ -421,7 +422,7 @@ func (b *Bench) WantStates(ids []uuid.UUID, want map[entity.Status]int) {
 	check.True(b, fmt.Sprint(got) == fmt.Sprint(want), "states = %v, want %v", got, want)
 }
 
-// WantOnce checks that each message was sent once.
+// WantOnce checks that the topic's log has exactly one record of each of these messages.
 func (b *Bench) WantOnce(topic string, ids []uuid.UUID) {
 	b.Helper()
 	count := map[uuid.UUID]int{}
@@ -558,7 +559,7 @@ func To(topic string) func(*entity.Message) {
 	return func(m *entity.Message) { m.OriginalTopic = topic }
 }
 
-// Asked records the spans of calls to the store, by method.
+// Asked records, for each method of the store, the spans in which it was called.
 type Asked struct {
 	mu    sync.Mutex
 	Spans map[string]map[trace.SpanID]bool

@@ -70,7 +70,7 @@ func ListOf[T any](list []T) []T {
 }
 
 // The functions below write JSON without reflection, because an export of a million messages spends its time here.
-// The result equals that of Encode.
+// These functions write the same JSON as Encode returns.
 
 const hexDigits = "0123456789abcdef"
 

@@ -94,13 +94,13 @@ func (w Messages) AppendCSV(dst []byte, m *entity.Message, v View) []byte {
 type shown struct {
 	*entity.Message
 	payload    []byte // nil is shown as null
-	omitted    string // why the payload is left out
+	omitted    string // why the answer leaves out the payload; "": it has the payload
 	oneLine    bool
 	size       *int64
 	url        string // URL of the payload, if the payload is left out
 	stackTrace string
 	cause      string
-	value, key entity.Decoded // read with the schemas of a registry
+	value, key entity.Decoded // value and key of the record, decoded with the schemas of a registry
 	keyMasked  bool
 	hidden     []bool   // which headers are masked; nil: none
 	masked     []string // names of the masked values

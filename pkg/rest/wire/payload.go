@@ -31,7 +31,7 @@ const (
 )
 
 // projectPayload returns the value if it can be part of a JSON answer, else nil and the reason. For a missing value,
-// both results are empty.
+// the results text and omitted are both empty.
 func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	switch {
 	case r.State == entity.ValueOverLimit:

@@ -76,7 +76,7 @@ const maxChanged = 1000
 type question struct {
 	opensearch.Query
 	version int64
-	nothing bool // no document matches
+	nothing bool // the search finds no message
 }
 
 // ask prepares a search. serves is false when the store has to answer.
@@ -93,7 +93,7 @@ func (e *Engine) askAlways(ctx context.Context, f entity.Filter, archived bool) 
 		return q, false, err
 	}
 	if own := e.own.Load(); own != nil && *own != q.version {
-		q.nothing = true // another configuration fills the index
+		q.nothing = true // a program with another configuration fills the search index
 		return q, true, nil
 	}
 	q.Filter, q.Archived = f, archived

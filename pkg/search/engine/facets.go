@@ -39,7 +39,7 @@ func (f *Facets) Facets(ctx context.Context, q repository.FacetQuery) (repositor
 	if !serves || question.nothing {
 		return f.counter.Facets(ctx, q)
 	}
-	question.Changed = nil // counted by what the documents say
+	question.Changed = nil // changed messages are counted with the values that their documents have
 	question.AnyState = false
 	found, err := f.engine.documents.Facets(ctx, question.version, question.Query, q.By, q.Limit)
 	if errors.Is(err, repository.ErrEngineAway) && !q.Filter.NeedsSearchIndex() {

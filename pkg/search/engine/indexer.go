@@ -63,11 +63,11 @@ type Indexer struct {
 	log     *zap.Logger
 	now     func() time.Time
 
-	number   int64     // number of the next writes
+	number   int64     // number that the next writes of documents to the search engine carry
 	failure  error     // why the search engine took no documents at the last try; nil when it did
 	pinged   time.Time // when the search engine was last asked whether it answers
 	repaired time.Time // when the documents of all days were last compared; zero without the lease
-	tidied   int64     // version whose indexes are left after those of all others were deleted
+	tidied   int64     // the version of the search engine's indexes that was kept when the indexes of all other versions were deleted
 }
 
 // NewIndexer returns an Indexer whose metrics are registered with registry.
@@ -129,7 +129,8 @@ func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxByt
 	return nil, x.observed(ctx, x.filled(ctx, v))
 }
 
-// observed reports whether the search engine has done its work.
+// observed keeps and reports whether the search engine answered: it did if err is nil, and did not if err is
+// ErrEngineAway. It returns err.
 func (x *Indexer) observed(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, repository.ErrEngineAway) {
 		x.failure = err
@@ -138,7 +139,8 @@ func (x *Indexer) observed(ctx context.Context, err error) error {
 	return err
 }
 
-// filled makes the search engine answer searches when it has all documents, and deletes those of other versions.
+// filled makes the search engine answer searches when it has all documents, and deletes the documents of other
+// versions.
 func (x *Indexer) filled(ctx context.Context, v int64) error {
 	if err := x.notes.EngineFilled(ctx, v); err != nil || x.tidied == v {
 		return err
@@ -188,7 +190,7 @@ func (x *Indexer) updateFacts(ctx context.Context, v int64, ids []uuid.UUID) (re
 		return nil, err
 	}
 	refused, lost, err := x.writes.Update(ctx, v, x.number, ids, facts)
-	if err == nil && len(lost) > 0 { // some of them are not indexed yet
+	if err == nil && len(lost) > 0 { // some of the messages have no document in the search engine yet
 		err = x.repairs.IndexAgain(ctx, v, lost)
 	}
 	return refused, err
@@ -214,7 +216,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 	kept := make([]entity.Document, 0, len(documents))
 	for _, d := range documents {
 		if refused[d.MessageID] {
-			continue // another process has written it
+			continue // another process has written a newer document of this message
 		}
 		if serves {
 			d.Text, d.Terms = "", nil
@@ -227,7 +229,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 	return x.observed(ctx, x.deleteGone(ctx, v, documents))
 }
 
-// write stores documents in the search engine. It skips those of messages that no longer exist.
+// write stores documents in the search engine. It skips the documents of messages that no longer exist.
 func (x *Indexer) write(ctx context.Context, v int64, documents []entity.Document) (refused map[uuid.UUID]bool, err error) {
 	facts, err := x.notes.EngineFacts(ctx, idsOf(documents))
 	if err != nil {

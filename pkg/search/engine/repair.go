@@ -142,7 +142,7 @@ func (x *Indexer) deleteExtra(ctx context.Context, v int64, day repository.Engin
 	return nil
 }
 
-// lastOf returns the smaller of the last ids of lists that are cut off.
+// lastOf returns the smallest of the last ids of those lists that have comparedAtOnce ids, and so may continue.
 func lastOf(lists ...[]uuid.UUID) uuid.UUID {
 	last := uuid.Max
 	for _, list := range lists {
@@ -161,7 +161,7 @@ func upTo(ids []uuid.UUID, last uuid.UUID) []uuid.UUID {
 	return ids[:n]
 }
 
-// without returns the ids of a that b does not have. Both are sorted.
+// without returns those ids of a that b does not contain. The lists a and b must be sorted.
 func without(a, b []uuid.UUID) []uuid.UUID {
 	return slices.DeleteFunc(slices.Clone(a), func(id uuid.UUID) bool {
 		_, found := slices.BinarySearchFunc(b, id, compare)

@@ -71,7 +71,7 @@ func (s *Searches) page(ctx context.Context, question question, q repository.Sea
 		if len(found) > 0 {
 			confirmed, err := s.Reads.Search(ctx, repository.SearchQuery{
 				Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit - len(page.Messages),
-				NoValues: q.NoValues || parts > 1, // see load
+				NoValues: q.NoValues || parts > 1, // values of a page that is found in several parts are read by load
 			})
 			if err != nil {
 				return page, err
@@ -105,7 +105,7 @@ func (s *Searches) load(ctx context.Context, q repository.SearchQuery, page repo
 	}
 	loaded, err := s.Reads.Search(ctx, repository.SearchQuery{Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit})
 	if len(loaded.Messages) < len(found) && len(found) == q.Limit {
-		loaded.Next = found[len(found)-1] // some have changed meanwhile, and others may follow
+		loaded.Next = found[len(found)-1] // some of the found messages have changed meanwhile, and further messages may follow
 	} else {
 		loaded.Next = page.Next
 	}

@@ -118,7 +118,7 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// awsRegion is the form of a region. The signer makes a host name of it.
+// awsRegion is the form of a region. The signer of the token makes a host name of the region.
 var awsRegion = regexp.MustCompile(`^[a-z0-9-]+$`)
 
 func (s SASLConfig) problems() []error {

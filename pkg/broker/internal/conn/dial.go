@@ -28,9 +28,9 @@ type dialer struct {
 	tcp          DialFunc
 	certificates *certificates
 	logins       *secret.Rotation[login]
-	userChanged  func() // called after the first sign-in of another user
+	userChanged  func() // called after the first sign-in with another user name than before
 
-	tokens        tokens // nil: signs in with a password
+	tokens        tokens // source of the tokens for signing in; nil: the dialer signs in with a password
 	tokenAccepted *atomic.Bool
 }
 

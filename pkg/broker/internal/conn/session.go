@@ -15,7 +15,7 @@ import (
 const (
 	// renewTimeout is the time limit for opening a connection in the background.
 	renewTimeout = 10 * time.Second
-	// renewPause is the least time between two of these.
+	// renewPause is the least time between two tries to open a connection in the background.
 	renewPause = time.Second
 )
 
@@ -25,7 +25,7 @@ var errSessionEnded = errors.New("kafka session has ended")
 // signedIn is a connection after the sign-in.
 type signedIn struct {
 	net.Conn
-	ends time.Time // the broker accepts no request after it; zero: no limit
+	ends time.Time // end of the broker's session: after it the broker accepts no request; zero: the session has no end
 }
 
 // session is a connection that outlives the broker's session (KIP-368), because kafka-go neither authenticates a
@@ -38,9 +38,9 @@ type session struct {
 
 	mu            sync.Mutex
 	conn          signedIn
-	next          *signedIn // replaces conn before the next request
-	renewing      bool      // next is being opened
-	err           error     // why there is no next
+	next          *signedIn // the new connection, which replaces conn before the next request; nil: none is open
+	renewing      bool      // a new connection is being opened
+	err           error     // why no new connection could be opened
 	changes       wait.Broadcast
 	closed        bool
 	timer         *time.Timer
@@ -48,7 +48,7 @@ type session struct {
 	writeDeadline time.Time
 	requests      frames
 	answers       frames
-	due           int // answers that have not been read to the end
+	due           int // number of answers of the broker that have not been read to the end
 }
 
 // openSession opens a connection with dial. It returns the connection itself when the broker's session has no end.
@@ -68,12 +68,13 @@ func openSession(ctx context.Context, dial func(context.Context) (signedIn, erro
 	return s, nil
 }
 
-// renewAfter returns when to replace a connection. Enough time is left for tries that fail.
+// renewAfter returns how long to wait before a connection is replaced. It leaves time for further tries before the
+// broker's session ends.
 func renewAfter(conn signedIn) time.Duration {
 	return token.Part(time.Until(conn.ends), 0.75, 0.85)
 }
 
-// renew opens the next connection.
+// renew tries to open the connection that replaces the present one.
 func (s *session) renew() {
 	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
 	defer cancel()
@@ -231,15 +232,15 @@ func (s *session) SetWriteDeadline(t time.Time) error {
 
 // frames follows the requests, or the answers, of a connection. Each begins with the size of the rest in 4 bytes.
 type frames struct {
-	header int    // bytes of the size so far
-	size   uint32 // their value
-	rest   uint32 // bytes of the frame to come
+	header int    // number of bytes of the frame's size that were read so far
+	size   uint32 // value of these bytes of the frame's size
+	rest   uint32 // number of bytes of the frame that follow
 }
 
-// between reports whether the last frame is complete and no other one has begun.
+// between reports whether every frame that has begun is complete.
 func (f *frames) between() bool { return f.header == 0 && f.rest == 0 }
 
-// scan returns how many frames begin and how many end in the next bytes.
+// scan follows the frames through the bytes b. It returns how many frames begin and how many frames end in b.
 func (f *frames) scan(b []byte) (began, ended int) {
 	for len(b) > 0 {
 		if f.rest > 0 {

@@ -19,8 +19,8 @@ import (
 type sessions struct {
 	mu      sync.Mutex
 	brokers []net.Conn
-	err     error         // of the next sign-in
-	takes   time.Duration // of the next sign-in
+	err     error         // error of the next sign-in
+	takes   time.Duration // duration of the next sign-in
 }
 
 func (s *sessions) dial(ctx context.Context) (signedIn, error) {
@@ -80,7 +80,7 @@ func frame(text string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 }
 
-// exchange sends bytes of a request and reads them at the end of the connection with that number.
+// exchange writes b at one end of a connection and checks that the other end receives b.
 func (s *sessions) exchange(t *testing.T, from, to io.ReadWriter, b []byte) {
 	t.Helper()
 	sent := make(chan error, 1)

@@ -30,13 +30,13 @@ const (
 	// maxWindow is a zstd frame's largest window. RFC 8878 asks for 8 MiB; levels above 19 use more.
 	maxWindow     = 8 << 20
 	maxWindowByte = 13 << 3 // maxWindow as a frame header encodes it
-	sharedCount   = 2       // limits the batches that are inflated at the same time; each takes up to 20 MB in addition
+	sharedCount   = 2       // number of batches that are inflated at the same time, at most; each of them takes up to 20 MB in addition
 )
 
 // Inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch. The
 // zero value is ready for use.
 type Inflater struct {
-	head    bytes.Reader // replaces the first bytes of the batch
+	head    bytes.Reader // a corrected header, which is read in place of the first bytes of an LZ4 batch
 	in      bytes.Reader
 	zstd    *zstd.Decoder
 	gzip    *gzip.Reader
@@ -210,10 +210,10 @@ type snappyReader struct {
 	in     []byte // blocks that are not decoded yet
 	framed bool
 	block  []byte // the rest of the current block
-	left   int64  // decoded bytes that the block still has
+	left   int64  // number of decoded bytes that the rest of the current block gives
 	begin  int    // index in out at which the block begins, or the window when the block began earlier
 	out    []byte // the last decoded bytes: the window, and bytes that are not read yet
-	read   int    // how much of out was read
+	read   int    // number of bytes of out that the caller has read
 }
 
 var xerial = []byte("\x82SNAPPY\x00")

@@ -177,7 +177,7 @@ func TestCursor_LimitsOfARecord(t *testing.T) {
 		rec     brokertest.Record
 		limit   string // the limit that the defect must name; "" for no defect
 		headers int
-		key     int // length, -1 for null
+		key     int // expected length of the key; -1: the key is null
 		value   int
 	}{
 		"Within":            {brokertest.Record{Key: []byte("key"), Value: 299_997, Headers: 10, Name: "h"}, "", 10, 3, 299_997},
@@ -259,7 +259,7 @@ func TestCursor_WhatCannotBeReadHasPlaceholders(t *testing.T) {
 	for name, test := range map[string]struct {
 		data  []byte
 		read  int    // number of records that are read
-		gaps  string // the placeholders: first and last unreadable offset of each
+		gaps  string // first and last unreadable offset of each expected placeholder
 		cause string
 	}{
 		"Checksum": {func() []byte { b := brokertest.BatchOf(t, brokertest.Zstd, honest(3)...); b[len(b)-1]++; return b }(), 0, "0-0 1-1 2-2", "checksum"},

@@ -18,7 +18,7 @@ import (
 type Cursor struct {
 	tp             TopicPartition
 	data           []byte // batches that are not read yet
-	size           int    // size of data at the start
+	size           int    // size in bytes of data before the first batch was read
 	txns           *transactions
 	names          *shared
 	limits         Limits
@@ -27,7 +27,7 @@ type Cursor struct {
 	high           int64 // the partition's end, -1 when it is not known
 	skipUnreadable bool  // unreadable offsets become placeholders
 
-	next   int64 // the next offset to return
+	next   int64 // offset at which the next portion of records begins
 	batch  batch
 	reader recordReader // reads the records of batch; nil between batches
 }
@@ -120,7 +120,7 @@ func (c *Cursor) step(p *FetchedPartition, memory *MemoryReservation, portion in
 	return nil
 }
 
-// push adds a record to p.
+// push adds a record to the portion p.
 func push(p *FetchedPartition, rec Record, expected int, memory *MemoryReservation) error {
 	if rec.Defect != nil {
 		if err := memory.take(defectMemory); err != nil {
@@ -173,7 +173,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	return false, c.broken(p, max(p.Next, b.first()), b.last, err, memory)
 }
 
-// open starts reading the records of b.
+// open starts reading the records of the batch b.
 func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) {
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }

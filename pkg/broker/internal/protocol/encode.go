@@ -25,7 +25,7 @@ const referenced = 32 << 10
 type EncodedBatch struct {
 	head [atRecords]byte
 	body [][]byte
-	size int // size of the body
+	size int // size of the body in bytes
 }
 
 // EncodeBatch encodes records as one batch of format 2. Their bytes must not change while the batch is in use.
@@ -98,11 +98,11 @@ func (b *EncodedBatch) Signed(id int64, epoch int16, sequence int32) []byte {
 type batchEncoder struct {
 	now         int64
 	first, last int64    // time of the first record, and the latest time of all records
-	small       []byte   // copied parts
-	body        [][]byte // finished pieces
+	small       []byte   // parts of records that are copied into the batch
+	body        [][]byte // finished pieces of the batch's body
 }
 
-// ownBytes returns the size of the copied parts of records.
+// ownBytes returns the size of those parts of the records that the encoder copies.
 func ownBytes(records []Record) int {
 	n := 0
 	for i := range records {

@@ -178,7 +178,7 @@ type RawResponse struct {
 	throttle   time.Duration
 }
 
-// unanswered returns the response before anything was read.
+// unanswered returns a response in which every requested partition has no records and still its requested offset.
 func (d *FetchDecoder) unanswered() RawResponse {
 	out := RawResponse{partitions: make([]rawPartition, len(d.req.Partitions))}
 	for i, p := range d.req.Partitions {
@@ -189,7 +189,7 @@ func (d *FetchDecoder) unanswered() RawResponse {
 	return out
 }
 
-// read reads versions 4 to 11. It may be called again for another answer.
+// read reads a Fetch response of one of the versions 4 to 11. It may be called again for a further response.
 func (d *FetchDecoder) read(r io.Reader, version int16) (RawResponse, error) {
 	out := d.unanswered()
 	s, err := openResponse(r)
@@ -321,7 +321,7 @@ func (d *FetchDecoder) partition(p *FetchedPartition, c *Cursor) (starved bool) 
 	return false
 }
 
-// needsInflater reports whether the first batch of data is compressed.
+// needsInflater reports whether the first batch in data is compressed.
 func needsInflater(data []byte) bool {
 	if len(data) <= atAttributes+1 {
 		return false

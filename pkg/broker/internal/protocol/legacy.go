@@ -26,7 +26,7 @@ type legacyReader struct {
 	opened
 	wrapped bool
 	add     int64 // number that is added to the offsets of records
-	last    int64 // the previous offset
+	last    int64 // offset of the previous record
 	stamp   int64 // time of all records, if stamped
 	stamped bool
 }
@@ -83,7 +83,8 @@ func (r *legacyReader) lastOffset(inflater *inflate.Inflater, codec int, body []
 	}
 }
 
-// entry reads the header of the next record with its offset.
+// entry reads the offset and the size of the next record, and returns the source of the record's bytes with the
+// offset.
 func (r *legacyReader) entry() (*part, int64, error) {
 	if !r.src.fill(1) && r.src.err == nil {
 		return nil, 0, io.EOF
@@ -143,7 +144,7 @@ func (r *legacyReader) read(rec *Record, p *part, from int64) {
 	}
 }
 
-// length32 reads a length, -1 for null.
+// length32 reads a length of four bytes; -1 is the length of null.
 func (p *part) length32() int64 {
 	n := int64(int32(binary.BigEndian.Uint32(p.take(4))))
 	if n < 0 {

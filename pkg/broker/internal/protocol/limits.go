@@ -14,8 +14,8 @@ type Limits struct {
 	Headers int
 	// HeaderBytes is the largest sum of the names and values of all headers.
 	HeaderBytes int64
-	// BatchBytes limits the decompressed size of a batch, and with it the time to read the batch. It does not limit
-	// memory.
+	// BatchBytes limits the decompressed size of a batch, and so also the time that reading the batch takes. It does
+	// not limit memory.
 	BatchBytes int64
 }
 
@@ -68,7 +68,7 @@ type MemoryReservation struct {
 	Done <-chan struct{}
 
 	taken int64
-	bound int64 // limit of taken; 0 for none
+	bound int64 // largest allowed value of taken; 0: no limit
 }
 
 func (r *MemoryReservation) take(n int) error {

@@ -74,7 +74,7 @@ type batchReader struct {
 	opened
 	firstTime, maxTime int64
 	left               int
-	last               int64 // the previous offset
+	last               int64 // offset of the previous record
 }
 
 func (r *batchReader) next(from int64) (Record, error) {
@@ -105,7 +105,7 @@ func (r *batchReader) next(from int64) (Record, error) {
 	return Record{}, io.EOF
 }
 
-// place sets a record's offset and time.
+// place sets the offset and the time of a record of the batch.
 func (r *batchReader) place(rec *Record, timeDelta, offsetDelta int64) {
 	stamp := r.firstTime + timeDelta
 	if r.attributes&attrLogAppendTime != 0 {
@@ -119,7 +119,7 @@ func (r *batchReader) place(rec *Record, timeDelta, offsetDelta int64) {
 	r.last = rec.Offset
 }
 
-// whole reads a record that is in memory. The record refers to that memory.
+// whole reads a record from body, which contains all bytes of the record. The record refers to the memory of body.
 func (r *batchReader) whole(body []byte, from int64) (rec Record) {
 	w := wire{b: body, err: r.src.err}
 	w.int8() // attributes: unused
@@ -250,7 +250,8 @@ func (r *batchReader) piecewise(size, from int64) (rec Record) {
 	return rec
 }
 
-// body reads key and value, and keeps them if they are within the limits.
+// body reads the key and the value of a record, and leaves out each of them that exceeds the limit of the record's
+// size.
 func (o *opened) body(rec *Record, p *part, length func(*part) int64) {
 	n, free := length(p), o.limits.RecordBytes
 	switch {
@@ -334,7 +335,7 @@ func (r *batchReader) headers(rec *Record, p *part, n int64) {
 	}
 }
 
-// ownBytes reads n bytes into memory of their own, nil for a negative n.
+// ownBytes reads the next n bytes of the record into new memory; it returns nil for a negative n.
 func (r *batchReader) ownBytes(p *part, n int64) []byte {
 	if n < 0 || p.err != nil {
 		return nil
@@ -342,7 +343,7 @@ func (r *batchReader) ownBytes(p *part, n int64) []byte {
 	return p.bytes(n)
 }
 
-// wanted reads a header whose name has n bytes, and keeps it when it is the requested one.
+// wanted reads a header whose name has n bytes. It keeps the header only if its name is the requested name.
 func (r *batchReader) wanted(rec *Record, p *part, n int64) {
 	if n != int64(len(*r.only)) {
 		p.skip(max(0, n), nil)

@@ -20,27 +20,27 @@ const (
 
 // source reads a batch's decompressed bytes. After the first error all reads return zero values; err keeps the error.
 type source struct {
-	b      []byte    // the bytes in memory
-	r      io.Reader // the bytes after b, nil for none
+	b      []byte    // decompressed bytes that are in memory
+	r      io.Reader // reads the decompressed bytes that follow those in b; nil: no bytes follow
 	memory *MemoryReservation
-	work   int64 // bytes that came from r
-	most   int64 // the limit of work
-	over   error // the error when work exceeds most
+	work   int64 // number of bytes that were read from r
+	most   int64 // limit of the number of bytes that are read from r
+	over   error // error of a read after r gave more than most bytes
 	block  []byte
 	size   int  // size of the next block
-	shared bool // records refer to block
+	shared bool // records that were returned refer to the memory of block
 	spare  []byte
 	err    error
 }
 
-// fail keeps the first error.
+// fail stores err as the source's error, unless the source already has an error.
 func (s *source) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
 }
 
-// more reads up to len(p) bytes from r.
+// more reads up to len(p) bytes from r into p, and returns how many bytes it has read.
 func (s *source) more(p []byte) int {
 	if s.r == nil || s.err != nil || len(p) == 0 {
 		return 0
@@ -86,7 +86,7 @@ func (s *source) fill(n int) bool {
 	return len(s.b) >= n && s.err == nil
 }
 
-// newBlock moves b to memory with space for n bytes.
+// newBlock moves the bytes that are not read yet to a block of memory with space for n bytes.
 func (s *source) newBlock(n int) {
 	block := s.block
 	if s.shared || cap(block) < n {
@@ -102,7 +102,7 @@ func (s *source) newBlock(n int) {
 	s.block, s.shared = block, false
 }
 
-// skip skips n bytes and writes them to sum, which may be nil.
+// skip reads the next n bytes without keeping them, and adds them to the hash sum unless sum is nil.
 func (s *source) skip(n int64, sum hash.Hash) {
 	for n > 0 && s.err == nil {
 		if len(s.b) == 0 {
@@ -129,7 +129,7 @@ func (s *source) skip(n int64, sum hash.Hash) {
 	}
 }
 
-// bytes returns n bytes in memory of their own, which grows as they arrive.
+// bytes reads the next n bytes into new memory. The memory grows as the bytes arrive, because n may be wrong.
 func (s *source) bytes(n int64) []byte {
 	out, have := []byte{}, 0
 	for int64(have) < n && s.err == nil {
@@ -175,7 +175,7 @@ func (s *source) varint() int64 {
 	return v
 }
 
-// fixed returns n bytes that are valid until the next read.
+// fixed reads the next n bytes. The returned bytes are valid until the next read from the source.
 func (s *source) fixed(n int) []byte {
 	if !s.fill(n) {
 		s.fail(errShort)
@@ -192,7 +192,7 @@ type part struct {
 	left int64
 }
 
-// length reads a length, -1 for null.
+// length reads the length of a field of the record; -1 is the length of null.
 func (p *part) length() int64 {
 	n := p.varint()
 	if n < 0 {
@@ -202,7 +202,7 @@ func (p *part) length() int64 {
 	return n
 }
 
-// need checks that n bytes belong to the record.
+// need makes the source fail unless the record has at least n more bytes.
 func (p *part) need(n int64) {
 	if n < 0 || n > p.left {
 		p.fail(errShort)
@@ -217,7 +217,7 @@ func (p *part) varint() int64 {
 	return v
 }
 
-// consumed counts the bytes that were read.
+// consumed returns how many bytes were read from this source.
 func (p *part) consumed() int64 { return p.work - int64(len(p.b)) }
 
 func (p *part) skip(n int64, sum hash.Hash) {

@@ -24,7 +24,7 @@ const (
 	theToken     = "eyJhbGciOiJSUzI1NiJ9.token.c2ln"
 )
 
-// asked is what a token endpoint received.
+// asked is the form and the credentials of a request that the token endpoint received.
 type asked struct {
 	form               url.Values
 	username, password string

@@ -59,7 +59,7 @@ type Source struct {
 	token    issued
 	fetched  time.Time
 	renewAt  time.Time
-	err      error // of the last request, nil when it was successful
+	err      error // error of the last request for a token; nil: the request was successful
 	failures int
 	timer    *time.Timer
 }

@@ -16,7 +16,7 @@ import (
 // issuer issues numbered tokens that are valid for a minute.
 type issuer struct {
 	asked  atomic.Int32
-	failed atomic.Pointer[error] // what it answers instead of a token
+	failed atomic.Pointer[error] // error that the issuer returns in place of a token
 	takes  time.Duration
 }
 

@@ -35,7 +35,7 @@ type SchemaComparison struct {
 	SchemaReference
 	Format string `json:"format"`
 	Writer string `json:"writer"`
-	Newest string `json:"latest"` // text of the latest version; empty: not known
+	Newest string `json:"latest"` // text of the subject's latest version of the schema; empty: not known
 	Fault  string `json:"error"`  // the reason why the schema cannot be used
 }
 

@@ -29,7 +29,8 @@ func JSON(raw []byte, most int) (text string, used int, ok bool) {
 	return l.out.String(), used, true
 }
 
-// next writes the next token, and returns its length in raw.
+// next writes the JSON token at the beginning of raw to the formatted text, and returns the length of the token in
+// raw.
 func (l *layout) next(raw []byte) int {
 	n := 1
 	switch raw[0] {
@@ -73,7 +74,7 @@ func textEnd(raw []byte) int {
 	return len(raw)
 }
 
-// line begins a new line, indented by deeper more levels than the last line.
+// line begins a new line, whose indentation has deeper more levels than the line before.
 func (l *layout) line(deeper int) {
 	l.depth += deeper
 	l.put([]byte{'\n'})

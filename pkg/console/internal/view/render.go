@@ -31,7 +31,7 @@ type Page struct {
 	Title   string
 	Nav     string   // path of the navigation entry that the page belongs to
 	Modules []string // names of the scripts that the page uses, without .js
-	Problem *Problem // problem of the last action; nil: none
+	Problem *Problem // problem of the user's last action; nil: the action succeeded, or there was none
 	Data    any
 }
 

@@ -179,7 +179,7 @@ func (h editHeader) of(was editHeader) editHeader {
 	return h
 }
 
-// written reports whether a value is sent as the text that was typed.
+// written reports whether the edit sends the text that the user has typed for this value.
 func (v value) written() bool { return v.As == asText || v.As == asJSON }
 
 // settle decides what is sent if a field has a typed text, and also a choice to send no value or the record's own
@@ -204,7 +204,7 @@ func (v value) settled(was value) value {
 // oneBreak replaces the CR LF that browsers send as line break by LF.
 func oneBreak(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 
-// bytes decodes a value; nil is null.
+// bytes returns the bytes that the user's input stands for; nil means null.
 func (v value) bytes() ([]byte, error) {
 	switch v.As {
 	case asNull:
@@ -285,7 +285,7 @@ func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	edit[name+"_base64"] = base64.StdEncoding.EncodeToString(raw)
 }
 
-// headersChanged compares the headers without the rows that are never sent.
+// headersChanged reports whether the headers that d sends differ from the headers that was sends.
 func (d draft) headersChanged(was draft) bool {
 	return !slices.EqualFunc(d.sent(), was.sent(), func(a, b editHeader) bool { return a.Name == b.Name && a.value == b.value })
 }

@@ -105,7 +105,8 @@ func (e *Edit) Show(w http.ResponseWriter, r *http.Request) error {
 	return e.renderer.Render(w, r, http.StatusOK, "edit", shown)
 }
 
-// read reads the form into the draft.
+// read sets the page's draft to the values of the submitted form. A payload that cannot be edited keeps its value in the
+// draft was.
 func (p *editPage) read(r *http.Request, was draft) {
 	p.Draft = readDraft(r, was)
 	p.Draft.settle(was)

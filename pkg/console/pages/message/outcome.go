@@ -14,7 +14,7 @@ type outcome struct {
 	Live  bool
 	URL   string // address of the page without the parts that take long to load
 	Words []string
-	Moved bool // the state has changed since the page was loaded
+	Moved bool // the message's state has changed since the page was loaded
 	Base  string
 }
 

@@ -31,8 +31,8 @@ type page struct {
 	*api.Message
 	Archived    bool
 	Base        string // address of the page
-	Unmask      bool   // masked values are shown, and the audit trail has an entry for that
-	MayUnmask   bool   // masked values are shown, and the audit trail contains an entry about that
+	Unmask      bool   // the page shows masked values, and the audit trail has an entry about that
+	MayUnmask   bool   // masked values are hidden, and the viewer may request that the page shows them
 	Group       *api.ErrorGroup
 	Stack       stack
 	Origin      []fact

@@ -20,7 +20,7 @@ func masksFor(a *consoletest.API) *consoletest.API {
 		Says("GET "+consoletest.MessageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("plain")) }))
 }
 
-// looks counts the calls that add an unmask entry to the audit trail.
+// looks counts the API's requests that make the API add an unmask entry to the audit trail.
 func looks(a *consoletest.API) (n int) {
 	for _, r := range a.Requests {
 		if r.URL.Query().Get("unmask") == "true" || strings.HasSuffix(r.URL.Path, "/payload") {

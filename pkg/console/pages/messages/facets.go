@@ -58,7 +58,7 @@ type facet struct {
 	Missing int64        `json:"missing"`
 	Values  []facetValue `json:"values"`
 
-	Without string // address of the facets without this one
+	Without string // address of this page without this facet
 }
 
 type facetValue struct {
@@ -86,10 +86,10 @@ func (f facet) Rest() int64 { return f.Distinct.Values - int64(len(f.Values)) }
 
 type facetsPage struct {
 	Chips     []chip
-	Kept      []hidden // conditions of the filter
-	By        []string // inputs, with an empty one at the end
+	Kept      []hidden // hidden form fields with the conditions of the filter
+	By        []string // values of the inputs for facets; an empty input follows while more facets are possible
 	Sum       string
-	Suggested []listLink // facets to add
+	Suggested []listLink // links that add a suggested facet to this page
 	Answer    *facetAnswer
 	List      string // address of the list with the same filter
 	CSV       string

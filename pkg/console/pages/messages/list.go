@@ -73,7 +73,7 @@ type list struct {
 	Table    table
 	First    string // address of the first page of the list; "" on the first page
 	Older    string
-	Searched time.Time // up to which time the search index is complete, if it is noticeably late
+	Searched time.Time // time up to which the search index is complete; zero: the search index is not noticeably late
 	// SearchedTo is the time at which the search ended early. Forward is true if the search went from older to newer
 	// messages.
 	SearchedTo time.Time
@@ -91,7 +91,7 @@ type list struct {
 type count struct {
 	matchCount
 	Ask  string // address that counts exactly; "" when the count is exact
-	Load string // the address that counts exactly, if the page requests it by itself
+	Load string // the address in Ask, if the page requests the exact count by itself; "": only the user requests it
 }
 
 type arrivals struct {

@@ -338,7 +338,7 @@ func TestExportsArePassedOn(t *testing.T) {
 	}
 }
 
-// export reads an export over a connection. The error is that of reading the answer's body.
+// export reads an export over a connection. The returned error is the error of reading the answer's body.
 func export(t *testing.T, a *consoletest.API, query string) (*http.Response, string, error) {
 	t.Helper()
 	server := httptest.NewServer(consoletest.Site(t, a))

@@ -158,7 +158,7 @@ func (q listQuery) address(changes ...string) string {
 	return link.WithQuery(q.path, own)
 }
 
-// without returns the address of the first page, without one value of a parameter.
+// without returns the address of the list's first page without this value of the parameter called name.
 func (q listQuery) without(name, value string) string {
 	own := q.own()
 	own[name] = slices.DeleteFunc(slices.Clone(own[name]), func(v string) bool { return v == value })

@@ -203,7 +203,7 @@ func (in *searchReader) token(text string) bool {
 	return true
 }
 
-// completed adds to a value the text between quotation marks that directly follows it.
+// completed returns the value together with the text between quotation marks that directly follows it in the input.
 func (in *searchReader) completed(value string) string {
 	if value != "" && !strings.HasSuffix(value, "=") {
 		return value

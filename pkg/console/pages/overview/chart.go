@@ -18,8 +18,8 @@ type chart struct {
 	Top     int64    // number at the upper end of the vertical axis
 	Labels  []string // labels of the horizontal axis, at equal distances
 	From    string
-	Until   string // end of the last step
-	Each    string // length of a step in words
+	Until   string // end of the chart's last step
+	Each    string // length of each of the chart's steps, in words
 	Counted time.Time
 	Late    bool // the latest arrivals are not counted yet
 }

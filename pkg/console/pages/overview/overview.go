@@ -36,7 +36,7 @@ type page struct {
 	Topics   []openTopic
 	MoreOpen int // number of topics with open messages that are not shown
 	Groups   []api.ErrorGroup
-	Causes   string // new, regressed, or "" for all
+	Causes   string // which error groups the page shows: new, regressed, or "" for all
 	Chart    chart
 	Recent   activityPoint // arrivals of the last fifteen minutes
 	Before   activityPoint // arrivals of the fifteen minutes before Recent
@@ -354,7 +354,7 @@ func (a activity) Total() (sum activityPoint) {
 	return sum
 }
 
-// since sums the steps that begin at or after one time and before another.
+// since adds up the arrivals and returns of the steps that begin at or after the time from and before the time until.
 func (a activity) since(from, until time.Time) (sum activityPoint) {
 	for _, p := range a.Points {
 		if !p.At.Before(from) && p.At.Before(until) {

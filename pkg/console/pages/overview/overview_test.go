@@ -25,7 +25,7 @@ const someShareGroups = `{"share_groups": [
 	{"group": "HOSTILE", "dlq_topic": "HOSTILE", "copies_records": true, "topics": null, "messages_waiting": 0, "messages_refused": 0, "problems": []}
 ], "total": 3}`
 
-// withoutKafka changes the answer someTopics to one that the API gives when Kafka does not answer.
+// withoutKafka changes the answer someTopics to the answer that the API gives when Kafka does not answer.
 var withoutKafka = strings.NewReplacer(`"next_cursor": null`, `"next_cursor": null, "missing": ["replay", "ingest_lag"]`, `"class": null`, `"class": "BROKER_UNAVAILABLE"`,
 	`"possible": true`, `"possible": false`, "UNKNOWN_TOPIC", "BROKER_UNAVAILABLE", `"ingest_lag": 3`, `"ingest_lag": null`).Replace(someTopics)
 

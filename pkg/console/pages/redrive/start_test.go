@@ -24,7 +24,7 @@ func dryAPI(t *testing.T, dry string) *consoletest.API {
 	return consoletest.NewAPI(t).Says("POST /api/v1/redrives", consoletest.Quoted(dry))
 }
 
-// ordered returns the last order that the API received.
+// ordered returns the body of the last request that creates a redrive, and this request.
 func ordered(t *testing.T, a *consoletest.API) (order string, request *http.Request) {
 	t.Helper()
 	asked, bodies := a.Asked("POST /api/v1/redrives")
@@ -144,7 +144,8 @@ func TestPatchIsShownOnASample(t *testing.T) {
 			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a preview does not use up the idempotency key
 }
 
-// filled returns the form of a page with the values that a browser would send.
+// filled returns the form that starts a redrive, with the hidden values of the page at the address and the values of
+// the parameter more.
 func filled(t *testing.T, s http.Handler, address string, more url.Values) url.Values {
 	t.Helper()
 	body := consoletest.Get(t, s, address).Body.String()

@@ -88,7 +88,7 @@ func (d redrive) Fate() fate {
 	return f
 }
 
-// part is a number of messages with the same result.
+// part is the number of a redrive's messages that have one result, with this result in words.
 type part struct {
 	N     int64
 	Words string

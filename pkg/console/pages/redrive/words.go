@@ -54,7 +54,7 @@ func actionOf(name string) action {
 	return actions[max(0, i)]
 }
 
-// withDead returns the action for a redrive that takes dead messages as well.
+// withDead returns the action for a redrive that takes PENDING messages and DEAD messages.
 func (a action) withDead() action {
 	a.Takes, a.With = "PENDING or DEAD", ""
 	return a

@@ -84,7 +84,7 @@ func randomRow(t *rapid.T) repository.ArchivedRow {
 	for r.ID == uuid.Nil {
 		r.ID = uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 	}
-	r.Packed, r.Version = nil, "" // not in the file
+	r.Packed, r.Version = nil, "" // the file contains neither Packed nor Version
 	if r.Payload != nil {
 		text := fmt.Sprintf(`{"text": %q}`, hex.EncodeToString([]byte(*r.Payload)))
 		r.Payload = &text
