@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// knownStats is a store that returns these statistics.
+// knownStats is a fake store that returns its own value as the statistics of the archive's objects.
 type knownStats repository.ObjectStats
 
 func (s knownStats) ObjectStats(context.Context) (repository.ObjectStats, error) {

@@ -17,7 +17,7 @@ import (
 // sessions.
 func (p *parts) buildAuth() error {
 	cfg, log := p.base.Config.Auth, p.base.Log
-	var store auth.EndedStore // nil: revocations stay in this process
+	var store auth.EndedStore // the store of ended sessions; nil when revocations stay in this process
 	if p.db != nil {
 		store = postgres.NewSessions(p.db)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// shared is a cluster with share groups, and the store with their messages.
+// shared is a fake of a cluster with share groups, and of the store that has the messages of these share groups.
 type shared struct {
 	groups    []broker.ShareGroup
 	topics    map[string]map[string]string // the settings of each topic

@@ -27,9 +27,9 @@ var dead = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // fakes is a store, and a cluster with one record at each even offset of partition 0 of topic orders.
 type fakes struct {
-	errs     map[string]error // errors, by topic
+	errs     map[string]error // the errors with which reads of a topic fail, by topic
 	internal string
-	away     error                                                            // error that Topics returns
+	away     error                                                            // error that Topics returns; nil when Kafka answers
 	end      int64                                                            // end offset of each log; 0 for logs without an end
 	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // called for each read; an error stops the read. nil when no partition hangs
 

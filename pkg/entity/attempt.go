@@ -92,12 +92,12 @@ type Attempt struct {
 	StartedAt  time.Time
 	EndedAt    time.Time
 	From, To   Status
-	Class      ErrorClass // "" for success
+	Class      ErrorClass // error class of the attempt; "" when the attempt succeeded
 	Error      string
 	Topic      string
 	TopicID    string // Kafka's id of the target topic's incarnation at the time of the attempt; "" when unknown
 	Partition  int32
-	Offset     int64 // -1 when not known
+	Offset     int64 // offset of the sent record; -1 when it is not known
 	// ConsumerGroup is the consumer group that failed on the message. It is set only in attempts that AttemptsOf
 	// returns; "" when it is not known or the message no longer exists.
 	ConsumerGroup string

@@ -44,7 +44,7 @@ type SchemaRef struct {
 	GUID          string
 	Subject       string
 	Version       int
-	LatestVersion int // latest version of the subject
+	LatestVersion int // the latest version of the schema's subject
 }
 
 // SchemaChoice says with which schema an edited payload or key is encoded.
@@ -93,7 +93,7 @@ type EncodeTarget struct {
 type SchemaComparison struct {
 	Format Format
 	Schema SchemaRef
-	Writer string // text of the schema with which the part was written
+	Writer string // text of the schema with which the key or the value was written
 	Fault  string // why the schema in Writer cannot be used; "" when it can
-	Latest string // text of the latest version; "" when it is not known
+	Latest string // text of the latest version of the schema's subject; "" when this version is not known
 }

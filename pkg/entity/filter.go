@@ -19,13 +19,13 @@ type Filter struct {
 	ErrorClass    string        // error class of the consumer's failure
 	ConsumerGroup string
 	Dialect       string
-	Group         uuid.UUID // error group
+	Group         uuid.UUID // only messages of the error group with this id; uuid.Nil for any
 	UnknownOrigin bool      // only messages whose original topic is not known
 
-	CreatedAfter  time.Time // inclusive
-	CreatedBefore time.Time // exclusive; for a redrive, zero means the time of its creation, so that it never includes later arrivals
-	RetriedAfter  time.Time // inclusive; compared with the start of the last attempt
-	RetriedBefore time.Time // exclusive
+	CreatedAfter  time.Time // only messages that were created at this time or later; zero for no limit
+	CreatedBefore time.Time // only messages that were created before this time; for a redrive, zero means the time of the redrive's creation, so that the redrive never includes later arrivals
+	RetriedAfter  time.Time // only messages whose last attempt began at this time or later; zero for no limit
+	RetriedBefore time.Time // only messages whose last attempt began before this time; zero for no limit
 
 	// The conditions below use the search index, which is updated shortly after the messages: see repository.SearchIndex.
 	Key     []byte        // key of the record; nil for any
@@ -112,7 +112,7 @@ type DocumentFields struct {
 // of one kind have the same Value.
 type DocumentValue struct {
 	Key   string // text of the facet's key
-	Kind  string // kind of the facet's value
+	Kind  string // text of the FacetKind of the facet's value
 	Value string
 }
 

@@ -51,8 +51,8 @@ type ErrorGroup struct {
 	// RegressedAt is when a message last arrived while all stored messages of the group were RESOLVED; zero when that
 	// never happened.
 	RegressedAt time.Time
-	Counts      map[Status]int64 // live messages by status
-	Arrived     int64            // all messages that ever arrived
+	Counts      map[Status]int64 // number of the error group's live messages by status
+	Arrived     int64            // number of all messages of the error group that ever arrived
 	Topics      []TopicShare     // live messages by original topic, the largest number first
 	Trend       []HourCount      // arrivals by the hour in the requested time range, oldest first; hours without arrivals are left out
 	Minutes     []MinuteCount    // arrivals by the minute since the requested minute, oldest first; minutes without arrivals are left out
@@ -74,8 +74,8 @@ const AllTopics = "*"
 type GroupAnnotation struct {
 	Topic string
 	Note  string
-	Link  string // address of a ticket
-	Muted bool   // no notifications are sent for these messages
+	Link  string // address of a ticket about the failure
+	Muted bool   // whether notifications about these messages are turned off
 }
 
 // Annotate sets Annotations and computes Common. The parameter others says whether the group also has topics without an

@@ -10,7 +10,7 @@ type ReplayQuestion struct {
 // They can be sent when Class is "".
 type ReplayHealth struct {
 	Topic   string
-	Exists  *bool  // whether the topic exists; nil when not known now
+	Exists  *bool  // whether the topic exists; nil when this cannot be found out now
 	Allowed bool   // the configuration and the rules for names of topics allow sending to the topic
 	Class   string // error class that an attempt would get; "" for none
 	Reason  string // the reason for Class, as a sentence for operators

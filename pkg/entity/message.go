@@ -20,7 +20,7 @@ type Message struct {
 	ID            uuid.UUID
 	OriginalTopic string // the topic in which the record failed; "" when not known
 	ErrorMessage  string // the error message as the consumer wrote it
-	RetryCount    int    // attempts started, in the whole lineage
+	RetryCount    int    // number of attempts that were started on the message and on its ancestors in the lineage; a requeue sets it to 0
 	MaxRetries    int
 	Status        Status
 	CreatedAt     time.Time
@@ -144,7 +144,7 @@ type Source struct {
 	Incarnation int32 // the store's number for the topic's incarnation
 	Partition   int32
 	Offset      int64
-	Timestamp   time.Time // zero outside the years 1970 to 9999
+	Timestamp   time.Time // the record's timestamp; zero when it lies outside the years 1970 to 9999
 	RawTime     int64     // the record's timestamp in milliseconds, if it lies outside these years; then Timestamp is zero
 }
 
@@ -233,7 +233,7 @@ const (
 // not prove that the record was processed, because consumers may skip records.
 type Consumption struct {
 	Group  string
-	Offset int64 // committed offset
+	Offset int64 // the committed offset, which is after that of the sent record
 	SeenAt time.Time
 }
 

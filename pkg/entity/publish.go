@@ -37,10 +37,10 @@ type Outgoing struct {
 // Delivery is the broker's answer to an Outgoing.
 type Delivery struct {
 	Verdict   Verdict
-	Class     ErrorClass // "" for success
-	Err       error      // nil for success; operators see its text
+	Class     ErrorClass // error class of the attempt; "" when the attempt succeeded
+	Err       error      // error of the attempt, whose text operators see; nil when the attempt succeeded
 	Partition int32
-	Offset    int64 // -1 when not known
+	Offset    int64 // offset of the sent record; -1 when it is not known
 	// Throttle is the time for which the broker asks the client to pause; 0 for no pause.
 	Throttle time.Duration
 }
@@ -74,7 +74,7 @@ type RetryResult struct {
 	Published bool // false when no Kafka is configured, so that nothing was sent
 	Topic     string
 	Partition int32
-	Offset    int64     // -1 when not known
+	Offset    int64     // offset of the sent record; -1 when it is not known
 	Attempt   uuid.UUID // id that the record carries in its header dlq-redrive-id
 }
 
@@ -85,7 +85,7 @@ type PublishError struct {
 	Class   ErrorClass
 	Status  Status
 	RetryAt time.Time // when the message is due for automatic retry or for settling; zero when neither will happen
-	Reason  string    // the reason for operators
+	Reason  string    // why the attempt failed, in words for operators
 }
 
 func (e *PublishError) Error() string { return "publish failed: " + string(e.Class) + ": " + e.Reason }

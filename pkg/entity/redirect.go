@@ -12,7 +12,7 @@ import (
 type Redirect struct {
 	Topic     string // original topic
 	Target    string
-	Version   int64 // another number after each change; 0 when there is no redirect
+	Version   int64 // a number that differs after each change of the redirect; 0 when there is no redirect
 	Reason    string
 	UpdatedAt time.Time
 	UpdatedBy string

@@ -43,10 +43,10 @@ type RedriveAction string
 
 // The actions of redrives.
 const (
-	RedriveRetry   RedriveAction = "retry"   // one attempt for each message
-	RedriveRequeue RedriveAction = "requeue" // changes DEAD to PENDING
-	RedriveDead    RedriveAction = "dead"    // changes PENDING to DEAD
-	RedriveDelete  RedriveAction = "delete"  // deletes messages for good
+	RedriveRetry   RedriveAction = "retry"   // makes one attempt on each message
+	RedriveRequeue RedriveAction = "requeue" // requeues each message: changes its status from DEAD to PENDING
+	RedriveDead    RedriveAction = "dead"    // marks each message dead: changes its status from PENDING to DEAD
+	RedriveDelete  RedriveAction = "delete"  // deletes each message for good
 	RedriveMap     RedriveAction = "map"     // sets the original topic of messages whose record does not name one
 )
 
@@ -151,7 +151,7 @@ const (
 type RedriveCounts struct {
 	Succeeded int // messages that became RESOLVED or, with the other actions, were changed
 	Failed    int // messages that became PENDING again or DEAD
-	Dead      int // part of Failed: messages that became DEAD
+	Dead      int // messages that became DEAD; Failed includes them
 	InDoubt   int // messages that are RETRYING until their attempt is settled
 	Skipped   int // messages that were refused, held by another attempt, in another status, or deleted
 	Waiting   int // messages without a result, including UnderWay
@@ -184,7 +184,7 @@ func ItemResults() []ItemResult {
 
 // RedriveItem is one message of a redrive and its result.
 type RedriveItem struct {
-	Number    int // index of the message in the selection, from 0
+	Number    int // index of the message in the redrive's selection; the first message has 0
 	MessageID uuid.UUID
 	Result    ItemResult
 	Reason    string // error class, or why the message was skipped
@@ -212,15 +212,15 @@ type Preview struct {
 	// messages to which the patch can be applied.
 	Samples  []PatchSample
 	Check    PatchCheck
-	Overlaps []Overlap // nil when not known
+	Overlaps []Overlap // other unfinished redrives with the same messages; nil when they are not known
 }
 
 // PatchCheck counts the messages to which a patch was applied for a preview.
 type PatchCheck struct {
 	Checked  int
-	Failed   int            // part of Checked: messages to which the patch cannot be applied
+	Failed   int            // messages to which the patch cannot be applied; Checked includes them
 	Complete bool           // all messages of the selection were checked
-	Failures []PatchFailure // the most frequent reasons
+	Failures []PatchFailure // the most frequent reasons why the patch cannot be applied to messages
 }
 
 // PatchFailure is a reason why a patch cannot be applied to messages. The reason contains no part of a payload.

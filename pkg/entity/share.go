@@ -56,9 +56,9 @@ func DeadLetterDigest(key, value []byte) []byte {
 type ShareGroup struct {
 	Name            string
 	DeadLetterTopic string
-	CopiesRecords   bool     // dead letters have the key and the value of their record
-	Topics          []string // topics in which the group has state
-	TopicsKnown     bool     // false: the state of the group could not be read
+	CopiesRecords   bool     // whether the share group's dead letters contain the key and the value of their record
+	Topics          []string // topics for which the share group has stored offsets
+	TopicsKnown     bool     // whether the offsets of the share group could be read, from which Topics is taken
 	Problems        []ShareProblem
 }
 

@@ -37,8 +37,8 @@ func topicByte(b byte) bool {
 // concurrent use. Only the function that Or adds may change its results.
 type TopicPatterns struct {
 	list []TopicPattern
-	with *TopicPatterns          // patterns that must match the topic too; nil for no further condition
-	also func(topic string) bool // matches further topics; nil: none
+	with *TopicPatterns          // further patterns, which a topic must match in addition to list; nil for no further condition
+	also func(topic string) bool // reports whether a topic that list does not match is matched nevertheless; nil when there are no such topics
 }
 
 // ParseTopicPatterns reads globs and anchored regular expressions, like ParseTopicPattern. Its errors have the kind

@@ -11,7 +11,7 @@ const maxFrames = 5
 type frame struct {
 	name string // the text that users see and by which frames are compared
 	path string // path of the source file, when name contains only the end of the path; "" otherwise
-	lib  bool   // the path shows that the file belongs to a runtime, a library or generated code
+	lib  bool   // whether the path shows that the file belongs to a runtime, a library or generated code
 }
 
 // framesOf returns the innermost frames of the application, innermost first. They are those of the root cause. If the
@@ -47,7 +47,7 @@ type parser struct {
 	mine    func(frame) bool
 	blocks  [][]string
 	current int  // index of the block to which the frames of the next lines belong
-	outward bool // the trace lists the innermost frame of each error last and the root cause first
+	outward bool // whether the trace lists the innermost frame of each error last and the root cause first
 }
 
 func (p *parser) parse(stack string) {

@@ -66,7 +66,7 @@ type Heart struct {
 	metrics  *metrics
 	log      *zap.Logger
 
-	underWay map[string]time.Time // send time, by id
+	underWay map[string]time.Time // time at which each heartbeat that is not visible yet was sent, by the heartbeat's id
 }
 
 // New returns a Heart; the configuration must be valid and name a topic.

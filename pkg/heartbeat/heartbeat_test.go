@@ -27,7 +27,7 @@ type pipeline struct {
 	swallows bool
 	refuses  error
 	sent     int
-	messages []entity.Message // visible from CreatedAt on
+	messages []entity.Message // sent heartbeats as messages; each is in the list from its CreatedAt on
 	deleted  map[uuid.UUID]bool
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// reading runs one writer and one reader. They share the given budget, which the test can inspect.
+// reading starts one writer, and one reader of the given partitions. The writer and the reader share the given memory
+// budget, which the test can inspect; stop ends both.
 func (w *world) reading(budget *semaphore.Weighted, parts ...broker.TopicPartition) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	commits := newCommitter(w.commit, w.i.metrics, w.i.log)

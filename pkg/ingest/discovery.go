@@ -73,7 +73,7 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 		case len(set) > 0:
 			return set
 		default:
-			i.health.Set(databaseHealth, nil) // without topics, this ingester does not depend on the database
+			i.health.Set(databaseHealth, nil) // this ingester has no topics to read, so it does not depend on the database
 			if !logged {
 				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
 				logged = true

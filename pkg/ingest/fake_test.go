@@ -31,8 +31,8 @@ import (
 type fakeCluster struct {
 	mu      sync.Mutex
 	topics  map[string]*fakeTopic
-	change  chan struct{} // closed and replaced at every change, which wakes waiting fetches
-	down    error         // the error that every call returns
+	change  chan struct{} // closed and replaced at every change of the cluster, which wakes waiting fetches
+	down    error         // the error that every call of the cluster returns; nil when the cluster works
 	fetches int           // number of requests for topics, plus the number of times that a fetch looked for records: when it begins and when its wait ends
 	maxSeen int32         // largest MaxBytes that a fetch requested
 
@@ -56,10 +56,10 @@ type fakeLog struct {
 	err     error
 
 	damage *broker.Record // the placeholder that is returned for offsets that cannot be read; nil when all can be read
-	tries  int            // number of fetches that reached the damage
+	tries  int            // number of fetches that reached the offset of the damaged batch
 
-	heavy   bool   // usual fetches say that the batch is too large for them, so that an unpacker reads it
-	reading func() // called when a portion is read
+	heavy   bool   // makes usual fetches say that the log's next batch is too large for them, so that an unpacker reads the batch
+	reading func() // called when an unpacker reads a portion of a batch; nil for no call
 }
 
 func newFakeCluster() *fakeCluster {
@@ -309,7 +309,7 @@ type fakeStore struct {
 	mu     sync.Mutex
 	fail   func() error             // called before a batch is stored; its error becomes the error of the call
 	lose   func() error             // called after a batch was stored; its error becomes the error of the call
-	hang   chan struct{}            // while it is open, no call returns, not even after the end of its context
+	hang   chan struct{}            // while this channel is open, no call of the store returns, not even after the end of the call's context
 	before func(b repository.Batch) // called with every batch before it is stored
 	calls  int
 	noting func([]repository.TopicGroup) error // called in place of storing consumer groups; nil stores them

@@ -14,9 +14,9 @@ import (
 // The longest waits for an answer to a fetch request, and the sizes of answers. A broker answers as soon as it has a
 // record. So long waits delay no record, and an idle ingester causes little work.
 const (
-	fetchWait      = 500 * time.Millisecond // longest wait while records keep arriving
-	idleWait       = 5 * time.Second        // longest wait after answers without records
-	fetchBytes     = 4 << 20                // size of one answer
+	fetchWait      = 500 * time.Millisecond // longest wait for an answer while the answers contain records
+	idleWait       = 5 * time.Second        // longest wait for an answer after several answers without records
+	fetchBytes     = 4 << 20                // maximum size in bytes of one answer to a fetch request
 	idleShare      = 64                     // an answer that may take long may use the buffer's size divided by this number
 	partitionBytes = 1 << 20
 )
@@ -31,12 +31,12 @@ type fetcher struct {
 	partitions []*partition
 	turn       int
 	asked      []*partition        // partitions of the current request, in the order of the request
-	gone       map[*partition]bool // partitions to be returned to the reader
-	away       map[*partition]bool // partitions given to an unpacker
+	gone       map[*partition]bool // partitions that this fetcher must return to the reader
+	away       map[*partition]bool // partitions that this fetcher has given to an unpacker
 	starved    bool                // the last answer was incomplete because there was too little memory
 	quiet      int                 // number of answers in a row without records, in which no partition was lost
 
-	interrupt atomic.Pointer[context.CancelFunc] // ends the wait for an answer; nil when there is no long wait
+	interrupt atomic.Pointer[context.CancelFunc] // ends the long wait for the answer to the present request; nil when no such wait is in progress
 }
 
 func newFetcher(r *reader, leader int32) *fetcher {

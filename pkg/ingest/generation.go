@@ -14,7 +14,7 @@ import (
 func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition, commit commitFunc) error {
 	i.metrics.rebalances.Inc()
 	if len(parts) == 0 {
-		i.health.Set(databaseHealth, nil) // without partitions, this ingester does not depend on the database
+		i.health.Set(databaseHealth, nil) // this ingester has no partitions to read, so it does not depend on the database
 		<-ctx.Done()
 		return nil
 	}

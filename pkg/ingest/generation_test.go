@@ -139,10 +139,10 @@ func TestGeneration(t *testing.T) {
 			w.cluster.topic("old.dlq.v1", "", 1)
 			w.cluster.produce(old, numbered(10)...)
 			w.runFor(time.Second, old)
-			w.runFor(time.Second, old) // the log is still the same
+			w.runFor(time.Second, old) // reads the log once more before it is replaced
 			w.wantOffsets("old.dlq.v1", 1, 0, 0, 10)
 			w.cluster.topic("old.dlq.v1", "", 1)
-			w.cluster.produce(old, numbered(12)...) // the new log is longer than the part of the old log that was read
+			w.cluster.produce(old, numbered(12)...) // makes the new log longer than the part of the old log that was read
 			w.runFor(time.Second, old)
 			check.Equal(w.t, len(w.messages("old.dlq.v1")), 22, "messages of both logs")
 		},
@@ -403,7 +403,7 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
-// storeDown makes the store refuse every batch, or accept them again.
+// storeDown makes the fake store refuse every batch when down is true, and accept batches again when it is false.
 func (w *world) storeDown(down bool) {
 	w.store.set(func() {
 		if w.store.fail = nil; down {

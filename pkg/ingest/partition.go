@@ -22,12 +22,12 @@ type partition struct {
 	broker.TopicPartition
 	writer *writer
 
-	opened  bool   // topicID, ref and next are known
+	opened  bool   // whether topicID, ref and next are known, so that the partition can be read
 	topicID string // Kafka's id of the topic; "" when the broker gives topics no ids
 	ref     repository.TopicRef
 	next    int64
 
-	failures     int // number of requests in a row that its leader did not answer
+	failures     int // number of requests in a row that the partition's leader did not answer
 	backoffUntil time.Time
 
 	damage struct { // the last batch that could not be read, by its offset

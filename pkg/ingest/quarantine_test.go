@@ -16,7 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// inQuarantine returns a quarantined record of topic a.dlq.v1 whose next try is due in an hour.
+// inQuarantine returns a quarantined record with the given offset of topic a.dlq.v1. The next try to store it is due in
+// an hour.
 func inQuarantine(offset int64) entity.Quarantined {
 	return entity.Quarantined{
 		ID:     entity.NewID(),

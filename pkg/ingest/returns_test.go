@@ -35,7 +35,8 @@ func oursOn(message, attempt uuid.UUID, count string) []entity.Header {
 	}
 }
 
-// replay stores an acknowledged attempt that sent m to topic orders.
+// replay makes and stores an acknowledged attempt that sent the message m to topic orders, and returns the attempt's
+// id.
 func (w *world) replay(m entity.Message) (attempt uuid.UUID) {
 	w.t.Helper()
 	c := repository.Claim{MessageID: m.ID, ID: uuid.New(), Topic: "orders"}
@@ -47,7 +48,8 @@ func (w *world) replay(m entity.Message) (attempt uuid.UUID) {
 	return c.ID
 }
 
-// arrive produces records to tp and returns the messages of all records that tp has received so far.
+// arrive produces records to the partition tp, lets the ingester store them, and returns all stored messages of the
+// topic of tp.
 func (w *world) arrive(tp broker.TopicPartition, records ...broker.Record) []entity.Message {
 	w.t.Helper()
 	w.cluster.produce(tp, records...)

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// keep makes the store return this mapping and this error from now on.
+// keep makes the fake store return the mapping with the given version and rules, and the given error, from now on.
 func (w *world) keep(version int64, err error, rules ...entity.TopicRule) {
 	w.store.set(func() {
 		w.store.mapping = func() (entity.Mapping, error) { return entity.Mapping{Version: version, Rules: rules}, err }

@@ -182,7 +182,7 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 type tries struct {
 	mu     sync.Mutex
 	begun  int
-	before repository.Stored // what failed tries have stored
+	before repository.Stored // ranges and messages that earlier tries stored before they failed
 }
 
 func (t *tries) begin() {

@@ -50,7 +50,7 @@ func Valid(text []byte) bool {
 type scan struct {
 	b    []byte
 	i    int
-	bad  bool // the text is not JSON
+	bad  bool // whether the text read so far is not JSON
 	form Form
 
 	depth   int

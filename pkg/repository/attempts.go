@@ -91,7 +91,7 @@ type Claim struct {
 
 // Claiming contains the options of a call of Claim.
 type Claiming struct {
-	Expiry time.Duration // how long each claim lasts
+	Expiry time.Duration // time from a claim's beginning until it expires
 	Wait   bool          // wait while another session locks a message; then check the state in which that session leaves the message
 	Cause  entity.AuditInfo
 	// Audit appends an audit entry for each claim. Redrives do not set it: for a redrive, the audit trail contains the
@@ -116,8 +116,8 @@ type TopicPair struct{ Original, DLQ string }
 
 // ExpiredQuery selects expired claims.
 type ExpiredQuery struct {
-	ID    uuid.UUID // only this message; uuid.Nil for all
-	After Cursor    // only messages after this cursor in the order; the zero Cursor for all
+	ID    uuid.UUID // only the expired claim of the message with this id; uuid.Nil for all messages
+	After Cursor    // only expired claims of messages after this cursor in the order of the list; the zero Cursor for all
 	Limit int       // maximum number of messages
 }
 
@@ -126,10 +126,10 @@ type Result struct {
 	MessageID uuid.UUID
 	ClaimID   uuid.UUID
 	Verdict   entity.Verdict
-	Class     entity.ErrorClass // "" for success
-	Error     string            // for operators; a text that dlq-manager has written, without secrets
+	Class     entity.ErrorClass // error class of the attempt; "" when the attempt succeeded
+	Error     string            // the error in words for operators; dlq-manager has written this text, so it contains no secrets
 	Partition int32             // partition to which the record was published
-	Offset    int64             // -1 when not known
+	Offset    int64             // offset of the published record; -1 when it is not known
 	RetryIn   time.Duration     // delay until the next automatic attempt, used only if the result makes the message PENDING
 }
 

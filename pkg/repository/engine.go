@@ -30,7 +30,7 @@ type EngineChange struct {
 type EngineDay struct {
 	Day       time.Time
 	Documents int64
-	Sum       int64 // sum of EngineDigest of the messages' ids
+	Sum       int64 // sum of EngineDigest over the ids of the day's messages that have a document
 }
 
 // EngineDigest returns a number of 24 bits for a message's id. The sum of many of them is exact also in floating point.
@@ -38,14 +38,14 @@ func EngineDigest(id uuid.UUID) int64 { return int64(id[13])<<16 | int64(id[14])
 
 // EngineScope has the names of existing topics that the topic conditions of a filter match.
 type EngineScope struct {
-	Topics  *EngineTopics // those of Filter.Topics; nil for any topic
-	Visible *EngineTopics // those of Filter.Visible; nil for all topics
+	Topics  *EngineTopics // topics that the filter's Topics match; nil when the filter matches messages of any topic
+	Visible *EngineTopics // topics that the filter's Visible matches; nil when all topics are visible
 }
 
 // EngineTopics has names of original topics and of dead-letter topics.
 type EngineTopics struct {
 	Originals   []string
-	DeadLetters []string // "" for messages without a dead-letter topic
+	DeadLetters []string // the name "" stands for messages without a dead-letter topic
 }
 
 // ErrEngineAway is the kind of an EngineAwayError.

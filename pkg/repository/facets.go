@@ -55,32 +55,32 @@ const FacetHeader = "header:"
 
 // Facets are the values of the newest messages that match.
 type Facets struct {
-	Counted int64 // number of messages that were read
-	All     bool  // Counted is the number of all matching messages, so that none was left out
+	Counted int64 // number of messages whose values were counted for these facets
+	All     bool  // whether Counted is the number of all matching messages, so that no message was left out
 	Sum     FacetSum
-	Facets  []Facet // in the order of FacetQuery.By
+	Facets  []Facet // one for each key of the query, in the order of FacetQuery.By
 }
 
 // FacetSum is the sum of the numbers that the matching messages have at one path of their payloads.
 type FacetSum struct {
-	Sum      string // exact, in decimal notation; "" when no sum was requested
-	Messages int64  // messages that have a number at the path
+	Sum      string // the sum, exact and in decimal notation; "" when the query requested no sum
+	Messages int64  // number of messages that have a number at the query's path
 }
 
 // Facet contains the values of one key. A message counts once for each different value that it has.
 type Facet struct {
-	Missing  int64 // messages without a value
-	Distinct int64 // number of different values
+	Missing  int64 // number of messages that have no value for the key
+	Distinct int64 // number of different values for the key
 	// Exact reports that Distinct is not an estimate and that Values contains the most frequent values. It is false
 	// when there were too many values to keep all of them in memory. The counts in Values are always exact.
 	Exact  bool
-	Values []FacetValue // the most frequent values
+	Values []FacetValue // the most frequent values for the key
 }
 
 // FacetValue is a value and the number of messages that have it.
 type FacetValue struct {
 	Kind     FacetKind
-	Text     string // a string without quotes; any other value as JSON
+	Text     string // the value as text: a string without quotes, any other value as JSON
 	Messages int64
 	Sum      FacetSum // sum over the messages that have this value
 }

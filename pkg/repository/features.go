@@ -122,7 +122,7 @@ type TopicSummary struct {
 	DLQTopics      []string // dead-letter topics of the topic's messages, by name
 	Counts         map[entity.Status]int64
 	OldestPending  time.Time // created_at of the oldest PENDING message; zero when there is none
-	LastSeen       time.Time // created_at of the newest message
+	LastSeen       time.Time // created_at of the topic's newest message
 	ConsumerGroups []string  // consumer groups that failed on records of the topic or are configured for it, sorted by name, at most MaxTopicGroups
 }
 
@@ -132,7 +132,7 @@ const MaxTotals = 1000
 // TopicTotal counts the messages of an original topic, or of all other topics.
 type TopicTotal struct {
 	Topic         string
-	Others        bool // the counts are those of all topics that are not named
+	Others        bool // whether the counts are those of all topics together that the list does not name
 	Counts        map[entity.Status]int64
 	OldestPending time.Time // created_at of the oldest PENDING message; zero when there is none
 }
@@ -211,8 +211,8 @@ type TrailQuery struct {
 	Actor     string
 	Action    entity.Action
 	RequestID string
-	After     time.Time // inclusive
-	Until     time.Time // exclusive; zero for no end
+	After     time.Time // only audit entries of this time or later
+	Until     time.Time // only audit entries before this time; zero for no end
 	ActorKind entity.ActorKind
 	Before    int64 // only entries with a lower id, which are older; 0 for all
 
@@ -318,9 +318,9 @@ type ArchiveRun struct {
 	StartedAt  time.Time
 	FinishedAt time.Time     // zero while the run has not ended
 	Took       time.Duration // time that the run took, set by the caller of KeepArchiveRun when the run has ended; LatestArchiveRuns returns 0
-	Moved      int64         // messages moved to the archive; may be too low when the connection to the store was lost
-	Purged     int64         // messages deleted from the archive
-	Bookkept   int64         // rows of other kinds that were deleted
+	Moved      int64         // number of messages moved to the archive; may be too low when the connection to the store was lost
+	Purged     int64         // number of messages deleted from the archive
+	Bookkept   int64         // number of deleted rows that are not messages, such as old drafts and idempotency keys
 	Error      string        // why a step failed; only the first MaxArchiveError bytes are stored
 }
 

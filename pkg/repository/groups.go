@@ -67,7 +67,7 @@ type GroupQuery struct {
 	Regressed  bool      // only groups that regressed and have messages that are not RESOLVED
 	Sort       GroupSort
 	Recent     time.Time    // beginning of the minute from which on GroupsByRecent counts arrivals
-	After      *GroupCursor // only groups after this cursor in the order
+	After      *GroupCursor // only error groups after this cursor in the order of the list; nil for the first page
 	Limit      int
 	Trend      Trend
 }

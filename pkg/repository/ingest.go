@@ -119,6 +119,6 @@ type Arrival struct {
 	Topic                   string // original topic
 	RetryCount, MaxRetries  int
 	Status                  entity.Status // DEAD when the message came back too often
-	ByContent               bool          // the return was recognised by key and value, not by headers
-	Confirmed               bool          // the outcome of the message that was sent is returned now
+	ByContent               bool          // whether the return was recognised by its key and value, and not by its headers
+	Confirmed               bool          // whether the return is confirmed, so that the outcome of the message that was sent is now returned
 }

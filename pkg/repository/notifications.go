@@ -52,7 +52,7 @@ const (
 	LoopStopped     EventKind = "loop_stopped"     // a message came back too often and was stored DEAD
 	MessageDead     EventKind = "message_dead"     // a message became DEAD in another way
 	RedriveFinished EventKind = "redrive_finished" // a redrive has a result for every message
-	RedriveStopped  EventKind = "redrive_stopped"  // a redrive stopped itself
+	RedriveStopped  EventKind = "redrive_stopped"  // a redrive stopped by itself, without an operator's request
 )
 
 // EventKinds lists every kind.
@@ -94,7 +94,7 @@ type Events struct {
 	List   []Event
 	Now    time.Time
 	Since  time.Time
-	More   bool // there may be more events
+	More   bool // whether there may be more events than were returned
 	Cursor string
 }
 
@@ -107,7 +107,7 @@ type Event struct {
 	// Topics are the topics of the event: original topics or, for a message of unknown origin, its dead-letter topic.
 	// Empty when they are unknown.
 	Topics []string
-	Muted  bool // the error group of the event is muted
+	Muted  bool // whether the error group of the event is muted
 
 	// Class and Title are set for GroupNew and GroupRegressed, and so is the time when the group last regressed, if
 	// it ever did.
@@ -151,7 +151,7 @@ type NewNotification struct {
 	Object     string // id of the group or the redrive, or name of the topic
 	Topics     []string
 	Events     int64
-	First      time.Time // when the first of its events happened
+	First      time.Time // time of the first of the events that the notification reports
 	Last       time.Time
 	MessageIDs []uuid.UUID // ids of some of the messages; the first MaxNotificationMessages are stored
 	Detail     []byte      // JSON; when another notification is merged into this one, its detail replaces this
@@ -161,7 +161,7 @@ type NewNotification struct {
 type Notification struct {
 	NewNotification
 	CreatedAt time.Time
-	Attempts  int // number of claims, including the present one
+	Attempts  int // number of times that the notification was claimed to be sent, including the present claim
 	LastError string
 }
 

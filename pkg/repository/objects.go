@@ -181,8 +181,8 @@ type ObjectTopic struct {
 type ObjectCopy struct {
 	Key           string    `db:"object_key"`
 	Bucket        string    `db:"bucket"`
-	Due           bool      `db:"due"` // it can be deleted: no process is writing it
-	RetainedUntil time.Time `db:"-"`   // Object Lock forbids to delete it until then; zero when it does not
+	Due           bool      `db:"due"` // whether the object can be deleted, because no process is writing it
+	RetainedUntil time.Time `db:"-"`   // time until which Object Lock forbids that the object is deleted; zero when it does not forbid this
 }
 
 // ObjectStats describes the objects of the manifest.
@@ -218,9 +218,9 @@ type PickedRow struct {
 // ShownLimits limits what is loaded of messages that are stored in objects. For messages in the database, other methods
 // apply the same limits.
 type ShownLimits struct {
-	Value    int64 // a longer value is not loaded; negative for no limit
-	Key      int64 // a longer key is not loaded
+	Value    int64 // limit in bytes for one value, above which the value is not loaded; negative for no limit
+	Key      int64 // limit in bytes for one key, above which the key is not loaded
 	Headers  int64 // headers with more bytes are not loaded; when negative, the first headers are loaded, as by GetArchived
 	Page     int64 // maximum number of bytes that all messages together may load; 0 for no limit
-	NoValues bool  // no values are loaded
+	NoValues bool  // whether the values of all messages are left out
 }

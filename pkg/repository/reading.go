@@ -10,11 +10,11 @@ import (
 // Reading decides for the reads of one request whether the database or its replica answers them. It is safe for
 // concurrent use.
 type Reading struct {
-	after string // mark of the caller's last change; "" when there is none
+	after string // mark of the last change that the caller made; "" when the request carries no mark
 
 	mu      sync.Mutex
-	primary bool // further reads go to the database itself
-	replica bool // the replica has answered a read
+	primary bool // whether further reads of the request go to the database itself
+	replica bool // whether the replica has answered a read of the request
 }
 
 type readingKey struct{}

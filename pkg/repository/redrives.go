@@ -131,7 +131,7 @@ const (
 
 // RedriveQuery selects redrives.
 type RedriveQuery struct {
-	States []entity.RedriveState // empty for all
+	States []entity.RedriveState // only redrives in one of these states; empty for all
 	Actor  string                // who created the redrive; "" for any
 	Before Cursor                // only redrives after this cursor in the order; the zero Cursor for all
 	Limit  int
@@ -139,10 +139,10 @@ type RedriveQuery struct {
 
 // ItemQuery selects messages of a redrive.
 type ItemQuery struct {
-	From    int // number of the first item
+	From    int // number of the first item that is returned
 	Limit   int
-	Results []entity.ItemResult // empty for all
-	Outcome entity.Outcome      // outcome of the records that were sent; "" for any
+	Results []entity.ItemResult // only items with one of these results; empty for all
+	Outcome entity.Outcome      // only items whose sent record has this outcome; "" for any
 }
 
 // RedriveMove is a change of a redrive's state.

@@ -89,7 +89,7 @@ const CountLimit = 10_000
 type MatchCount struct {
 	Messages int64
 	Exact    bool
-	AtLeast  bool // the number of matching messages is Messages or more; Exact is false
+	AtLeast  bool // whether the number of matching messages may be higher than Messages; then Exact is false
 }
 
 // LimitedCount returns the MatchCount for a number of messages that was counted only up to CountLimit + 1.

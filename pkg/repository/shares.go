@@ -35,7 +35,7 @@ type Shares interface {
 // Pointer is a message whose record must be read from its original topic.
 type Pointer struct {
 	Message entity.Message // contains the Digest, but neither key nor value; Origin and Failure.ConsumerGroup identify the record
-	Tries   int            // number of earlier tries to read the record
+	Tries   int            // number of earlier tries to read the record that the pointer names
 	// LastDeath is the timestamp of the latest dead letter that names the record: the stored one or a repeated one.
 	LastDeath time.Time
 	// ReasonAge is the time for which Message.Share.Reason has been the same; 0 when there is no reason.

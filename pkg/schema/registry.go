@@ -34,7 +34,7 @@ const (
 // registry looks up schemas in one registry. It is safe for concurrent use.
 type registry struct {
 	cfg     RegistryConfig
-	topics  *entity.TopicPatterns // nil: all topics
+	topics  *entity.TopicPatterns // topics for which this registry is used; nil for all topics
 	client  *sr.Client
 	timeout time.Duration
 	limiter *rate.Limiter

@@ -21,7 +21,7 @@ type Rotation[T comparable] struct {
 
 	mu       sync.Mutex
 	accepted T // the last secret that the server accepted
-	hopeless T // waiting for a successor of this secret was unsuccessful
+	hopeless T // a refused secret for whose replacement SignIn has waited in vain
 }
 
 // NewRotation returns a Rotation that calls read for each attempt.
@@ -68,7 +68,7 @@ func (r *Rotation[T]) SignIn(ctx context.Context, refused func(error) bool, try 
 	return none, errors.Join(a.err, readErr)
 }
 
-// attempt is one sign-in.
+// attempt is one call of Rotation.SignIn, with the secrets that it has tried.
 type attempt[T comparable] struct {
 	r       *Rotation[T]
 	try     func(T) error
@@ -78,7 +78,8 @@ type attempt[T comparable] struct {
 	err     error
 }
 
-// over tries a secret, unless this sign-in has already tried it, and reports whether the sign-in is over.
+// over calls the function try with a secret, unless this sign-in has already tried the secret. It reports whether the
+// sign-in is over: the server accepted the secret, or failed for another reason than the secret.
 func (a *attempt[T]) over(secret T) bool {
 	for _, t := range a.tried {
 		if t == secret {
@@ -94,13 +95,14 @@ func (a *attempt[T]) over(secret T) bool {
 	return !a.refused(a.err)
 }
 
-// file calls over with the current content of the file.
+// file reads the secret from the file and calls over with it. It returns false when the file cannot be read.
 func (a *attempt[T]) file() bool {
 	secret, err := a.r.read()
 	return err == nil && a.over(secret)
 }
 
-// wait polls the file until over returns true, at most for rotationPatience.
+// wait polls the file until over returns true for its content, at most for rotationPatience. It returns false at once
+// when an earlier sign-in has already waited in vain for another secret than the secret first.
 func (a *attempt[T]) wait(ctx context.Context, first T) bool {
 	a.r.mu.Lock()
 	hopeless := a.r.hopeless == first

@@ -16,13 +16,13 @@ var (
 	errGone    = errors.New("the file is gone")
 )
 
-// site is a file and a server that knows one secret.
+// site is a fake of a secret's file and of a server that accepts one secret.
 type site struct {
-	file    string // "": missing
+	file    string // content of the file; "" when the file does not exist
 	server  string
 	away    bool
 	tries   []string
-	renewed func() // called by each try
+	renewed func() // called at the end of each call of try, to change the site; nil for no call
 }
 
 func (s *site) read() (string, error) {
@@ -57,9 +57,9 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		before string // secret that was accepted before; "": none
+		before string // secret that the server accepted in an earlier sign-in; "" when there was none
 		site   site
-		want   string // "": SignIn must return an error
+		want   string // secret that SignIn must return; "" when SignIn must return an error
 		tries  string
 		took   time.Duration
 		errs   []error

@@ -52,8 +52,8 @@ var topicSettings = []string{topicEnabled, cleanupPolicy, maxMessageBytes, reten
 
 // settings are the configurations of the brokers and topics as they were last read.
 type settings struct {
-	level   int16               // level of the feature; 0: the cluster has no share groups
-	brokers []map[string]string // one for each broker
+	level   int16               // level of the cluster's feature for share groups; 0 when the cluster has no share groups
+	brokers []map[string]string // the settings of each broker, by name; one map for each broker
 	topics  map[string]map[string]string
 }
 

@@ -17,7 +17,7 @@ func TestAttend(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		asked bool          // whether the program was asked to end
-		takes time.Duration // time for which Run still works; 0 when it has returned already
+		takes time.Duration // time that Run still needs to return; 0 when Run has returned already
 		err   error
 		code  int
 		said  string

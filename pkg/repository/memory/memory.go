@@ -41,7 +41,7 @@ type messages struct {
 
 // Hooks are functions that a store calls within its steps.
 type Hooks struct {
-	Observe func(*Row, entity.Message) entity.Message // called for each message that is read; returns the message that the reader gets, which may differ
+	Observe func(*Row, entity.Message) entity.Message // a hook that is called for each message that is read, and returns the message that the reader gets in its place; see fake.Store
 	Arrived func(...*Row)
 	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
 	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo)
@@ -52,10 +52,10 @@ type Hooks struct {
 type Row struct {
 	Message  entity.Message
 	Attempts []entity.Attempt
-	Number   int                            // number of all attempts that were started, including those before a requeue
-	Rescues  int                            // attempts in a row that ended as rescues
-	Edits    map[uuid.UUID]repository.Claim // claims of the attempts that had an edit, by id of the attempt
-	Returned map[uuid.UUID]uuid.UUID        // redrive of each attempt that came back, by id of the attempt
+	Number   int                            // number of all attempts on the message that were started, including attempts before a requeue
+	Rescues  int                            // number of the message's last attempts, without a gap, that ended as rescues
+	Edits    map[uuid.UUID]repository.Claim // claims of the attempts whose record had an edit, by the id of the attempt
+	Returned map[uuid.UUID]uuid.UUID        // attempts whose record came back, by the id of the attempt, each with the redrive that made it
 }
 
 // New returns an empty store whose clock is the function now.

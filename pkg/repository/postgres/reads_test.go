@@ -23,7 +23,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// replicated is a store on a database with a streaming replica.
+// replicated is a store on a database that has a streaming replica, with Reads that use the replica.
 type replicated struct {
 	*Store
 	t        *testing.T
@@ -49,7 +49,8 @@ func newReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// follow returns running Reads that use the replica at an address while its data is not older than maxLag.
+// follow starts Reads that use the replica at the given address while the replica's data is not older than maxLag, and
+// returns them. The end of the test stops them.
 func (r *replicated) follow(address string, maxLag time.Duration, registry *prometheus.Registry) *Reads {
 	r.t.Helper()
 	at := check.Must(url.Parse(r.servers.StandbyURL()))(r.t)
@@ -72,14 +73,15 @@ func (r *replicated) standbyAddress() string {
 	return check.Must(url.Parse(r.servers.StandbyURL()))(r.t).Host
 }
 
-// shown returns how many messages a search shows.
+// shown returns the number of messages, at most a hundred, that a search without conditions finds through reads.
 func (r *replicated) shown(reads *Reads, ctx context.Context) int {
 	r.t.Helper()
 	page := check.Must(reads.Search(ctx, repository.SearchQuery{Limit: 100}))(r.t)
 	return len(page.Messages)
 }
 
-// answers returns how many reads were answered in this way.
+// answers returns how many reads the metric dlq_replica_reads_total has counted for the given value of its label
+// answer, such as "replica".
 func (r *replicated) answers(answer string) float64 {
 	r.t.Helper()
 	return answersIn(r.t, r.registry, answer)
@@ -97,7 +99,7 @@ func answersIn(t *testing.T, registry *prometheus.Registry, answer string) (n fl
 	return n
 }
 
-// awaitReplica waits until the replica answers with n messages, at most a hundred.
+// awaitReplica repeats a search until the replica, and not the database, answers it with exactly n messages.
 func (r *replicated) awaitReplica(n int) { r.t.Helper(); r.awaitReads(r.reads, r.registry, n) }
 
 func (r *replicated) awaitReads(reads *Reads, registry *prometheus.Registry, n int) {
@@ -112,14 +114,14 @@ func (r *replicated) awaitReads(reads *Reads, registry *prometheus.Registry, n i
 	r.t.Fatalf("the replica never answered with %d messages", n)
 }
 
-// pause makes the replica replay nothing.
+// pause makes the replica stop replaying the changes of the database.
 func (r *replicated) pause() {
 	r.t.Helper()
 	check.Must(r.standby.ExecContext(r.t.Context(), `SELECT pg_wal_replay_pause()`))(r.t)
 }
 
-// TestReadsOfAReplica: reads use the replica as far as the caller does not miss own changes and the replica is not too
-// old, and the database itself otherwise.
+// TestReadsOfAReplica: a read uses the replica when the replica has replayed the caller's own changes and its data is
+// not too old; otherwise the read uses the database.
 func TestReadsOfAReplica(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -216,8 +218,8 @@ func TestEveryReadOfAReplica(t *testing.T) {
 	}
 }
 
-// TestReplicaThatDoesNotAnswer: the replica stops answering, and its connections stay open. A read that waits for it is
-// answered by the database.
+// TestReplicaThatDoesNotAnswer: the replica stops answering, and its connections stay open. A read that waits for the
+// replica is answered by the database.
 func TestReplicaThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -230,23 +232,24 @@ func TestReplicaThatDoesNotAnswer(t *testing.T) {
 	r.awaitReads(reads, registry, 2)
 
 	between.Decide(func(string) proxy.Action { return proxy.BlackHole() })
-	request, cancel := context.WithTimeout(repository.WithReading(t.Context(), ""), 20*time.Second) // less than database.read_timeout
+	request, cancel := context.WithTimeout(repository.WithReading(t.Context(), ""), 20*time.Second) // 20 s, which is less than database.read_timeout
 	defer cancel()
 	check.Equal(t, r.shown(reads, request), 2, "messages without an answer of the replica")
 	between.Decide(nil)
 	r.awaitReads(reads, registry, 2)
 }
 
-// TestExportThatAReplicaEnds: an export that lasts longer than the replica delays what it replays is complete, as it is
-// without a replica, and has no message twice. Facets, which are of one snapshot, are counted again.
+// TestExportThatAReplicaEnds: when the replica ends the statement of an export to replay changes, the database
+// continues the export, so that the export has every message exactly once. Facets are all counted again by the
+// database, because they must be those of one snapshot.
 func TestExportThatAReplicaEnds(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
 	ids := pendingMessages(t, r.Store, "orders.dlq", 300)
-	exec(t, r.db.Pool, `UPDATE dlq.dlq_messages SET created_at = date_trunc('minute', created_at)`) // so that the id counts, too
+	exec(t, r.db.Pool, `UPDATE dlq.dlq_messages SET created_at = date_trunc('minute', created_at)`) // gives messages the same created_at, so that the order of an export also depends on their ids
 	ids = append(ids, pendingMessages(t, r.Store, "orders.dlq", 300)...)
 	mark := check.Must(r.reads.WriteMark(t.Context()))(t)
-	check.Must(r.standby.ExecContext(t.Context(), `ALTER SYSTEM SET max_standby_streaming_delay = 0`))(t) // the default is 30 s
+	check.Must(r.standby.ExecContext(t.Context(), `ALTER SYSTEM SET max_standby_streaming_delay = 0`))(t) // the replica then ends conflicting statements at once; by default it waits 30 s
 	check.Must(r.standby.ExecContext(t.Context(), `SELECT pg_reload_conf()`))(t)
 	export := func(ctx context.Context, q repository.ExportQuery) (exported []uuid.UUID, err error) {
 		err = r.reads.Export(ctx, q, func(m *entity.Message) error {
@@ -273,7 +276,8 @@ func TestExportThatAReplicaEnds(t *testing.T) {
 	check.Len(t, check.Must(export(request, repository.ExportQuery{Limit: 1000, OneSnapshot: true}))(t), len(ids), "messages when it is read again")
 }
 
-// awaitMark waits until the replica answers a read with this mark.
+// awaitMark repeats a search that carries the mark until the replica answers the search, which means that it has
+// replayed the change with the mark.
 func (r *replicated) awaitMark(mark string) {
 	r.t.Helper()
 	for range 3000 {
@@ -286,7 +290,8 @@ func (r *replicated) awaitMark(mark string) {
 	r.t.Fatal("the replica never answered a read with the mark")
 }
 
-// conflict makes the replica end statements that read messages, and waits until it has.
+// conflict changes and vacuums the messages in the database, and waits until the replica has replayed this. The replica
+// ends its running statements that read messages, because they would need the row versions that the vacuum removed.
 func (r *replicated) conflict() {
 	r.t.Helper()
 	exec(r.t, r.db.Pool, `UPDATE dlq.dlq_messages SET updated_at = now()`)
@@ -324,7 +329,8 @@ func TestNewErrorGroupOfAReplica(t *testing.T) {
 	check.Is(t, read(uuid.New()), entity.ErrNotFound, "an error group that does not exist")
 }
 
-// newGroup makes an error group of all messages that have none.
+// newGroup stores an error group with the given title, assigns all messages without an error group to it, and returns
+// its id.
 func (r *replicated) newGroup(title string) uuid.UUID {
 	r.t.Helper()
 	group := entity.Fingerprint{Title: title}
@@ -333,8 +339,8 @@ func (r *replicated) newGroup(title string) uuid.UUID {
 	return group.ID()
 }
 
-// TestOneAgeInOneRequest: when the replica has answered a read of a request and cannot answer the next one, no part of
-// the answer is newer than another.
+// TestOneAgeInOneRequest: when the replica has answered one read of an HTTP request and cannot answer the next read,
+// the answer to the request does not mix old data of the replica with newer data of the database.
 func TestOneAgeInOneRequest(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)

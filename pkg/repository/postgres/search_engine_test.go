@@ -23,10 +23,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/search/engine"
 )
 
-// inPostgres has another name than Store, because Store is also one of its methods.
+// inPostgres is another name for the type Store. A struct that embedded the type as Store would have a field Store,
+// which hides the method Store.
 type inPostgres = Store
 
-// engineStore is a store with its search index in OpenSearch.
+// engineStore is a store on PostgreSQL whose search index is in OpenSearch.
 type engineStore struct {
 	*inPostgres
 	index      *engine.Indexer
@@ -76,7 +77,8 @@ func (s *engineStore) Overlaps(ctx context.Context, n repository.NewRedrive) ([]
 	return s.selections.Overlaps(ctx, n)
 }
 
-// openEngine returns an engineStore on a store and a node of OpenSearch, with indexes of its own.
+// openEngine returns an engineStore that keeps the search index of the given store on the OpenSearch node at the given
+// address, in indexes that no other test uses.
 func openEngine(t *testing.T, address string, store *Store) *engineStore {
 	t.Helper()
 	prefix := "t" + strings.ReplaceAll(uuid.NewString(), "-", "")

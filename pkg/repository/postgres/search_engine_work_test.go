@@ -54,7 +54,8 @@ func searchedOrders(t *testing.T, address string, seed uint64, messages int) *se
 	return s
 }
 
-// worker returns an indexer worker on an index.
+// worker returns an indexer that fills the given search index, and leaves the values at the paths in masks out of
+// documents.
 func (s *searched) worker(index search.Store, masks ...string) *search.Worker {
 	s.Helper()
 	cfg := search.DefaultConfig()
@@ -66,7 +67,7 @@ func (s *searched) worker(index search.Store, masks ...string) *search.Worker {
 	return search.New(cfg, index, failure, maker, rules, hidden, prometheus.NewRegistry(), zap.NewNop(), search.WithFields())
 }
 
-// run runs a worker until done returns true.
+// run runs the indexer w until the function done returns true. It fails the test after two minutes.
 func (s *searched) run(w *search.Worker, done func() bool) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -76,7 +77,7 @@ func (s *searched) run(w *search.Worker, done func() bool) {
 	until(s.T, "the worker is done", done)
 }
 
-// pick returns short, or with DLQ_TEST_LONG=1 long.
+// pick returns the number short, or the number long when the environment variable DLQ_TEST_LONG is 1.
 func pick(short, long int) int {
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
 		return long
@@ -84,7 +85,7 @@ func pick(short, long int) int {
 	return short
 }
 
-// until waits for done.
+// until calls the function done every 20 ms until it returns true. It fails the test after two minutes.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -98,7 +99,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// index runs a worker until OpenSearch has all messages, all changes, and answers searches.
+// index runs an indexer until OpenSearch has a document of every message, with all changes, and answers the searches.
 func (s *searched) index(masks ...string) {
 	s.Helper()
 	w := s.worker(s.engine.index, masks...)
@@ -114,7 +115,8 @@ func (s *searched) complete() bool {
 			= (SELECT count(*) FROM dlq.dlq_messages) + (SELECT count(*) FROM dlq.dlq_messages_archive) FROM dlq.search_index i`)
 }
 
-// wantAlike checks that OpenSearch has exactly the documents that the database notes.
+// wantAlike checks that OpenSearch has exactly the documents that it should have according to the database, by
+// comparing the EngineDays of OpenSearch with those of the database.
 func (s *searched) wantAlike() {
 	s.Helper()
 	version, _, err := s.store.EngineState(s.Context())
@@ -167,7 +169,8 @@ type searcher interface {
 	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
 }
 
-// answers returns what a store answers for a filter: a list by pages, an export, a count and the preview of a redrive.
+// answers returns, as one text, what the given store answers for the filter f: the list of messages read page by page,
+// the export, the count, and the preview of a redrive.
 func (s *searched) answers(store searcher, f entity.Filter, archived, ascending bool, page int) string {
 	s.Helper()
 	q := repository.SearchQuery{Filter: f, Archived: archived, Sort: repository.Sort{Ascending: ascending}, Limit: page, NoValues: page%2 == 0}
@@ -272,7 +275,7 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 		for _, list := range [][]repository.Facet{want.Facets, got.Facets} {
 			for n := range list {
 				list[n].Values = slices.DeleteFunc(list[n].Values, func(v repository.FacetValue) bool {
-					return q.Limit < int(list[n].Distinct) && v.Messages == list[n].Values[len(list[n].Values)-1].Messages // which of equals is shown is open
+					return q.Limit < int(list[n].Distinct) && v.Messages == list[n].Values[len(list[n].Values)-1].Messages // of values that equally many messages have, either may be the last one that is shown
 				})
 				slices.SortFunc(list[n].Values, func(a, b repository.FacetValue) int {
 					return 2*(int(b.Messages)-int(a.Messages)) + slices.Compare([]string{string(a.Kind), a.Text}, []string{string(b.Kind), b.Text})
@@ -283,15 +286,16 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 	}
 }
 
-// refused counts no facets.
+// refused is given to a test in place of the Facets that read records. Its method returns an error, so that the test
+// fails when records are read to count facets.
 type refused struct{}
 
 func (refused) Facets(context.Context, repository.FacetQuery) (repository.Facets, error) {
 	return repository.Facets{}, errors.New("the records were read")
 }
 
-// TestSearchEngine_EstimatesManyValues: the number of more different values than are counted exactly is an estimate, and
-// the counts of the shown values are exact.
+// TestSearchEngine_EstimatesManyValues: when a facet has too many different values to be counted exactly, their number
+// is an estimate; the numbers of messages that are shown with the values are exact.
 func TestSearchEngine_EstimatesManyValues(t *testing.T) {
 	t.Parallel()
 	s := &searched{T: t, db: postgrestest.Open(t)}
@@ -308,7 +312,7 @@ func TestSearchEngine_EstimatesManyValues(t *testing.T) {
 	check.Same(t, f.Values[0], repository.FacetValue{Kind: repository.NumberValue, Text: fmt.Sprint(common), Messages: common + 1}, "most frequent value")
 }
 
-// TestSearchEngine_HasNoMaskedWords: what is masked is in no document.
+// TestSearchEngine_HasNoMaskedWords: no document in OpenSearch contains a masked value.
 func TestSearchEngine_HasNoMaskedWords(t *testing.T) {
 	t.Parallel()
 	s := &searched{T: t, db: postgrestest.Open(t)}
@@ -328,8 +332,8 @@ func TestSearchEngine_HasNoMaskedWords(t *testing.T) {
 	s.run(s.worker(s.engine.index, "$.card"), func() bool { return len(s.indexes()) == 1 })
 }
 
-// TestSearchEngine_FollowsChanges: mapped, classified, archived, restored and deleted messages are found as what they
-// are at once, and OpenSearch has the change after the next step of the indexer.
+// TestSearchEngine_FollowsChanges: after a message was mapped, assigned to an error group, archived, restored or
+// deleted, searches show the change at once, and OpenSearch has the change after the next step of the indexer.
 func TestSearchEngine_FollowsChanges(t *testing.T) {
 	t.Parallel()
 	s := searchedOrders(t, stacktest.OpenSearch(t).Address, 1, 40)
@@ -387,7 +391,7 @@ func TestSearchEngine_FollowsChanges(t *testing.T) {
 	check.Same(t, s.stored(erased), 0, "documents of the erased message")
 }
 
-// stored returns the number of documents of a message in OpenSearch.
+// stored returns the number of documents that OpenSearch has of the message with this id.
 func (s *searched) stored(id uuid.UUID) int {
 	s.Helper()
 	version, _, err := s.store.EngineState(s.Context())
@@ -404,7 +408,8 @@ func (s *searched) stored(id uuid.UUID) int {
 	return n
 }
 
-// TestSearchEngine_LateWritesLose: a process that writes a document late does not replace a newer one.
+// TestSearchEngine_LateWritesLose: a process that writes an old document of a message late does not replace a newer
+// document of the message.
 func TestSearchEngine_LateWritesLose(t *testing.T) {
 	t.Parallel()
 	client := openEngine(t, stacktest.OpenSearch(t).Address, New(postgrestest.Open(t))).client
@@ -422,7 +427,8 @@ func TestSearchEngine_LateWritesLose(t *testing.T) {
 	check.True(t, finds("newer again") && !finds("late"), "the late document was stored")
 }
 
-// TestSearchEngine_RepairsItself: a deleted index, a lost document and a document without a message are noticed.
+// TestSearchEngine_RepairsItself: the indexer notices an index of OpenSearch that was deleted, a document that is
+// missing, and a document without a message, and repairs each of them.
 func TestSearchEngine_RepairsItself(t *testing.T) {
 	t.Parallel()
 	s := searchedOrders(t, stacktest.OpenSearch(t).Address, 2, 60)
@@ -437,7 +443,7 @@ func TestSearchEngine_RepairsItself(t *testing.T) {
 	check.Must(s.engine.client.Write(t.Context(), version, 1, []opensearch.Document{stray}))(t)
 	s.request("DELETE", "/"+s.indexes()[1])
 
-	again := engineOn(t, s.engine.address, s.engine.prefix, s.store) // a process that starts
+	again := engineOn(t, s.engine.address, s.engine.prefix, s.store) // like a process that starts
 	exec(t, s.db, `SELECT setval('dlq.search_writes', $1)`, int64(1)<<41)
 	s.engine = again
 	s.run(s.worker(again.index), func() bool {

@@ -35,7 +35,8 @@ func (f *feed) storeBatch(t *testing.T, b repository.Batch) {
 	check.Len(t, stored.Ranges, len(b.Ranges), "stored ranges")
 }
 
-// wantDuplicates checks the duplicates of all messages in the order of their original offsets.
+// wantDuplicates checks the numbers of repeats that were counted for each message, in the order of the messages'
+// original offsets.
 func wantDuplicates(t *testing.T, db *sqlx.DB, want ...string) {
 	t.Helper()
 	check.Equal(t, postgrestest.All[string](t, db, `
@@ -124,7 +125,8 @@ func TestRepeatBesideARefusedRecord(t *testing.T) {
 	wantCounts(t, db, 3, 1)
 }
 
-// take returns the pointers that are due, by the offset of the record in the original topic.
+// take leases all pointers that are due with TakePointers, and returns them by the offset of their record in the
+// original topic.
 func (f *feed) take(t *testing.T) map[int64]repository.Pointer {
 	t.Helper()
 	pointers := map[int64]repository.Pointer{}
@@ -311,7 +313,8 @@ func TestForgetPointers(t *testing.T) {
 	check.Equal(t, count(t, db, "share_records"), 1, "rows that stay")
 }
 
-// end stores that the record of the only due pointer will never be read, with the given state.
+// end takes the only due pointer, and saves a completion with the given state, after which the pointer's record is not
+// read again.
 func (f *feed) end(t *testing.T, state entity.Completion) {
 	t.Helper()
 	for _, p := range f.take(t) {
@@ -327,16 +330,17 @@ func TestDeadLetterAfterOneThatIsNotCompleted(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			db := freshDB(t)
 			f := newFeed(t, New(db))
-			f.storeBatch(t, f.deadLetters(nil, 5)) // forged, or from before the topic was created again
+			f.storeBatch(t, f.deadLetters(nil, 5)) // a dead letter that is forged, or was written before the topic was created again
 			f.end(t, state)
-			f.storeBatch(t, f.deadLetters(nil, 5)) // the genuine dead letter
+			f.storeBatch(t, f.deadLetters(nil, 5)) // the genuine dead letter, of the same offset
 			check.Len(t, f.take(t), 1, "pointers that are due after the genuine dead letter")
 		})
 	}
 }
 
-// TestReplayWhoseDeadLetterIsStored: the dead letter of a replay is stored, at the position that the attempt wrote, and its
-// record was not read or cannot be read. The replay is not shown as consumed, also after both messages were archived.
+// TestReplayWhoseDeadLetterIsStored: a share group's dead letter that names the position of a replay is stored, and the
+// replay's record was not read yet or cannot be read. Then the outcome of the message that was sent is not consumed,
+// even after this message and that of the dead letter were archived.
 func TestReplayWhoseDeadLetterIsStored(t *testing.T) {
 	for _, state := range []entity.Completion{entity.CompletionWaiting, entity.CompletionRefused, entity.SourceGone} {
 		t.Run(string(state), func(t *testing.T) {
@@ -504,7 +508,7 @@ func TestReasonAge(t *testing.T) {
 	f.storeBatch(t, f.deadLetters(nil, 1))
 	for i, step := range []struct {
 		reason string
-		old    bool // whether the reason must be old at the next try
+		old    bool // whether the reason must be more than an hour old when the pointer is taken next
 	}{{"READ", true}, {"READ", true}, {"no topic", false}} {
 		p := f.take(t)[1]
 		c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: step.reason, Again: time.Microsecond}
@@ -534,7 +538,8 @@ func TestNewPointersComeFirst(t *testing.T) {
 	}
 }
 
-// consume saves that share group g is past the first record that send sent.
+// consume saves a committed offset of consumer group g that is after the record that the helper send has sent first:
+// offset 1 of partition 1 of topic orders.
 func (f *feed) consume(t *testing.T) {
 	t.Helper()
 	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{
@@ -542,7 +547,8 @@ func (f *feed) consume(t *testing.T) {
 	}))
 }
 
-// redriveOf inserts a redrive that sent one message to partition 1, offset 0, of orders, and has send send it.
+// redriveOf inserts a redrive whose only item is the message m, sent to partition 1, offset 0, of topic orders. It then
+// calls the helper send, which makes the acknowledged attempt on m, and returns the redrive's id.
 func (f *feed) redriveOf(t *testing.T, db *sqlx.DB, m entity.Message) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
@@ -555,7 +561,8 @@ func (f *feed) redriveOf(t *testing.T, db *sqlx.DB, m entity.Message) uuid.UUID 
 	return id
 }
 
-// wantOutcome checks the outcome of the only message of a redrive: of the message, of the item and in the counts.
+// wantOutcome checks that a redrive's only message has the outcome want: in the message itself, in the redrive's item,
+// and in the redrive's counts of outcomes.
 func (f *feed) wantOutcome(t *testing.T, redrive, message uuid.UUID, want entity.Outcome) {
 	t.Helper()
 	m := check.Must(f.store.Get(t.Context(), message, -1))(t)
@@ -569,9 +576,9 @@ func (f *feed) wantOutcome(t *testing.T, redrive, message uuid.UUID, want entity
 	}
 }
 
-// TestForgedDeadLetterHidesNoOutcome: a dead letter of a replay in another dead-letter topic than that of the message, whose
-// record is refused because the share group's configuration does not name this topic, does not hide that the replay was
-// consumed.
+// TestForgedDeadLetterHidesNoOutcome: the outcome of a replay stays consumed when another dead-letter topic gets a dead
+// letter that names the replay, and the completion of this dead letter is refused because the share group's
+// configuration does not name that dead-letter topic.
 func TestForgedDeadLetterHidesNoOutcome(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -593,9 +600,10 @@ func TestForgedDeadLetterHidesNoOutcome(t *testing.T) {
 	f.wantOutcome(t, id, message, entity.Consumed)
 }
 
-// TestDeadLetterOfOneOfSeveralGroups: the consumer group of a message is not known, and of the consumer groups that are
-// configured for the topic the one that is farthest has a dead letter of the replay. The message, the item of the redrive
-// and the counts agree.
+// TestDeadLetterOfOneOfSeveralGroups: the consumer group of a message is not known, two consumer groups are configured
+// for its topic, and one of the two has a dead letter of the replay. The message, the item of the redrive and the
+// redrive's counts have the same outcome, which is consumed only when the other consumer group has the higher committed
+// offset.
 func TestDeadLetterOfOneOfSeveralGroups(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -618,8 +626,8 @@ func TestDeadLetterOfOneOfSeveralGroups(t *testing.T) {
 	f.wantOutcome(t, id, first.Messages[0].ID, entity.Consumed)
 }
 
-// TestOldDeadLetterHidesNoOutcome: a dead letter of a record that was in the original topic before this was created again
-// does not hide that the record that was sent to the same position later was consumed.
+// TestOldDeadLetterHidesNoOutcome: the original topic was created again, and a dead letter names a record of the old
+// topic. The outcome of a record that was sent to the same position of the new topic is still consumed.
 func TestOldDeadLetterHidesNoOutcome(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))

@@ -58,7 +58,8 @@ type statementGuard struct {
 	prepared int64 // number of statements that the last counted operation prepared
 }
 
-// of returns the number of round trips of a call of the function do.
+// of calls the function do, which uses the store, and returns the number of round trips to the server that the call
+// caused.
 func (g *statementGuard) of(do func()) int64 {
 	before := g.count.Prepared()
 	trips := g.count.Of(do)
@@ -66,7 +67,8 @@ func (g *statementGuard) of(do func()) int64 {
 	return trips
 }
 
-// must fails the test unless a counted operation has succeeded and done all of its work.
+// must fails the test when a counted operation has returned the error err, or when ok is false, which means that the
+// operation has not done all of its work.
 func (g *statementGuard) must(ok bool, err error, what string, got any) {
 	g.Helper()
 	if err != nil || !ok {

@@ -34,7 +34,7 @@ func (h *harness) arrivals(q repository.ArrivalsQuery) repository.Arrivals {
 	return check.Must(h.Repository.Arrivals(h.Context(), q))(h)
 }
 
-// lastWeek returns a query for the arrivals of seven days, by the hour, up to the end of the present hour.
+// lastWeek returns a query for the hourly numbers of arrivals in the seven days that end with the present hour.
 func (h *harness) lastWeek() repository.ArrivalsQuery {
 	until := h.clock.Now().UTC().Truncate(time.Hour).Add(time.Hour)
 	return repository.ArrivalsQuery{Since: until.Add(-7 * 24 * time.Hour), Until: until, Step: time.Hour}
@@ -54,7 +54,7 @@ func (h *harness) wantArrivals(what string, arrived, returned int64, changes ...
 	check.True(h, a == arrived && r == returned, "%s: %d arrived and %d returned, want %d and %d", what, a, r, arrived, returned)
 }
 
-// documented stores documents of messages, like the indexer.
+// documented stores documents with the given version for the given messages, as the indexer does.
 func (h *harness) documented(version int64, ids ...uuid.UUID) {
 	h.Helper()
 	h.hold(version)

@@ -42,7 +42,7 @@ func againByHand(h *harness) {
 func (h *harness) wantLines(id uuid.UUID, action entity.Action, want int) {
 	h.Helper()
 	if h.core {
-		return // the store has no audit trail
+		return // a store with only the core has no audit trail to check
 	}
 	got := len(h.trail(repository.TrailQuery{ObjectID: id, Action: action}))
 	check.Same(h, got, want, "entries of %s of %s", action, id)
@@ -56,7 +56,7 @@ func againOther(h *harness) {
 			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
 			h.wantLines(m.ID, way.action, 1)
 		}
-		nobody := entity.By("alice") // the cause has no operation, so each call makes a change
+		nobody := entity.By("alice") // this cause has no operation, so each call that carries it makes a change of its own
 		m := h.failedIn(way.from)
 		check.NoError(h, way.do(h, m.ID, nobody))
 		h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, nobody))

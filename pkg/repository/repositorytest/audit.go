@@ -177,7 +177,8 @@ func auditDoubt(h *harness) {
 	h.wantEntries(m.ID, h.auditEntry(entity.ActionAttempt, m.ID, entity.Retrying, entity.Resolved, 1, entity.By("alice")))
 }
 
-// byHand are the manual changes, each with the statuses of the message before and after it.
+// byHand lists the changes that operators make to a single message, each with the status of the message before and
+// after the change.
 var byHand = []struct {
 	action   entity.Action
 	redrive  entity.RedriveAction
@@ -301,7 +302,8 @@ func auditText(h *harness) {
 	}
 }
 
-// dyings marks a message dead and requeues it, as often as rounds says. Each round adds two audit entries.
+// dyings marks the message with the id dead and requeues it, as many times as the parameter rounds says. Each time adds
+// two audit entries with the given cause.
 func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.AuditInfo) {
 	h.Helper()
 	for range rounds {
@@ -455,7 +457,7 @@ func auditByRequest(h *harness) {
 		change := repository.Change{Action: entity.RedriveDead, IDs: []uuid.UUID{id}, Lease: repository.Lease{RedriveID: r.ID, Number: batch.Number, Owner: batch.owner}}
 		check.Must(h.Repository.Change(h.Context(), change, by("bob", "req_2")))(h)
 	}
-	h.dyings(single.ID, 1, entity.By("carol")) // two changes; neither has a request id
+	h.dyings(single.ID, 1, entity.By("carol")) // adds two audit entries whose changes have no request id
 	c := h.claim(single.ID)
 	check.Must(h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Failed)}, entity.By(entity.ActorAuto)))(h)
 

@@ -412,8 +412,8 @@ func giveUpHistory(h *harness) {
 	check.Len(h, h.history(pending.ID), 0, "history of what was never tried")
 }
 
-// wantAbandoned checks that the last attempt in a message's history is the one whose claim the message had before, and
-// that it is stored as an attempt that could not be settled.
+// wantAbandoned checks the last attempt in the history of a message. It must be the attempt of the claim that the
+// parameter before, the message as it was earlier, has, and must be stored as an attempt that could not be settled.
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)

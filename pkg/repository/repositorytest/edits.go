@@ -43,7 +43,8 @@ func fullEdit() *entity.Edit {
 	}
 }
 
-// edited returns a claim on a message with the edit e.
+// edited returns a claim on the message with the id, for an attempt that sends the record with the edit e. It does not
+// make the claim.
 func edited(id uuid.UUID, e *entity.Edit) repository.Claim {
 	c := intent(id)
 	c.Edit = e
@@ -65,7 +66,7 @@ func (h *harness) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	}
 }
 
-// sendEdited claims a message with an edit and finishes the attempt with the verdict.
+// sendEdited makes the claim c, whose attempt sends an edited record, and finishes the attempt with the verdict.
 func (h *harness) sendEdited(c repository.Claim, verdict entity.Verdict) {
 	h.Helper()
 	taken := h.claimAll(c)
@@ -140,7 +141,8 @@ func editsEndings(h *harness) {
 	h.wantEdits(m.ID, want...)
 }
 
-// doubtful claims a message with c, and lets the attempt end in doubt and become unsettleable.
+// doubtful makes the claim c, lets it expire, and stores the result that its attempt is in doubt, with an error class
+// because of which the attempt cannot be settled.
 func (h *harness) doubtful(c repository.Claim) {
 	h.Helper()
 	h.claimAll(c)
@@ -171,7 +173,7 @@ func editsGiveUp(h *harness) {
 func editsNotTaken(h *harness) {
 	m := h.in(entity.Resolved)
 	c := edited(m.ID, fullEdit())
-	c.ID = h.history(m.ID)[0].ID // the id of an attempt without an edit
+	c.ID = h.history(m.ID)[0].ID // gives the claim the id of an earlier attempt, which had no edit
 	taken := h.claimAll(c, edited(uuid.New(), fullEdit()))
 	check.Require(h, len(taken) == 0, "Claim took %v, want nothing", ids(taken))
 	h.wantEdits(m.ID, nil)
@@ -252,8 +254,8 @@ func editsAttemptsOf(h *harness) {
 	}
 }
 
-// sentAs returns a message with the key "k" and the value "v". Its record was sent by an acknowledged attempt with the
-// edit e.
+// sentAs stores a message with the key "k" and the value "v", makes an acknowledged attempt on it that sends the record
+// with the edit e, and returns the message.
 func (h *harness) sentAs(e *entity.Edit) entity.Message {
 	h.Helper()
 	messages, _ := h.arrives(1)

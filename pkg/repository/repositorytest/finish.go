@@ -280,7 +280,7 @@ func rescuePromises() []promise {
 	return promises
 }
 
-// rescues makes n attempts that end as rescues. After each of them the message must be PENDING.
+// rescues makes n attempts on a message that each end as a rescue. After each attempt the message must be PENDING.
 func (h *harness) rescues(id uuid.UUID, n int) {
 	h.Helper()
 	for i := range n {

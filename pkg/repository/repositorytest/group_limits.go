@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failures returns n failures of a dead-letter topic, each with a different fingerprint.
+// failures returns n values of TopicFailure for one dead-letter topic, each with a different fingerprint.
 func failures(topic, name string, n int) []repository.TopicFailure {
 	list := make([]repository.TopicFailure, n)
 	for i := range list {

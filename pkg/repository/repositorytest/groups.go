@@ -161,7 +161,7 @@ func groupsCount(h *harness) {
 	f := h.fingerprint("no stock")
 	first, second := h.came(f, 4), h.came(f, 3, ofTopic("payments"))
 	h.came(h.fingerprint("other"), 2)
-	h.puts(2) // messages without an error group
+	h.puts(2) // stores messages that have no error group
 	h.attempt(first[0], entity.Acknowledged)
 	h.attempt(first[1], entity.Rejected)
 	h.claim(second[0])
@@ -407,7 +407,7 @@ func groupsRegress(h *harness) {
 	want("while one was RETRYING", never, false)
 
 	g := h.fingerprint("other")
-	h.came(g, 1) // open messages of another group, which do not matter
+	h.came(g, 1) // open messages of another error group, which must not influence the group under test
 	f = h.fingerprint("of one message")
 	last := h.came(f, 1)[0]
 	h.attempt(last, entity.Acknowledged)
@@ -426,7 +426,8 @@ func groupsRegress(h *harness) {
 	want("when it came back again", at, true)
 }
 
-// searched returns the ids of the PENDING messages that a search for an error group finds.
+// searched searches for the PENDING messages of the error group of a fingerprint, and returns the ids of the messages
+// that it finds.
 func (h *harness) searched(f entity.Fingerprint) []uuid.UUID {
 	h.Helper()
 	found := check.Must(h.Repository.Search(h.Context(), repository.SearchQuery{
@@ -458,7 +459,7 @@ func groupsLater(h *harness) {
 	h.attempt(h.came(f, 1)[0], entity.Acknowledged)
 	h.clock.Advance(time.Hour)
 	created := h.clock.Kept()
-	m := h.put() // a message without an error group
+	m := h.put() // stores a message that has no error group
 	h.clock.Advance(time.Hour)
 	check.NoError(h, h.Repository.StoreDocuments(h.Context(), 1, []entity.Document{{MessageID: m.ID, Fingerprint: &f}}))
 	check.Same(h, h.get(m.ID).Group, f.ID(), "the message's group")

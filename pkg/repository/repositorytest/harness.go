@@ -18,7 +18,7 @@ const (
 	original   = "orders"
 	deadLetter = "orders.dlq"
 	expiry     = 30 * time.Second
-	whole      = int64(-1) // as a limit, loads values of any size
+	whole      = int64(-1) // the limit for the size of values with which values of any size are loaded
 )
 
 // harness is what the test of one promise uses: the store, its clock, and helpers. A helper ends the test when the
@@ -27,7 +27,7 @@ type harness struct {
 	*testing.T
 	Fixture
 	clock *Clock
-	next  int64 // offset of the message that the method message returns next
+	next  int64 // offset that the method message gives to the next message
 	refs  map[string]repository.TopicRef
 }
 
@@ -47,7 +47,8 @@ func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// put stores a new message from the method message, and advances the clock by a second.
+// put stores a new message, which the method message returns with the given changes, and advances the clock by a
+// second.
 func (h *harness) put(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.message(changes...)
@@ -140,8 +141,8 @@ func (h *harness) claim(id uuid.UUID) repository.Claim {
 	return c
 }
 
-// result returns a result for the claim c, with the verdict and with the class, the error and the offset that usually
-// belong to the verdict.
+// result returns a result with the given verdict for the attempt of the claim c. The error class, the error and the
+// offset of the result are those that usually belong to the verdict.
 func result(c repository.Claim, verdict entity.Verdict) repository.Result {
 	r := repository.Result{
 		MessageID: c.MessageID, ClaimID: c.ID, Verdict: verdict,
@@ -168,7 +169,7 @@ func (h *harness) finishAll(results ...repository.Result) []repository.Finished 
 	return check.Must(h.Repository.Finish(h.Context(), results, entity.By("alice")))(h)
 }
 
-// finish ends the attempt of the claim c, which must not have ended before.
+// finish stores a result with the given verdict for the attempt of the claim c. The attempt must not have ended before.
 func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.Finished {
 	h.Helper()
 	finished := h.finishAll(result(c, verdict))
@@ -177,7 +178,8 @@ func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.
 	return finished[0]
 }
 
-// attempt claims a message and finishes the attempt a second later.
+// attempt makes one attempt on a message: it claims the message, and finishes the attempt with the verdict a second
+// later.
 func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finished {
 	h.Helper()
 	c := h.claim(id)
@@ -185,7 +187,7 @@ func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finis
 	return h.finish(c, verdict)
 }
 
-// in returns a new message with that status, to which methods of the store have changed it.
+// in stores a new message, brings it to the given status by calling methods of the store, and returns it.
 func (h *harness) in(status entity.Status, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.put(changes...)
@@ -207,7 +209,7 @@ func (h *harness) wantStatus(id uuid.UUID, want entity.Status) {
 	check.Same(h, h.get(id).Status, want, "message %s", id)
 }
 
-// wantMoved checks that a change has updated UpdatedAt of a message.
+// wantMoved checks that UpdatedAt of a message is later after a change than it was before the change.
 func (h *harness) wantMoved(before, after entity.Message) {
 	h.Helper()
 	if h.UpdatedAtIsTheServers {

@@ -31,7 +31,7 @@ func indexPromises() []promise {
 	}
 }
 
-// worker is the owner of the indexer lease in these tests.
+// worker is the id under which these tests acquire the indexer lease.
 var worker = uuid.MustParse("00000000-0000-4000-8000-00000000c0de")
 
 func (h *harness) hold(version int64) {
@@ -100,7 +100,7 @@ func indexVersions(h *harness) {
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("unindexed in the new version", h.unindexed(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // a worker that still has the old version
+	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // stored like by an indexer that still has the old version of the search index
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("unindexed", h.unindexed(8), []uuid.UUID{b.ID})
 }
@@ -186,7 +186,7 @@ func indexStored(h *harness) {
 		h.wantIDs("the one between, later", h.unindexed(1), first[1:2])
 		h.document(1, entity.Document{MessageID: first[1]}, entity.Document{MessageID: uuid.New()})
 		h.wantIDs("nothing", h.unindexed(1), nil)
-		h.document(1) // an empty list is no error
+		h.document(1) // storing an empty list of documents is no error
 	}
 }
 
@@ -256,7 +256,7 @@ func indexDeleted(h *harness) {
 	h.indexed(m)
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
-	h.unindexed(indexVersion) // a step of the indexer
+	h.unindexed(indexVersion) // asks for unindexed messages, as the indexer does in each step
 	again := m                // a new message with the id of the deleted one, which only a test can insert
 	h.Insert(h.T, again)
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
@@ -303,7 +303,7 @@ func indexUndecoded(h *harness) {
 		})))
 	}
 	deferAll(one)
-	h.clock.Advance(time.Second) // so that one message has been due for longer than the other
+	h.clock.Advance(time.Second) // so that the first message has been due for longer than the second
 	deferAll(two)
 	due("at once")
 	h.clock.Advance(10 * time.Second)

@@ -95,7 +95,7 @@ func join(batches ...repository.Batch) repository.Batch {
 	return b
 }
 
-// store stores a batch, checks that n of its ranges were stored, and returns these.
+// store stores the batch b, checks that n ranges of the batch were stored, and returns the partitions of these ranges.
 func (h *harness) store(b repository.Batch, n int) []repository.Partition {
 	h.Helper()
 	stored := check.Must(h.Repository.Store(h.Context(), b))(h)
@@ -205,7 +205,7 @@ func ingestRedelivered(h *harness) {
 	h.store(first, 1)
 	for _, again := range []repository.Batch{
 		first,             // the same batch, because the answer was lost
-		h.batch(s, 0, 10), // all records again, from the first one
+		h.batch(s, 0, 10), // ten records from the first offset on, all of them stored before
 		h.batch(s, 5, 10), // records from the middle on, and records that are new
 		h.batch(s, 0, 11), // all records again, and a new one
 		h.batch(s, 9, 1),  // only the last record

@@ -71,7 +71,7 @@ func (h *harness) wantState(when string, got, want repository.KeyState) {
 	check.Same(h, got, want, "%s: OpenKey", when)
 }
 
-// begin opens a key that is new.
+// begin opens an Idempotency-Key that no request has used before, and returns the request that owns the key.
 func (h *harness) begin(key string) repository.Key {
 	h.Helper()
 	k := keyRequest(key)

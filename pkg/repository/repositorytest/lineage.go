@@ -31,7 +31,8 @@ func lineagePromises() []promise {
 	}
 }
 
-// sendBack claims a message and returns the claim. The caller must finish the claim.
+// sendBack claims a message, as for sending it back to its original topic, and returns the claim. The caller must
+// finish the attempt of the claim.
 func (h *harness) sendBack(id uuid.UUID) repository.Claim {
 	h.Helper()
 	c := intent(id)

@@ -76,7 +76,8 @@ func (h *harness) look(want int, changes ...func(*repository.EventQuery)) reposi
 	return repository.Events{}
 }
 
-// watch calls Events for the first time, so that later events are found, and then advances the clock by a second.
+// watch calls Events for the first time, because the store finds only events that happen after the first call, and then
+// advances the clock by a second.
 func (h *harness) watch() {
 	h.Helper()
 	h.keep(h.look(0))
@@ -198,7 +199,7 @@ func eventsRedrives(h *harness) {
 func eventsNewGroup(h *harness) {
 	h.watch()
 	f := h.fingerprint("out of stock")
-	h.news(0) // a fingerprint without a message is no event
+	h.news(0) // a fingerprint is stored for which no message has arrived, so there is no event
 	at := h.clock.Kept()
 	h.came(f, 2)
 	h.wantEvent(h.news(1)[0], repository.Event{

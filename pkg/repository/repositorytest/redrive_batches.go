@@ -123,7 +123,7 @@ func (h *harness) saveAll(b *held, result entity.ItemResult) {
 	h.save(b, slices.Repeat([]entity.ItemResult{result}, len(b.Items))...)
 }
 
-// complete leases all batches of a redrive, and saves the same result for every message.
+// complete leases all batches of the redrive with the id, and saves the given result for every message in them.
 func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
 	h.Helper()
 	for range everything {
@@ -136,7 +136,8 @@ func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
 	h.Fatal("batches without end")
 }
 
-// returned makes an attempt on a message for the redrive, and stores a return of this attempt.
+// returned makes an attempt on the message with the id on behalf of the redrive, and stores a message that is the
+// return of this attempt.
 func (h *harness) returned(redrive, id uuid.UUID) {
 	h.Helper()
 	c := intent(id)
@@ -218,7 +219,7 @@ func leaseOrdered(h *harness) {
 	r, _ := h.began(7, func(n *repository.NewRedrive) { n.Options.KeepKeyOrder = true })
 	first := h.wantLease(r.ID, 0)
 	h.wantNoLease(r.ID)
-	h.save(first, entity.ItemSucceeded) // the other two messages of the batch still wait
+	h.save(first, entity.ItemSucceeded) // saves a result for one message of the batch; the other two messages still have none
 	again := h.wantLease(r.ID, 0)
 	h.clock.Advance(expiry)
 	over := h.wantLease(r.ID, 0)
@@ -380,7 +381,7 @@ func itemsOutcomes(h *harness) {
 		func(item *entity.RedriveItem) { item.Offset = -1 },
 		func(*entity.RedriveItem) {},                                                                         // returned: the record comes back
 		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // returned: the record comes back
-		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // the attempt sent nothing
+		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // the item has no topic, which means that the attempt sent nothing
 	} {
 		item := itemWith(i, ids[i], entity.ItemSucceeded)
 		change(&item)
@@ -511,7 +512,7 @@ func attemptsOfClaims(h *harness) {
 		From: entity.Retrying, To: entity.Retrying, Topic: "elsewhere", TopicID: "life-7", Partition: c.Partition, Offset: -1,
 		ConsumerGroup: "billing",
 	}
-	for range 2 { // first while the claim is valid, and then after it has expired
+	for range 2 { // checks once while the claim is valid, and once after it has expired
 		check.Same(h, h.attemptsOf(redrive, m.ID)[m.ID], want, "AttemptsOf a claim")
 		h.clock.Advance(2 * expiry)
 	}

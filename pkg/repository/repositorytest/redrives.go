@@ -51,7 +51,8 @@ func (h *harness) create(n repository.NewRedrive) entity.Redrive {
 	return check.Must(h.Repository.CreateRedrive(h.Context(), n))(h)
 }
 
-// began stores n messages and creates a redrive of them.
+// began stores n messages and creates the redrive of retryAll with the given changes. It returns the redrive and the
+// ids of the messages.
 func (h *harness) began(n int, changes ...func(*repository.NewRedrive)) (entity.Redrive, []uuid.UUID) {
 	h.Helper()
 	ids := h.puts(n)
@@ -213,7 +214,7 @@ func redrivesListed(h *harness) {
 			h.move(n.ID, repository.RedriveMove{To: entity.RedriveCancelled})
 		}
 		all = append(all, n.ID)
-		if i != 3 { // two of the redrives have the same created_at
+		if i != 3 { // advances the clock except once, so that two of the redrives have the same created_at
 			h.clock.Advance(time.Second)
 		}
 	}

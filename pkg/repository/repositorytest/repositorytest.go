@@ -29,7 +29,7 @@ type Fixture struct {
 	// The tests then check only that UpdatedAt increases.
 	UpdatedAtIsTheServers bool
 
-	core bool // whether the store implements only repository.Core
+	core bool // whether the tested store implements only repository.Core, and no features
 }
 
 // Run tests the contract. For each promise it calls the function open from a parallel test; open must return an empty
@@ -142,7 +142,7 @@ func (p promise) run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture
 // CoreFixture is an empty store that implements repository.Core.
 type CoreFixture struct {
 	Core   repository.Core
-	Insert func(t *testing.T, m entity.Message) // the same as Fixture.Insert
+	Insert func(t *testing.T, m entity.Message) // inserts a message into the core's store, as Fixture.Insert does
 }
 
 // RunCore tests the promises of repository.Core only; Run tests those of repository.Repository.

@@ -74,7 +74,7 @@ func (h *harness) arrive(b repository.Batch) []repository.Arrival {
 	return stored.Returns
 }
 
-// sent returns a message that is no return and has an acknowledged attempt.
+// sent stores a message that is no return, makes an acknowledged attempt on the message, and returns it.
 func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	messages, returns := h.arrives(1, changes...)
@@ -85,7 +85,8 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	return messages[0]
 }
 
-// wantReturn checks that Store found exactly one return, by content, and has stored it.
+// wantReturn checks that Store found exactly one return, recognised by key and value: the message child, whose parent
+// is the message with the id parent, and that Store has stored this.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)
@@ -379,8 +380,8 @@ func (h *harness) raceLine(key string, order func(store, finish func())) {
 
 const foreign = "gamma.dlq.v1"
 
-// arrivesIn stores one message like arrives, in the given dead-letter topic. declared says whether this topic is
-// declared for the message's original topic.
+// arrivesIn stores one message, as the method arrives does, but in the given dead-letter topic. The parameter declared
+// says whether this dead-letter topic is declared for the message's original topic.
 func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity.Message)) (entity.Message, []repository.Arrival) {
 	h.Helper()
 	s := h.open(topic, 0, 0)

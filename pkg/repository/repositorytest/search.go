@@ -65,7 +65,7 @@ func (h *harness) indexed(m entity.Message, terms ...int64) {
 // assorted contains messages with different properties. Each filter of filterCases matches some of them.
 type assorted struct {
 	byName map[string]uuid.UUID
-	order  []string // names, the oldest message first
+	order  []string // names of the messages, in the order of their creation, the oldest first
 }
 
 func (a assorted) ids(names ...string) []uuid.UUID {
@@ -200,7 +200,8 @@ func searchFilters(h *harness) {
 	}
 }
 
-// together2 returns a filter with the conditions of both filters. ok is false when both set the same field.
+// together2 returns a filter with the conditions of the filters a and b. The result ok is false when both filters set
+// the same field.
 func together2(a, b entity.Filter) (entity.Filter, bool) {
 	clash := len(a.MessageIDs) > 0 && len(b.MessageIDs) > 0 || a.Topic != "" && b.Topic != "" || len(a.Topics.Texts()) > 0 && len(b.Topics.Texts()) > 0 ||
 		len(a.Statuses) > 0 && len(b.Statuses) > 0 || a.ErrorClass != "" && b.ErrorClass != "" ||
@@ -329,7 +330,8 @@ func searchByLastRetry(h *harness) {
 	h.wantIDs("last first", h.search(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}), retried)
 }
 
-// pagesOf reads all pages of a search, and calls the function between after each page.
+// pagesOf reads all pages of a search, calls the function between after each page, and returns the ids of all messages
+// on the pages.
 func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID

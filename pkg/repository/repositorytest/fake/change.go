@@ -42,7 +42,7 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Au
 	return changed, err
 }
 
-// leased reports whether l is the zero Lease, or a lease that its owner still holds.
+// leased reports whether the parameter l is the zero Lease, or the lease of a batch that the owner in l still holds.
 func (s *Store) leased(l repository.Lease) bool {
 	if l == (repository.Lease{}) {
 		return true

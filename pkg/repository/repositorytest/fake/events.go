@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// reported says which events were completed with KeepNotifications.
+// reported remembers which events were completed with KeepNotifications, so that they are not reported again.
 type reported struct {
 	version   int64 // increases with every change of this state
 	mark      int64 // id of the last completed entry of the audit trail
@@ -217,7 +217,7 @@ func cursorOfEvents(text string) (version, mark int64, ok bool) {
 	return version, mark, errVersion == nil && errMark == nil
 }
 
-// keep remembers that these events were completed.
+// keep adds events, which KeepNotifications has completed, to the reported ones.
 func (t *reported) keep(events []repository.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {
@@ -260,8 +260,8 @@ func (s *Store) forgetActivity(now time.Time) {
 	}
 }
 
-// count counts the arrival of a message, unless the message is too old. If the message has no error group, it is
-// assigned to that of the fingerprint.
+// count adds the arrival of a message to the counts, unless the message is too old. If the message has no error group,
+// count assigns the message to the error group of the fingerprint f.
 func (s *Store) count(now time.Time, r *row, f *entity.Fingerprint) {
 	m := &r.Message
 	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {

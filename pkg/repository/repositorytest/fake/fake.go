@@ -32,7 +32,7 @@ type Store struct {
 	answersFrom   *int64 // version that documents must have to be found; nil when only the version of the search index counts
 	documents     map[uuid.UUID]*document
 	undecoded     map[uuid.UUID]undecoded
-	byContent     map[slot]bool           // which attempts have a return by content, confirmed or unconfirmed
+	byContent     map[slot]bool           // attempts that have a return that was recognised by key and value, separately for confirmed and unconfirmed returns
 	nextBatch     map[uuid.UUID]time.Time // when the rate of each redrive allows its next batch
 	trail         []entity.AuditEntry
 	groups        map[repository.TopicGroup]groupOrigin

@@ -101,8 +101,8 @@ func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	return n
 }
 
-// follow stores the present original topic of a message in the message's arrival, because the original topic may have
-// changed. It must be called before the message is deleted, and before arrivals are counted.
+// follow copies the present original topic of a message to the message's groupArrival, because the original topic may
+// have changed. It must be called before the message is deleted, and before arrivals are counted.
 func (s *Store) follow(r *row) {
 	if a := s.arrivals[r.Message.ID]; a != nil {
 		a.topic = r.Message.OriginalTopic
@@ -357,7 +357,8 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 	return counted
 }
 
-// annotate sets the annotations of counted: those of the topics in which messages of the group arrived.
+// annotate copies to the parameter counted the annotations of the error group for the topics in which messages of the
+// group arrived.
 func (g *errorGroup) annotate(counted *countedGroup) {
 	var list []entity.GroupAnnotation
 	own := 0
@@ -462,7 +463,8 @@ func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	return l
 }
 
-// take reports whether the topic may create one more group. It counts the group, or stores that it was refused.
+// take reports whether the dead-letter topic may create one more error group in this hour. If so, take counts the error
+// group; otherwise it stores that an error group was refused.
 func (l *groupLimit) take() bool {
 	if l.created >= repository.MaxNewGroups {
 		l.refused = true

@@ -19,7 +19,7 @@ type searchIndex struct {
 	version int64
 }
 
-// is reports whether the search index has that version.
+// is reports whether an indexer has acquired the lease before and the search index has the given version.
 func (c *searchIndex) is(version int64) bool { return c.held && c.version == version }
 
 type document struct {
@@ -73,7 +73,7 @@ func (s *Store) Unindexed(ctx context.Context, version int64, limit int, maxByte
 	return messages, err
 }
 
-// has reports whether a message has a document of that version.
+// has reports whether the store has a document of the message, with the given version.
 func (s *Store) has(id uuid.UUID, version int64) bool {
 	d := s.documents[id]
 	return d != nil && d.version == version

@@ -18,7 +18,7 @@ import (
 type arrival struct {
 	message   *entity.Message
 	parent    *row
-	attempt   entity.Attempt // contains only some of the fields when the attempt is a claim without a result
+	attempt   entity.Attempt // the attempt that sent the record; when the attempt has no result yet, only some of the fields are set
 	byContent bool
 	confirmed bool
 }
@@ -47,8 +47,8 @@ func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, 
 	return arrivals
 }
 
-// returnsByContent finds the attempts that sent the content of these messages. The parameter named contains the
-// attempts that have a return by headers in this batch; they are left out.
+// returnsByContent finds the messages that are returns because an attempt has sent the same key and value, and the
+// attempts. It leaves out the attempts in the parameter named, which the headers of other messages in this batch name.
 func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Batch, now time.Time, named map[uuid.UUID]bool) []arrival {
 	var found []arrival
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
@@ -77,14 +77,16 @@ func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Ba
 	return found
 }
 
-// slot identifies one of the two returns by content that an attempt may have: one that is confirmed, and one that is
-// not.
+// slot identifies one of the two returns that an attempt may have among the dead letters that were recognised by key
+// and value: a confirmed return, and an unconfirmed one.
 type slot struct {
 	attempt   uuid.UUID
 	confirmed bool
 }
 
-// open reports whether the attempt of a can still get a return by content that is confirmed, or one that is not.
+// open reports whether the attempt in the parameter a can still get one more return that is recognised by key and
+// value. When the parameter confirmed is true, the question is about a confirmed return, and otherwise about an
+// unconfirmed one.
 func (s *Store) open(a arrival, confirmed bool) bool {
 	if !confirmed {
 		return !s.byContent[slot{a.attempt.ID, false}]
@@ -123,8 +125,8 @@ func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentK
 	return found
 }
 
-// sent returns the acknowledged attempts of a message. When the message has a claim, the result includes an attempt for
-// the claim, which ends when the claim begins.
+// sent returns the acknowledged attempts of a message. When the message has a claim, the result also has an attempt
+// without a result for the claim; its EndedAt is the time at which the claim began.
 func sent(r *row) []entity.Attempt {
 	var sent []entity.Attempt
 	for _, a := range r.Attempts {
@@ -161,8 +163,9 @@ func sentSame(a arrival, m *entity.Message) bool {
 	return bytes.Equal(record.Key, m.Record.Key) && bytes.Equal(record.Value, m.Record.Value)
 }
 
-// refute removes the return by content of an attempt that sent nothing, because the record of that return came from
-// another producer. The message of that record stays a child.
+// refute is called for an attempt that sent nothing. It removes the attempt's return that was recognised by key and
+// value, because the record of that return came from another producer. The message of that record stays a child of the
+// attempt's message.
 func (s *Store) refute(r *row, attempt uuid.UUID) {
 	if !s.byContent[slot{attempt, true}] {
 		return

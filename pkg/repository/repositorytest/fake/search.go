@@ -190,7 +190,8 @@ func (s *Store) Archive(id uuid.UUID) {
 	})
 }
 
-// meant returns a function that reports whether a message meets all conditions of the filter f.
+// meant returns a function that reports whether a message matches the filter f, which means that the message meets all
+// of the filter's conditions.
 func (s *Store) meant(f entity.Filter) func(*entity.Message) bool {
 	isNamed := memory.Named(f.Topic)
 	return func(m *entity.Message) bool {

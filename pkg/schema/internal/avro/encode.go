@@ -34,7 +34,7 @@ type encoder struct {
 	limit    int
 	steps    int // number of values that may still be encoded; the size of the text does not limit it, because defaults are not in the text and may be empty
 	path     codec.Path
-	defaults bool // the value is a default, which is written in Avro's own JSON form
+	defaults bool // whether the encoded value is a field's default, which is written in Avro's own JSON form
 	refused  int  // number of branches of unions that have not accepted a default
 }
 

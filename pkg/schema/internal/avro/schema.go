@@ -60,12 +60,12 @@ type node struct {
 	fields  []field
 	symbols []string
 	items   *node // type of the items of an array, or of the values of a map
-	size    int   // size of a fixed type
+	size    int   // size in bytes of the values of a fixed type
 
 	precision, scale int // precision and scale of a decimal
 
 	branches []*node
-	wrapped  bool // values of this union name their branch, unless they are null
+	wrapped  bool // whether values of this union name their branch, unless they are null
 
 	position map[string]int // position of each field, symbol and branch, by name
 }
@@ -74,7 +74,7 @@ type field struct {
 	name     string
 	quoted   []byte // the name as a JSON string, and a colon
 	node     *node
-	filled   bool // the field has a default
+	filled   bool // whether the field has a default
 	fallback any  // the default, as codec.Value returns it
 }
 

@@ -42,7 +42,7 @@ func (e *LimitError) Error() string {
 type Path struct{ steps []step }
 
 type step struct {
-	name  string // name of a member
+	name  string // name of a member of an object; "" for an element and an entry
 	index int    // index of an element, or one of the constants below
 }
 

@@ -33,7 +33,7 @@ var errLarge = fmt.Errorf("cannot be checked: the JSON Schema is too large: it h
 type census struct {
 	objects, paths int
 	refs           map[string]bool
-	number         bool // the document contains a number that is too long
+	number         bool // whether the counted JSON document contains a number that is too long
 }
 
 func (c *census) count(v any, path int) {

@@ -20,7 +20,7 @@ import (
 
 // Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
-	quick, full *jsonschema.Schema // quick returns a single error, without its path
+	quick, full *jsonschema.Schema // the compiled schema: quick reports only one error of a value, without its path; full also reports the path
 	meter       *meter
 	large       error // why the schema is too large to be compiled; its values can then be shown, but not checked
 }

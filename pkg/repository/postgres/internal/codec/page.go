@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Expected is the number of messages for which a page reserves memory in advance. It is small, so that a request for a
-// large page reserves only little memory when the topic has few messages.
+// Expected is the number of messages for which the reader of a page allocates memory in advance. The number is small,
+// so that a request for a large page allocates little memory when the topic has few messages.
 const Expected = 64
 
 // ShownPage counts the headers of all messages on a page, because a page may show only a limited number of headers.

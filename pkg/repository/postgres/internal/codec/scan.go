@@ -108,7 +108,7 @@ func (r *ScannedRow) cell(field any) any {
 type cell[T any] struct {
 	value  *T
 	valid  *bool
-	others sql.Scanner // scans values of other types, into the same field
+	others sql.Scanner // scans values of other types than T into the same field as this cell
 }
 
 // Scan implements sql.Scanner.
@@ -130,7 +130,7 @@ func (c *int32Cell) Scan(src any) error {
 		*c = int32Cell{}
 	case int64:
 		if int64(int32(v)) != v { //nolint:gosec // this checks for overflow
-			return (*sql.NullInt32)(c).Scan(src) // returns the error about the wrong size
+			return (*sql.NullInt32)(c).Scan(src) // the number is too large for an int32; this call returns an error that says so
 		}
 		c.Int32, c.Valid = int32(v), true
 	default:

@@ -124,7 +124,7 @@ func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.
 	}
 }
 
-// networkConn is a connection of the driver with the network connection that it uses.
+// networkConn is a connection of the driver, together with the network connection over which the driver sends.
 type networkConn struct {
 	driverConn
 	network net.Conn
@@ -286,7 +286,7 @@ type idle struct {
 
 	mu     sync.Mutex
 	timer  *time.Timer
-	last   time.Time // when the pool last opened a connection
+	last   time.Time // time at which the pool last opened a connection
 	raised bool
 }
 
@@ -337,8 +337,8 @@ func (i *idle) drop() {
 // statement's context has ended. Without the deadline, a server whose processes hang would block every caller.
 type timedDialer struct {
 	plain  net.Dialer
-	limit  time.Duration  // maximum time without data; 0 for no limit
-	dialed func(net.Conn) // is called with each connection
+	limit  time.Duration  // maximum time of a single read or write of a connection; 0 for no limit
+	dialed func(net.Conn) // called with each network connection that was opened
 }
 
 // Dial implements pq.Dialer.
@@ -390,8 +390,9 @@ func (c *timedConn) Read(b []byte) (int, error) {
 	return n, c.closeOnTimeout(err)
 }
 
-// writeChunk is the number of bytes that must be sent within the limit. The limit applies to each chunk and not to the
-// whole write, because on a slow network a large record takes long even if nothing hangs.
+// writeChunk is the number of bytes that must be sent within the time limit of timedConn. The limit applies to each
+// chunk of this size and not to the whole write, because on a slow network a large record takes long even if nothing
+// hangs.
 const writeChunk = 64 << 10
 
 // Write sends b in chunks, and applies the limit to each chunk.

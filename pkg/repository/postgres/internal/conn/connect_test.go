@@ -113,7 +113,8 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-// starting is a connector to a server that refuses a number of connections before it accepts one.
+// starting is a fake connector for a server that is starting: the first connections are refused, and a later one is
+// accepted.
 type starting struct {
 	connector
 	refusals int
@@ -217,7 +218,7 @@ func TestIdle(t *testing.T) {
 		check.Require(t, p.now() == 5, "got %v once it is quiet, want 5", p.kept)
 		i.opened()
 		check.Require(t, p.now() == 25, "got %v when it is busy again, want 25", p.kept)
-		i.settle() // the timer may call settle late, after a connection was opened
+		i.settle() // the timer may call settle late, when the pool has opened a connection meanwhile
 		check.Require(t, p.now() == 25, "got %v although one has just been opened, want 25", p.kept)
 	})
 }
@@ -286,7 +287,7 @@ func TestReadTimeout(t *testing.T) {
 	})
 
 	postgrestest.Parallel(t, "EndsAWriteThatNobodyTakes", func(t *testing.T) {
-		ours, theirs := net.Pipe() // writes to it block, because it has no buffer
+		ours, theirs := net.Pipe() // a write to either end blocks until the other end reads, because a pipe has no buffer
 		defer theirs.Close()
 		n, err := (&timedConn{Conn: ours, limit: time.Millisecond}).Write(make([]byte, 3*writeChunk))
 		var timeout net.Error

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// plansInterval is the minimum time between two reads of the sizes of tables. They are read only while statements
-	// run.
+	// plansInterval is the minimum time between two reads of the sizes of tables. The sizes are read only while the store
+	// sends statements.
 	plansInterval = time.Second
 	// sizesTimeout limits the time for reading the sizes of tables.
 	sizesTimeout = 5 * time.Second
@@ -20,7 +20,7 @@ const (
 	smallTable = 1 << 20
 )
 
-// sizesQuery returns the sizes of tables in bytes.
+// sizesQuery returns the size in bytes of each table whose growth makes the store prepare its statements again.
 const sizesQuery = `SELECT c.oid::bigint, pg_relation_size(c.oid) FROM pg_class c
 	WHERE c.relnamespace = 'dlq'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition`
 
@@ -35,8 +35,8 @@ const maxPrepared = 160
 type statements struct {
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt
-	due      time.Time       // when the sizes are read next time
-	reading  bool            // a caller is reading the sizes now
+	due      time.Time       // time from which on the sizes of the tables may be read again
+	reading  bool            // whether a caller is reading the sizes of the tables now
 	sizes    map[int64]int64 // sizes of tables when their statements were prepared, by the oid of the table
 }
 
@@ -64,7 +64,7 @@ func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	return made
 }
 
-// begin reports whether the caller must read the sizes now. A caller that must read them has to call end afterwards.
+// begin reports whether the caller must read the sizes of the tables now. If so, the caller has to call end afterwards.
 func (s *statements) begin(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func (s *statements) end() {
 	s.reading = false
 }
 
-// renew drops all prepared statements when a table is much larger than it was when they were prepared. It closes the
-// dropped statements after replacedTime, when no caller uses them any more.
+// renew drops all prepared statements when a table is much larger than it was when the statements were prepared. It
+// closes the dropped statements after replacedTime, when no caller uses them any more.
 func (s *statements) renew(sizes map[int64]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +125,8 @@ func (s *statements) watch(pool *sqlx.DB) {
 	}()
 }
 
-// renewNow reads the sizes and calls renew. When the database does not answer, it does nothing, because the next
-// statement reports that error.
+// renewNow reads the sizes of the tables and calls renew with them. When the database does not answer, renewNow does
+// nothing, because the next statement reports that error.
 func (s *statements) renewNow(ctx context.Context, pool *sqlx.DB) {
 	sizes := map[int64]int64{}
 	rows, err := pool.QueryContext(ctx, sizesQuery)

@@ -39,10 +39,12 @@ type Position struct {
 	LSN LSN
 }
 
-// has reports whether a server at p has everything up to q.
+// has reports whether a server at the position p has replayed everything up to the position q. Positions of different
+// histories cannot be compared; then the result is false.
 func (p Position) has(q Position) bool { return p.History == q.History && p.LSN >= q.LSN }
 
-// ErrNoReplica is the error of a server that is asked how far it has replayed the log, and does not replay one.
+// ErrNoReplica is the error when a server is asked how far it has replayed the log of its database, although it is no
+// replica.
 var ErrNoReplica = errors.New("the server at database.read_host is no replica: it is not in recovery")
 
 // Queries of the position of a database, and of its replica. The control file of a replica names a new timeline after
@@ -75,7 +77,7 @@ func parsePosition(text string) (p Position, err error) {
 // Need is what statements need of the server that answers them. A host name may lead to several servers, or to another
 // one than before, so each connection asks its own server.
 type Need struct {
-	Position Position        // what the server must have replayed; zero: nothing
+	Position Position        // position that the server must have replayed; the zero Position when any server will do
 	Alive    context.Context // when it ends, the connection is closed, also while it waits for an answer
 }
 

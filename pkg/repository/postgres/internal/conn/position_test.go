@@ -20,7 +20,7 @@ func TestLSN(t *testing.T) {
 	check.True(t, check.Must(ParseLSN("2/0"))(t) > check.Must(ParseLSN("1/FFFFFFFF"))(t), "2/0 is before 1/FFFFFFFF")
 }
 
-// TestPosition: only positions of one history are compared.
+// TestPosition: a position is reached only by a server of the same history whose position is not lower.
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	p := check.Must(parsePosition("7712401381544624825 2 16/B374D848"))(t)
@@ -43,7 +43,8 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-// TestStatementThatAReplicaEnds: a statement with a Need is tried once, so that the database can answer it at once.
+// TestStatementThatAReplicaEnds: a statement with a Need, which a replica may end, is not tried again on the replica,
+// so that the database can answer the read at once.
 func TestStatementThatAReplicaEnds(t *testing.T) {
 	t.Parallel()
 	for name, ctx := range map[string]context.Context{"replica": WithNeed(t.Context(), Need{}), "database": t.Context()} {

@@ -20,11 +20,11 @@ type session struct {
 	closed []driverStmt // statements that must still be closed on the server
 
 	inTx   bool
-	denied bool // a statement of this transaction was refused; roleIsGone can be called only after the transaction
+	denied bool // whether a statement of this transaction was refused for a missing right; roleIsGone can be called only after the transaction
 
-	// For statements with a Need; see position.go.
-	network  net.Conn // nil when it is not known
-	replayed Position // of the server, when it was last asked
+	// The fields below serve statements whose context has a Need; see position.go.
+	network  net.Conn // the network connection of this session; nil when it is not known
+	replayed Position // position that this connection's server had replayed when it was last asked
 	alive    context.Context
 	unwatch  func() bool
 }
@@ -236,8 +236,9 @@ func (s *session) ended() {
 	}
 }
 
-// meets returns an error if the server of the session does not have what the statement needs. It asks the server only
-// when its last answer is not enough, because what a server has replayed once it never loses while connections last.
+// meets returns an error if the server of the session has not replayed the position that the statement's Need names. It
+// asks the server for its position only when the last answer was a lower position, because a server never loses what it
+// has replayed while a connection to it lasts.
 func (s *session) meets(ctx context.Context) error {
 	need, ok := needOf(ctx)
 	if !ok {
@@ -270,7 +271,7 @@ func (s *session) closeAfter(alive context.Context) {
 	})
 }
 
-// release ends what closeAfter began.
+// release stops the watch that closeAfter began, so that the connection stays open.
 func (s *session) release() {
 	if s.unwatch != nil {
 		s.unwatch()

@@ -16,7 +16,7 @@ type incoming struct {
 	repository.Batch
 	*prepared
 	steps string        // the SQL that decides which ranges are stored: moveSteps or releaseSteps
-	back  []returnMatch // the returns among the messages
+	back  []returnMatch // the messages of the batch that are returns, with the attempts whose records came back
 }
 
 // large reports whether the batch consists of one message with a large value. Such a value is sent as a separate
@@ -53,15 +53,15 @@ func (in *incoming) arrivalsOf(counted func(*entity.Message) bool) []repository.
 // prepared contains what is computed from the messages of a batch before they are stored. The lists are in the order of
 // the messages.
 type prepared struct {
-	hashes []int64  // what entity.RecordHash returns
-	notes  []string // what the function note returns
-	asked  bool     // PostgreSQL has already checked each value; see dropProjections
+	hashes []int64  // hash of each message's record, as entity.RecordHash returns it
+	notes  []string // for each message, the reason why it gets no payload when it is stored; see projection.note
+	asked  bool     // whether PostgreSQL has already checked each value of the batch; see dropProjections
 
 	repeats repeats // dead letters that repeat others and are not stored as messages
 }
 
-// halves splits p: first has the values of the first n messages, second has the values of the other messages. Neither
-// has repeats.
+// halves splits the computed values p in two: first is for the first n messages of the batch, second for the other
+// messages. The field repeats is empty in both.
 func (p *prepared) halves(n int) (first, second *prepared) {
 	return &prepared{hashes: p.hashes[:n], notes: p.notes[:n], asked: p.asked}, &prepared{hashes: p.hashes[n:], notes: p.notes[n:], asked: p.asked}
 }

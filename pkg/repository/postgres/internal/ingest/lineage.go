@@ -21,11 +21,11 @@ type returnMatch struct {
 	attempt   uuid.UUID
 	redrive   uuid.UUID // redrive that made the attempt; uuid.Nil for none
 	byContent bool
-	claimed   bool // the attempt has no result yet; set only for returns that are recognised by content
-	confirmed bool // the message arrived in the parent's dead-letter topic or in a declared one
+	claimed   bool // whether the attempt has no result yet; set only for returns that were recognised by their key and value
+	confirmed bool // whether the message arrived in the dead-letter topic of its parent, or in one that is declared for its original topic
 }
 
-// returns recognises messages that came back after an attempt.
+// returns finds the messages of a batch that are returns: dead letters of records that attempts have sent.
 type returns struct{ db *conn.DB }
 
 // withParents finds the returns among the messages of a batch. It returns the matches, and the messages with the
@@ -57,8 +57,8 @@ func (s returns) withParents(ctx context.Context, batch repository.Batch, hashes
 	return messages, back, nil
 }
 
-// declarations returns a function that reports whether a message of the batch arrived in a dead-letter topic that is
-// declared for its original topic.
+// declarations returns a function that reports whether the configuration declares the dead-letter topic in which a
+// message of the batch arrived for the message's original topic.
 func declarations(batch repository.Batch) func(*entity.Message) bool {
 	if batch.Declared == nil {
 		return func(*entity.Message) bool { return false }
@@ -316,7 +316,7 @@ type sameArgs struct {
 	// declared says, for each contentKey, whether the dead-letter topic of its messages is declared for their original
 	// topic.
 	declared []bool
-	taken    []uuid.UUID // attempts that have a confirmed return in this batch already
+	taken    []uuid.UUID // attempts that already have a confirmed return among the messages of this batch
 }
 
 // add adds the messages with one contentKey, but only those that are equal to the first of them. Other messages with

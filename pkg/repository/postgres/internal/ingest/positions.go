@@ -109,8 +109,8 @@ func (s *Positions) OpenPosition(ctx context.Context, starts []repository.Positi
 		offsets.Int64(p.Next)
 	}
 	var found []positionRow
-	// A statement sees neither rows that another process inserts at the same moment nor rows that it inserts itself.
-	// The second try sees both.
+	// An SQL statement sees neither rows that another process inserts at the same moment nor rows that the statement
+	// inserts itself. The second try finds the rows that the first try did not see.
 	for range 2 {
 		found = found[:0]
 		err := s.db.Select(ctx, &found, openPositionQuery, incarnations.Arg(), partitions.Arg(), offsets.Arg())

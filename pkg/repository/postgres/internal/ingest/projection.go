@@ -74,7 +74,7 @@ const (
 	NoteRefused  = "refused"    // PostgreSQL refused the value
 	noteOver     = "over_limit" // the value exceeded the limit of ingest, and was not stored
 
-	noteUnreadable = "unreadable" // the record could not be read, so it has no value
+	noteUnreadable = "unreadable" // the record could not be read from Kafka, so its value is not known
 	NoteNever      = "never"      // the configuration turns payloads off
 	notePending    = "pending"    // FillPayloads has not filled the payload yet
 )

@@ -174,7 +174,7 @@ func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (reposit
 
 func (s *Activity) notificationState(ctx context.Context, patience time.Duration) (notificationState, error) {
 	var found []notificationState
-	for range 3 { // the first try may have to begin reading, and another process may do so at the same time
+	for range 3 { // the first try may have to store where reading of events begins, and another process may do the same at the same time
 		if err := s.db.Select(ctx, &found, notificationStateQuery, s.db.Clock(), patience.Microseconds()); err != nil {
 			return notificationState{}, err
 		}

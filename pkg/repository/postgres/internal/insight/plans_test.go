@@ -96,7 +96,7 @@ func TestGroupPlans(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		made    *groupsQuery
-		sums    bool // the query adds up all counters
+		sums    bool // whether the query adds up all counters, so that it has to scan their table
 		indexes []string
 	}{
 		{"FirstPage", pageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},

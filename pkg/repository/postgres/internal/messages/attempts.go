@@ -148,7 +148,8 @@ func (s *Attempts) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID,
 	return free, conn.Translate("find claimable messages", err)
 }
 
-// claimed runs a query that claims messages, and returns these messages.
+// claimed runs the given query, which claims messages or finds those that the same claims have claimed before, and
+// returns these messages.
 func (s *Attempts) claimed(ctx context.Context, claims []repository.Claim, how repository.Claiming, query string, args ...any) (taken []entity.Message, err error) {
 	err = conn.Retry(ctx, func() error {
 		if how.Brief {
@@ -285,9 +286,9 @@ var finishQuery = `
 	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, false FROM ended
 	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
-// refuteQuery deletes the returns by content of the attempts $1. These attempts have sent nothing, so the record that
-// was stored as their return came from another producer. The message of that record stays a child, which only means
-// that it reaches the retry limit earlier.
+// refuteQuery deletes those returns of the attempts $1 that were recognised by key and value. These attempts have sent
+// nothing, so the record that was stored as their return came from another producer. The message of that record stays a
+// child of the attempt's message, which only means that it reaches the retry limit earlier.
 const refuteQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id
@@ -323,7 +324,7 @@ func (s *Attempts) finishArgs(results []repository.Result, cause entity.AuditInf
 	return append(args, deferred)
 }
 
-// finishedRow is a row that finishQuery returns.
+// finishedRow is a row that finishQuery returns: a message whose attempt the query has ended.
 type finishedRow struct {
 	repository.Finished
 	status   string
@@ -377,13 +378,13 @@ func (s *Attempts) Finish(ctx context.Context, results []repository.Result, caus
 }
 
 // finishAndRefute, in one transaction, ends attempts that sent nothing, and deletes the returns that were matched to
-// them by content.
+// these attempts because of an equal key and value.
 func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	tx, err := s.db.Pool.BeginTxx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }() // has no effect after Commit
+	defer func() { _ = tx.Rollback() }() // undoes the transaction when an error ends it; has no effect after Commit
 	finish, err := tx.PrepareContext(ctx, finishQuery)
 	if err != nil {
 		return nil, err
@@ -393,7 +394,7 @@ func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Res
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err has returned the error before
+	defer func() { _ = rows.Close() }() // an error of Close is not needed, because rows.Err returned it before
 	var finished []repository.Finished
 	var attempts []uuid.UUID
 	var r finishedRow
@@ -458,7 +459,7 @@ func states(found []codec.Row) []entity.Message {
 	return out
 }
 
-// claimWay contains the options that decide the text of the statements of a claim.
+// claimWay contains the options of a claim on which the text of its SQL statement depends.
 type claimWay struct{ Wait, Edited, brief bool }
 
 var claimWays = map[claimWay]string{

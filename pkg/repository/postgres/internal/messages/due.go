@@ -29,7 +29,8 @@ const dueWalk = 1000
 // dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
 // never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
 // first. The last row is the message at which the walk ended; there is none when no PENDING messages are left. Messages
-// of excepted topic pairs are read too, and then left out; so are, in the walk, those that lack their record.
+// of excepted topic pairs are read too, and then left out; in the walk, messages of share groups whose record is not
+// stored yet are left out in the same way.
 var dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq

@@ -174,7 +174,7 @@ func (s *Messages) operate(
 	return changed, again, err
 }
 
-// without returns the ids that are not ids of the rows, each once.
+// without returns those of the ids for which there is no row in rows, each id once.
 func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 	seen := make(map[uuid.UUID]bool, len(ids))
 	for _, r := range rows {
@@ -190,7 +190,8 @@ func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 	return rest
 }
 
-// move changes the status of one message if its present status allows the action. Otherwise the error says why not.
+// move changes the status of one message if the message's present status allows the action. Otherwise it returns an
+// error that says why the action is not allowed.
 func (s *Messages) move(
 	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.AuditInfo,
 ) (entity.Message, error) {

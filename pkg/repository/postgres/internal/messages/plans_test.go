@@ -187,7 +187,7 @@ func TestListPlans(t *testing.T) {
 	}
 }
 
-// duePlan returns the executed plan of a look for due messages of topic orders.
+// duePlan runs the query for due messages of topic orders, and returns the plan that PostgreSQL executed.
 func duePlan(t *testing.T, db *sqlx.DB) string {
 	t.Helper()
 	postgrestest.Exec(t, db, `VACUUM ANALYZE dlq.dlq_messages`)
@@ -196,7 +196,8 @@ func duePlan(t *testing.T, db *sqlx.DB) string {
 		"{orders}", nil, nil, uuid.Nil, 100, dueWalk, "{}", "{}"), "\n")
 }
 
-// seedShares inserts messages of a share group, and their rows of dlq.share_records in a state.
+// seedShares inserts messages of a share group with the given status, and for each message a row of dlq.share_records
+// with the given state.
 func seedShares(t *testing.T, db *sqlx.DB, messages int, status entity.Status, state entity.Completion) {
 	t.Helper()
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status, dialect, created_at)
@@ -216,8 +217,8 @@ func TestDueReadsNoTableOfShareRecords(t *testing.T) {
 	check.True(t, !strings.Contains(plan, "Seq Scan on share_records"), "all rows are read:\n%s", plan)
 }
 
-// TestDueLeavesOutWithoutReadingAll: messages of a share group that were requeued, and whose record is gone, do not make
-// each look for due messages read all of them. One whose record is stored later is found.
+// TestDueLeavesOutWithoutReadingAll: a share group has many requeued messages whose record is gone. The query for due
+// messages leaves them out without reading all of them, and finds a message whose record is stored later.
 func TestDueLeavesOutWithoutReadingAll(t *testing.T) {
 	const n = 5000
 	db := postgrestest.Fresh(t)

@@ -151,7 +151,7 @@ func unpackHeaders(r *repository.ArchivedRow) bool {
 	return true
 }
 
-// packHeaders does the opposite of unpackHeaders.
+// packHeaders encodes the headers of a row in the form in which the database stores them, which unpackHeaders decodes.
 func packHeaders(r *repository.ArchivedRow) {
 	if r.Packed = nil; r.Headers == nil {
 		return

@@ -20,8 +20,8 @@ type Results struct {
 // NewResults returns the Results of the redrives of a database.
 func NewResults(db *conn.DB, lifecycle *Lifecycle) *Results { return &Results{db, lifecycle} }
 
-// deadLetterOf is codec.DeadLetterOf for the item o of the redrive $1. record has topic, partition, offset and group of
-// the record that was sent.
+// deadLetterOf returns the SQL of codec.DeadLetterOf for o, an item of the redrive $1. The parameter record is the SQL
+// name of a row with the topic, the partition, the offset and the consumer group of the record that was sent.
 func deadLetterOf(record string) string {
 	return codec.DeadLetterOf(record, `coalesce(
 				(SELECT m.dlq_topic_id FROM dlq.dlq_messages m WHERE m.id = o.id),

@@ -13,7 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// waitingIn is the SQL that lists the messages of the batch b with their results. A message without a result waits.
+// waitingIn is the SQL that lists the messages of the batch b, each with its result in this batch. A message without a
+// result waits.
 const waitingIn = `unnest(b.message_ids, b.results) AS o (id, result)`
 
 // overlapsQuery counts, for each redrive in %OTHERS%, the messages in %MINE% that wait in that redrive.
@@ -53,7 +54,8 @@ func (s *Lifecycle) Overlaps(ctx context.Context, r repository.NewRedrive) ([]en
 	return overlapsOf(found), conn.Translate(where, err)
 }
 
-// redriveOverlapsQuery counts, for each redrive in $2, the waiting messages of the redrive $1 that wait in it too.
+// redriveOverlapsQuery counts, for each redrive in $2, the messages that have no result yet both in that redrive and in
+// the redrive $1.
 var redriveOverlapsQuery = strings.NewReplacer("%MINE%", `
 		SELECT o.id FROM dlq.redrive_batches b CROSS JOIN LATERAL `+waitingIn+`
 		WHERE b.redrive_id = $1 AND NOT b.done AND coalesce(o.result, 0) = 0`, "%OTHERS%", "$2").Replace(overlapsQuery)

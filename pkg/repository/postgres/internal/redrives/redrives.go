@@ -427,7 +427,7 @@ func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.
 	return s.Redrive(ctx, id)
 }
 
-// arrows returns the states from which the change m is allowed.
+// arrows returns the states of a redrive from which the change m of the redrive's state is allowed.
 func arrows(m repository.RedriveMove) []entity.RedriveState {
 	var from []entity.RedriveState
 	for _, s := range entity.RedriveStates() {

@@ -17,7 +17,7 @@ import (
 type selection struct {
 	search.Arguments
 	query string
-	order string // the SQL after ORDER BY for the rows of the query
+	order string // the SQL after ORDER BY that puts the rows of the query in the order in which the redrive processes the messages
 }
 
 // newSelection returns the selection of the redrive r. The parameter first is the number of the query's first
@@ -121,8 +121,8 @@ func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes stri
 	q.query = search.Join(walks, "\n\tUNION ALL\n\t")
 }
 
-// indexed returns the condition that the message m meets what the filter says about documents. ask returns it for the
-// documents in the database.
+// indexed returns the SQL condition that the message m meets the filter's conditions on documents. The function ask
+// returns this condition for the case that the documents are in the database.
 func (q *selection) indexed(r repository.NewRedrive, ask func(entity.Filter) []string) []string {
 	switch {
 	case !r.Selection.NeedsSearchIndex():

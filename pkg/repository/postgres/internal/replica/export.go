@@ -16,9 +16,9 @@ import (
 type export struct {
 	query   repository.ExportQuery
 	yield   func(*entity.Message) error
-	refused error // error of yield
+	refused error // error that the function yield returned
 
-	// What was yielded: the number of messages, and the last one.
+	// The number of messages that were passed to yield so far, and the creation time and the id of the last of them.
 	yielded   int
 	createdAt time.Time
 	id        uuid.UUID
@@ -26,11 +26,12 @@ type export struct {
 
 var errAllYielded = errors.New("all messages were yielded")
 
-// run exports the messages that follow the last one that was yielded. It returns no error of yield.
+// run continues the export on the server from: it passes the messages after the last yielded message to yield. When
+// yield fails, run stores the error in refused and returns nil.
 func (e *export) run(ctx context.Context, from Readers) error {
 	q, before := e.query, *e
 	if e.yielded > 0 {
-		q.Filter.CreatedBefore = e.createdAt.Add(time.Microsecond) // messages of the same time follow, too
+		q.Filter.CreatedBefore = e.createdAt.Add(time.Microsecond) // includes the messages with the same creation time as the last yielded one
 	}
 	err := from.Export(ctx, q, func(m *entity.Message) error {
 		if before.has(m) {
@@ -52,7 +53,8 @@ func (e *export) run(ctx context.Context, from Readers) error {
 	return nil
 }
 
-// has reports whether m was yielded. Exports are sorted by creation time and id, the newest first.
+// has reports whether the message m, which is as old as the last yielded message or older, was yielded before. Exports
+// are sorted by creation time and id, the newest first.
 func (e *export) has(m *entity.Message) bool {
 	return e.yielded > 0 && m.CreatedAt.Equal(e.createdAt) && bytes.Compare(m.ID[:], e.id[:]) >= 0
 }

@@ -28,7 +28,7 @@ const (
 	maxWritten = 10_000
 )
 
-// server says how far a server is. *conn.DB implements it.
+// server returns the positions of a PostgreSQL server in the write-ahead log. *conn.DB implements it.
 type server interface {
 	Written(ctx context.Context) (conn.Position, error)
 	Inserted(ctx context.Context) (conn.Position, error)
@@ -39,7 +39,7 @@ type server interface {
 // may answer. It is safe for concurrent use.
 type follower struct {
 	primary server
-	replica server // has a connection that no read uses
+	replica server // the replica, over a connection of its own, which no read of the API uses
 	maxLag  time.Duration
 	log     *zap.Logger
 	now     func() time.Time
@@ -48,12 +48,12 @@ type follower struct {
 	reads *prometheus.CounterVec
 
 	mu       sync.Mutex
-	history  conn.History  // of the database
-	written  []writtenAt   // of the database in this history, the oldest first
-	replayed conn.LSN      // of the replica at the last look; 0: not known
-	oldest   time.Duration // age of the oldest server that a read reached since the last look
+	history  conn.History  // history (system and timeline) that the database writes
+	written  []writtenAt   // ends of the database's log in this history, at different times, the oldest first
+	replayed conn.LSN      // position up to which the replica had replayed the log at the last call of look; 0 when it is not known
+	oldest   time.Duration // age of the data of the oldest server that a read has reached since the last call of oldestAge
 
-	alive context.Context // ends when the replica does not answer
+	alive context.Context // ends when the replica does not answer a call of look or follows another history, so that reads stop waiting for the replica
 	lose  context.CancelFunc
 }
 
@@ -63,12 +63,13 @@ type writtenAt struct {
 	at  time.Time
 }
 
-// The values of the label answer of dlq_replica_reads_total.
+// The values of the label answer of the metric dlq_replica_reads_total, which counts reads by the server that answered
+// them.
 const (
 	byReplica = "replica" // the replica answered
-	isBehind  = "behind"  // the replica had not replayed the caller's last change, or did not have the object
-	isLate    = "late"    // the replica was away, or too far behind
-	hasFailed = "failed"  // the replica did not answer this read
+	isBehind  = "behind"  // the database answered, because the replica had not replayed the caller's last change or did not have the object
+	isLate    = "late"    // the database answered, because the replica was away or too far behind
+	hasFailed = "failed"  // the database answered, because the replica did not answer this read
 )
 
 // newFollower returns a follower. The replica answers no reads until run has asked how far it is.
@@ -112,8 +113,9 @@ func (f *follower) measure() {
 	f.lag.Set(age)
 }
 
-// look asks the database and then its replica how far they are. A replica that does not answer within askTimeout, or
-// that replays another history than the database's, is lost: reads that wait for it end at once.
+// look asks the database for the end of its log, and then the replica how much of the log it has replayed. When the
+// replica does not answer within askTimeout, or replays another history than the database's, the reads that wait for
+// the replica end at once.
 func (f *follower) look(ctx context.Context) error {
 	at := f.now()
 	written, err := ask(ctx, f.primary.Written)
@@ -146,17 +148,18 @@ func ask(ctx context.Context, position func(context.Context) (conn.Position, err
 	return position(ctx)
 }
 
-// write notes how far the database was at a time.
+// write appends to f.written that the database's log ended at p at the time at.
 func (f *follower) write(p conn.Position, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.enter(p.History)
 	if f.written = append(f.written, writtenAt{p.LSN, at}); len(f.written) > maxWritten {
-		f.written = f.written[maxWritten/2:] // the replica is hours behind, and its age becomes unknown
+		f.written = f.written[maxWritten/2:] // so many positions are kept only when the replica is hours behind; its age becomes unknown
 	}
 }
 
-// enter notes the history that the database writes. After a failover nothing is known of the replica.
+// enter sets the history that the database writes. When the history has changed, as after a failover, enter forgets all
+// positions, because those of the old history say nothing about the new one.
 func (f *follower) enter(h conn.History) {
 	if f.history != h {
 		f.history, f.written, f.replayed = h, nil, 0
@@ -165,11 +168,11 @@ func (f *follower) enter(h conn.History) {
 
 func (f *follower) askReplica(ctx context.Context) (conn.Position, error) {
 	alive, lose := context.WithCancel(context.Background())
-	defer time.AfterFunc(askTimeout, lose).Stop() // the connection stays open, unless the time is over
+	defer time.AfterFunc(askTimeout, lose).Stop() // the connection is closed only when the replica does not answer within askTimeout
 	return ask(conn.WithNeed(ctx, conn.Need{Alive: alive}), f.replica.Replayed)
 }
 
-// lost ends the reads that wait for the replica.
+// lost ends the reads that wait for the replica, and forgets the position that the replica had replayed.
 func (f *follower) lost() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,8 +181,8 @@ func (f *follower) lost() {
 	f.alive, f.lose = context.WithCancel(context.Background())
 }
 
-// advance notes how far the replica is. Positions that it has reached are kept as long as they say whether a server is
-// too old.
+// advance sets the position up to which the replica has replayed the log. It drops the replayed positions of f.written
+// that are not needed to decide whether a server's data is older than maxLag.
 func (f *follower) advance(replayed conn.LSN) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,8 +193,9 @@ func (f *follower) advance(replayed conn.LSN) {
 	}
 }
 
-// age returns how old the data of a server that has replayed the database's log up to lsn may be: the newest position
-// that it has reached says so. The age is not known before it has reached one.
+// age returns how old the data of a server that has replayed the database's log up to lsn may be: the time since the
+// database's log ended at the newest position in f.written that the server has reached. The result is unknownAge when
+// the server has reached none of these positions.
 func (f *follower) age(lsn conn.LSN) time.Duration {
 	for i := len(f.written) - 1; i >= 0; i-- {
 		if f.written[i].lsn <= lsn {
@@ -203,7 +207,8 @@ func (f *follower) age(lsn conn.LSN) time.Duration {
 
 const unknownAge = time.Duration(math.MaxInt64)
 
-// oldestAge returns the age of the replica, or of an older server that a read has reached since the last call.
+// oldestAge returns the age of the data of the replica that look asked last, or of a server with older data that a read
+// has reached since the last call of oldestAge.
 func (f *follower) oldestAge() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +218,7 @@ func (f *follower) oldestAge() time.Duration {
 }
 
 // needed returns the position that a server must have replayed so that its data is not older than maxLag. It returns
-// false when the replica has not reached it, or when the database did not answer for as long.
+// false when the replica has not reached this position, or when the database has not answered look for the time maxLag.
 func (f *follower) needed() (conn.Need, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,9 +231,9 @@ func (f *follower) needed() (conn.Need, bool) {
 	return conn.Need{Position: conn.Position{History: f.history, LSN: lsn}, Alive: f.alive}, f.replayed >= lsn
 }
 
-// serves reports whether the replica may answer a read, and counts when it may not. The returned context makes each
-// connection check this with its own server. A read whose caller brings the mark of a change is not answered before the
-// replica has replayed this change.
+// serves reports whether the replica may answer a read; when it may not, serves counts the read as one for the
+// database. The returned context makes each connection check that its own server has replayed enough. A read whose
+// caller brings the mark of a change is not answered before the replica has replayed this change.
 func (f *follower) serves(ctx context.Context, reading *repository.Reading) (context.Context, bool, error) {
 	if reading == nil || reading.UsesPrimary() {
 		return ctx, false, nil

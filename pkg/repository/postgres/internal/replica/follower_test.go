@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// at is a server at a position.
+// at is a fake server whose methods all return the same position, or the error err.
 type at struct {
 	conn.Position
 	err error
@@ -25,7 +25,7 @@ func (s *at) Written(context.Context) (conn.Position, error)  { return s.Positio
 func (s *at) Inserted(context.Context) (conn.Position, error) { return s.Position, s.err }
 func (s *at) Replayed(context.Context) (conn.Position, error) { return s.Position, s.err }
 
-// followed is a follower of two servers, with a clock.
+// followed is a follower with a fake database and a fake replica, and with a clock that the test sets.
 type followed struct {
 	*follower
 	primary, replica *at
@@ -42,14 +42,15 @@ func newFollowed() *followed {
 	return f
 }
 
-// pass makes a look a second later.
+// pass advances the clock by a second, sets the positions of the database and of the replica, and calls look.
 func (f *followed) pass(written, replayed conn.LSN) error {
 	f.clock = f.clock.Add(time.Second)
 	f.primary.LSN, f.replica.LSN = written, replayed
 	return f.look(context.Background())
 }
 
-// answersTo returns who answers a read with this mark, as far as the looks say.
+// answersTo returns who may answer a read with this mark according to the positions that look has read: the replica, or
+// the database because the replica is behind or late.
 func (f *followed) answersTo(t *testing.T, mark string) string {
 	t.Helper()
 	before := map[string]float64{}
@@ -111,7 +112,8 @@ func TestReplicaThatIsLate(t *testing.T) {
 	check.Equal(t, f.answersTo(t, ""), isLate, "who answers when no look has ended for longer than read_max_lag")
 }
 
-// TestReplicaThatIsLost: after a look without an answer the replica is not read, and reads that wait for it end.
+// TestReplicaThatIsLost: after the replica has not answered a call of look, no read uses the replica, and reads that
+// wait for the replica end.
 func TestReplicaThatIsLost(t *testing.T) {
 	t.Parallel()
 	f := newFollowed()
@@ -133,7 +135,7 @@ func TestReplicaThatIsLost(t *testing.T) {
 func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	f := newFollowed()
-	for i := range 3600 { // one of two is an hour behind
+	for i := range 3600 { // one of the two replicas is an hour behind the database
 		replayed := conn.LSN(100 * (i + 1))
 		if i%2 == 1 {
 			replayed = 100

@@ -16,5 +16,5 @@ type Readers struct {
 	*insight.Activity
 	*insight.Audit
 
-	replica bool // they read from the replica
+	replica bool // whether these Readers read from the replica, and not from the database
 }

@@ -39,7 +39,8 @@ func New(
 	if err != nil {
 		return nil, err
 	}
-	// Reads may use all connections of the pool for long. A short lifetime makes looks reach each of several servers.
+	// The calls of look get a pool with one connection, because reads may use all connections of their own pool for long.
+	// The connection has a short lifetime, so that these calls reach each server when read_host names several.
 	at.MaxOpenConns, at.MaxIdleConns, at.ConnMaxLifetime = 1, 1, lookLifetime
 	looks, err := conn.Open(at)
 	if err != nil {
@@ -60,7 +61,7 @@ func New(
 	}, nil
 }
 
-// lookLifetime is how long the connection of looks is used.
+// lookLifetime is the time for which one connection is used by the calls of follower.look.
 const lookLifetime = 10 * time.Second
 
 // Close closes the connections to the replica.

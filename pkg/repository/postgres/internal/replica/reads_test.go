@@ -22,8 +22,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// TestEachConnectionAsksItsServer: looks reach a server that is fresh, and the connections of reads another one, which is
-// behind or on another timeline. The reads are answered by the database.
+// TestEachConnectionAsksItsServer: the calls of look reach a replica that has replayed everything, and the connections
+// of reads reach another replica, which is behind or on another timeline. The reads are answered by the database.
 func TestEachConnectionAsksItsServer(t *testing.T) {
 	t.Parallel()
 	servers := check.Must(stack.Start(t.Context(), stack.Options{Postgres: true, Standby: true, Own: true, Fast: true}))(t)
@@ -41,7 +41,7 @@ func TestEachConnectionAsksItsServer(t *testing.T) {
 	t.Cleanup(func() { check.NoError(t, r.Close()) })
 	looked := &at{Position: check.Must(db.Written(t.Context()))(t)}
 	r.follower.replica = looked
-	r.follower.maxLag = time.Nanosecond // a connection needs what was written at the last look
+	r.follower.maxLag = time.Nanosecond // a server must have replayed what the database had written at the last call of look
 	change := func() {
 		check.Must(pool.ExecContext(t.Context(), `INSERT INTO dlq.audit (at, action, kind, object_id, actor) VALUES (now(), 'x', 'message', $1, 'alice')`, uuid.New()))(t)
 		looked.Position = check.Must(db.Written(t.Context()))(t)

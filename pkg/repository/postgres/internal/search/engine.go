@@ -14,13 +14,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// The engines of dlq.search_index.
+// The values of the column engine of dlq.search_index, which says which engine has the search index.
 const (
 	postgresEngine = "postgres"
 	otherEngine    = "opensearch"
 )
 
-// engineOf says which engine has the documents of an Indexer.
+// engineOf is the name of the engine that has the documents of an Indexer, and, while another engine is filled, the
+// version of the documents with which the database answers searches.
 type engineOf struct {
 	name   string
 	served sql.NullInt64

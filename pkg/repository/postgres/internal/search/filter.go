@@ -14,9 +14,9 @@ import (
 // Arguments are the arguments of a query whose text depends on the filter. PostgreSQL plans such a query for its
 // arguments, because one topic may have a millionth of the table and another one all of it.
 type Arguments struct {
-	First   int // number of the first argument's parameter
+	First   int // number of the SQL parameter of the first argument, as 1 in $1
 	Values  []any
-	Version *[]int64 // versions that documents may have, if the search index has them too; nil: any
+	Version *[]int64 // versions of documents that the query may read; nil when it may read documents of any version
 }
 
 // Arg adds an argument and returns the name of its parameter.

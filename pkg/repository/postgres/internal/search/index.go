@@ -23,7 +23,7 @@ type Indexer struct {
 	engine engineOf
 }
 
-// errorGroups stores the names of error groups; package insight implements it.
+// errorGroups stores the fingerprints by which error groups are described; package insight implements it.
 type errorGroups interface {
 	SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 }
@@ -431,7 +431,8 @@ func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {
 	return all
 }
 
-// latest returns the last document of each message, because one statement must not write a row twice.
+// latest returns, of several documents of the same message, only the last one, because one SQL statement must not write
+// the same row twice.
 func latest(documents []entity.Document) []entity.Document {
 	at := make(map[uuid.UUID]int, len(documents))
 	var last []entity.Document

@@ -18,12 +18,12 @@ type idQuery struct {
 	Query string
 	order string
 
-	noValues bool // do not load the values of the messages
+	noValues bool // whether the query leaves out the values of the messages
 }
 
 // The ways in which a query treats a filter's words and other conditions that need the search index.
 const (
-	LeaveOut  = ""      // the query has none of these conditions
+	LeaveOut  = ""      // the filter has no words and no other condition that needs the search index
 	testEach  = "look"  // messages are read first, and the document of each is tested
 	findFirst = "first" // documents are found first, and then their messages
 )
@@ -53,7 +53,7 @@ func (a *Arguments) ways(f entity.Filter, n Scope, how string) [][]string {
 // listPart limits a query to a part of a list.
 type listPart struct {
 	limit  int
-	within string // an SQL condition on m, or "" for none
+	within string // an SQL condition on the message m that limits the part; "" for no condition
 	first  int    // number of the query's first parameter
 }
 
@@ -136,7 +136,8 @@ func orderBy(s repository.Sort, at, id string) string {
 	return at + " DESC, " + id + " DESC"
 }
 
-// behind returns the condition that m comes after the cursor of the page; none for the first page.
+// behind returns the SQL condition that the message m comes after the cursor of the page; it returns no condition for
+// the first page.
 func (a *Arguments) behind(q repository.SearchQuery) []string {
 	if q.After == (repository.Cursor{}) {
 		return nil
@@ -149,7 +150,7 @@ func (a *Arguments) behind(q repository.SearchQuery) []string {
 		" (" + a.Arg(entity.TruncateTime(q.After.CreatedAt)) + "::timestamptz, " + a.Arg(q.After.ID) + "::uuid)"}
 }
 
-// these returns the query for messages whose ids are known.
+// these returns the query for the messages with the given ids.
 func these(from codec.Source, q repository.SearchQuery, ids []uuid.UUID) *idQuery {
 	p := &idQuery{Arguments: Arguments{First: 1}, order: orderBy(q.Sort, "at", "id"), noValues: q.NoValues}
 	p.Query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at, m.created_at FROM unnest(" + p.Arg(codec.UUIDArray(ids)) + "::uuid[]) AS w (id) " + from.Join("w.id") +

@@ -24,17 +24,18 @@ func (r timeRange) empty() bool { return r.From >= r.To }
 // Length returns the number of microseconds.
 func (r timeRange) Length() int64 { return r.To - r.From }
 
-// and returns the intersection of both ranges.
+// and returns the intersection of the ranges r and o.
 func (r timeRange) and(o timeRange) timeRange {
 	return timeRange{max(r.From, o.From), min(r.To, o.To)}
 }
 
-// with returns the shortest range that contains both ranges.
+// with returns the shortest range that contains the ranges r and o.
 func (r timeRange) with(o timeRange) timeRange {
 	return timeRange{min(r.From, o.From), max(r.To, o.To)}
 }
 
-// first returns the part of a range, at most length long, that comes first in a list.
+// first returns the part of the range r, at most length long, that comes first in a list: the oldest part when the list
+// is ascending, otherwise the newest part.
 func (r timeRange) first(length int64, ascending bool) timeRange {
 	switch {
 	case r.empty() || length >= r.Length():
@@ -46,7 +47,7 @@ func (r timeRange) first(length int64, ascending bool) timeRange {
 	return r
 }
 
-// behind returns the part of a range that comes after a cursor in a list.
+// behind returns the part of the range r that comes after the cursor p in a list.
 func (r timeRange) behind(p repository.Cursor, ascending bool) timeRange {
 	at := micros2000(p.CreatedAt)
 	if ascending {

@@ -14,7 +14,7 @@ import (
 // Scopes reads which existing topics the topic names and patterns of a filter match.
 type Scopes struct {
 	db      *conn.DB
-	version *atomic.Pointer[[]int64] // versions that documents may have; nil: that of the search index
+	version *atomic.Pointer[[]int64] // versions of documents that searches may read; nil when they read only those of the search index's version
 }
 
 // NewScopes returns the Scopes of a database.
@@ -34,7 +34,7 @@ type Scope struct {
 	// when they are unknown.
 	Pairs map[int32][]string
 
-	Version *[]int64 // versions of the documents that this process uses; nil: that of the search index
+	Version *[]int64 // versions of documents that searches of this process may read; nil when they read only those of the search index's version
 }
 
 // topicSet is the set of existing topics that match patterns.
@@ -44,8 +44,8 @@ type topicSet struct {
 	Unnamed   bool     // the patterns also match messages without a topic name
 }
 
-// Both queries step from one topic name to the next along an index. Only the counters have pairs of original and
-// dead-letter topics, so archivedNamesQuery returns only original topics.
+// The two queries read the names of topics: they step from one topic name to the next along an index. Only the counters
+// have pairs of original and dead-letter topics, so archivedNamesQuery returns only original topics.
 const (
 	pairsQuery = `
 	WITH RECURSIVE step AS (

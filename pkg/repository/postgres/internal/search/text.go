@@ -22,7 +22,8 @@ const (
 	// rangeTime is the time limit of one statement of the search. When a statement takes longer, it is cancelled, and
 	// another one searches a shorter time range.
 	rangeTime = 300 * time.Millisecond
-	// quick is a duration. When the search of the last days took less, the next statement searches twice as many days.
+	// quick is the duration below which a statement counts as quick: the next statement of the search then searches twice
+	// as many days as that statement did.
 	quick = rangeTime / 10
 	// shortestRange is the length in microseconds of a time range that is not divided further. The statement that
 	// searches it has the time limit of any other query.
@@ -183,7 +184,7 @@ func (t *textSearch) keep(hits []uuid.UUID) {
 	}
 }
 
-// seek moves the search to the cursor p.
+// seek makes the search continue after the cursor p.
 func (t *textSearch) seek(p repository.Cursor) {
 	t.q.After, t.advanced = p, true
 	t.left = t.left.behind(p, t.q.Sort.Ascending)

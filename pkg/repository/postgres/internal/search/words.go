@@ -31,7 +31,8 @@ const (
 // scanResult is the result of testing messages one by one.
 type scanResult struct {
 	hits []uuid.UUID
-	// all reports that no messages are left to test. It is false when the page is full.
+	// all is true when no message that matches the rest of the filter is left to be tested. It is false when the page is
+	// full.
 	all bool
 	// last is the last message that was tested, unless the page is full; the zero Cursor when none was tested.
 	last repository.Cursor
@@ -135,8 +136,8 @@ func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UU
 
 // documentState is the result of testing the document of a message.
 type documentState struct {
-	current bool // the document has the version of the search index
-	hit     bool // the document matches the filter
+	current bool // whether the document has the version of the search index
+	hit     bool // whether the document has the filter's words and meets its other conditions on documents
 }
 
 // readDocuments tests the documents of messages. The query contains the messages' created_at, so that PostgreSQL opens
@@ -241,8 +242,8 @@ func (a *Arguments) deadLetterTopic(number int32) string {
 	return "m.dlq_topic_id = " + a.Arg(number) + "::int"
 }
 
-// fits reports whether messages with this pair of original and dead-letter topic match a filter and are visible to the
-// caller.
+// fits reports whether messages with this original topic, and the dead-letter topic with this number, meet the filter's
+// conditions on topics and are visible to the caller.
 func (n Scope) fits(f entity.Filter, original string, number int32) bool {
 	switch {
 	case f.Topic != "" && original != f.Topic && (!n.Number.Valid || number != n.Number.Int32):
