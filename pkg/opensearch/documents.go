@@ -171,11 +171,12 @@ func (b *bulk) send(ctx context.Context) error {
 	}
 	var errs error
 	for i, item := range answer.Items {
-		for _, result := range item {
+		for operation, result := range item {
+			gone := operation == "delete" && result.Status == http.StatusNotFound
 			switch {
 			case result.Status == http.StatusConflict:
 				b.refused[ids[i]] = true
-			case result.Error != nil && result.Status != http.StatusNotFound:
+			case result.Error != nil && !gone:
 				errs = worse(errs, translate(&answerError{result.Status, result.Error.Type, result.Error.Reason[:min(len(result.Error.Reason), maxReason)]}))
 			}
 		}

@@ -105,6 +105,8 @@ func TestWrites_ReportWhatWasRefused(t *testing.T) {
 	check.True(t, errors.Is(err, entity.ErrInvalid) && !errors.Is(err, repository.ErrEngineAway), "got %v, want a document that cannot be stored", err)
 	_, err = write(`{"status":403,"error":{"type":"cluster_block_exception","reason":"read-only"}}`)
 	check.True(t, errors.Is(err, repository.ErrEngineAway), "got %v, want an engine that takes no documents", err)
+	_, err = write(`{"status":404,"error":{"type":"index_not_found_exception","reason":"no index may be created"}}`)
+	check.True(t, err != nil, "a document whose index could not be created counts as stored")
 	client, _ := answering(t, DefaultConfig(), http.StatusOK, `{"items":[]}`)
 	_, err = client.Write(t.Context(), 1, 2, documents)
 	check.True(t, errors.Is(err, repository.ErrEngineAway), "got %v, want an answer that is not complete", err)

@@ -23,6 +23,10 @@ type Query struct {
 	// whether they are archived or not. With AnyState every message does.
 	Changed  []uuid.UUID
 	AnyState bool
+
+	// Certain leaves out documents that do not have a field for which the filter asks. Otherwise they match, because the
+	// field of a message may be masked in its document.
+	Certain bool
 }
 
 // clauses returns the conditions of the query, all of which a document must meet.
@@ -33,10 +37,14 @@ func (q Query) clauses() []object {
 		all = append(all, object{"terms": object{"id": f.MessageIDs}})
 	}
 	for field, value := range map[string]string{"error_class": f.ErrorClass, "consumer_group": f.ConsumerGroup, "dialect": f.Dialect} {
-		if value != "" { // a document does not have the field when it is masked
-			unknown := object{"bool": object{"must_not": object{"exists": object{"field": field}}}}
-			all = append(all, either(object{"term": object{field: value}}, unknown))
+		if value == "" {
+			continue
 		}
+		condition := object{"term": object{field: value}}
+		if !q.Certain && field != "dialect" { // a dialect is never masked
+			condition = either(condition, object{"bool": object{"must_not": object{"exists": object{"field": field}}}})
+		}
+		all = append(all, condition)
 	}
 	created := object{}
 	if !f.CreatedAfter.IsZero() {

@@ -266,8 +266,13 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 	}
 	for i := range 50 {
 		f := s.filter(0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14)
-		if i == 0 {
+		switch i {
+		case 0:
 			f = entity.Filter{}
+		case 1:
+			f = entity.Filter{ConsumerGroup: "billing"}
+		case 2:
+			f = entity.Filter{ErrorClass: "E1"}
 		}
 		q := repository.FacetQuery{Filter: f, By: by, Limit: 1 + s.random.IntN(20)}
 		want := check.Must(counter.Facets(t.Context(), q))(t)

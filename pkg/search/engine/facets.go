@@ -41,6 +41,7 @@ func (f *Facets) Facets(ctx context.Context, q repository.FacetQuery) (repositor
 	}
 	question.Changed = nil // changed messages are counted with the values that their documents have
 	question.AnyState = false
+	question.Certain = true // suffices refuses masked fields
 	found, err := f.engine.documents.Facets(ctx, question.version, question.Query, q.By, q.Limit)
 	if errors.Is(err, repository.ErrEngineAway) && !q.Filter.NeedsSearchIndex() {
 		return f.counter.Facets(ctx, q)
