@@ -41,7 +41,7 @@ func (q Query) clauses() []object {
 			continue
 		}
 		condition := object{"term": object{field: value}}
-		if !q.Certain && field != "dialect" { // a dialect is never masked
+		if !q.Certain {
 			condition = either(condition, object{"bool": object{"must_not": object{"exists": object{"field": field}}}})
 		}
 		all = append(all, condition)
