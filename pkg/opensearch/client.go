@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
@@ -58,21 +59,9 @@ type signing struct {
 
 // RoundTrip implements http.RoundTripper.
 func (s signing) RoundTrip(r *http.Request) (*http.Response, error) {
-	switch {
-	case s.cfg.TokenFile != "":
-		token, err := readSecret(s.cfg.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+token)
-	case s.cfg.Username != "":
-		password, err := readSecret(s.cfg.PasswordFile)
-		if err != nil {
-			return nil, err
-		}
-		r = r.Clone(r.Context())
-		r.SetBasicAuth(s.cfg.Username, password)
+	r = r.Clone(r.Context())
+	if err := secret.Authorize(r, s.cfg.TokenFile, s.cfg.Username, s.cfg.PasswordFile); err != nil {
+		return nil, fmt.Errorf("read the secret of search.opensearch: %w", err)
 	}
 	return s.next.RoundTrip(r) //nolint:wrapcheck // the error of the wrapped transport
 }

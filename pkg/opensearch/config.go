@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -62,12 +61,4 @@ func (c Config) roots() (*x509.CertPool, error) {
 		return nil, fmt.Errorf("search.opensearch.ca_file: %s has no certificate", c.CAFile)
 	}
 	return pool, nil
-}
-
-func readSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read the secret of search.opensearch: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }

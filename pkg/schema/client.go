@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
 // errUnknown means that the registry answered, but does not have the schema or subject.
@@ -61,19 +62,8 @@ func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
 }
 
 func (c RegistryConfig) sign(r *http.Request) error {
-	switch {
-	case c.TokenFile != "":
-		token, err := secret(c.TokenFile)
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-	case c.Username != "":
-		password, err := secret(c.PasswordFile)
-		if err != nil {
-			return err
-		}
-		r.SetBasicAuth(c.Username, password)
+	if err := secret.Authorize(r, c.TokenFile, c.Username, c.PasswordFile); err != nil {
+		return fmt.Errorf("read the secret: %w", err)
 	}
 	return nil
 }

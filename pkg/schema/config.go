@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -111,13 +110,4 @@ func (c RegistryConfig) roots() (*x509.CertPool, error) {
 		return nil, fmt.Errorf("ca_file of schema registry %s has no certificate", c.Name)
 	}
 	return pool, nil
-}
-
-// secret reads a secret from a file. It is read for each request, because the file may be replaced at any time.
-func secret(path string) (string, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read the secret: %w", err)
-	}
-	return strings.TrimSpace(string(raw)), nil
 }

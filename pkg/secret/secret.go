@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 )
@@ -43,6 +44,34 @@ func (Text) LogValue() slog.Value { return slog.StringValue(masked) }
 
 // ErrEmpty means that a secret's file exists and is empty, as between its creation and its writing.
 var ErrEmpty = errors.New("secret file is empty")
+
+// FromFileTrimmed reads a secret from a file and removes all white space around it. An empty file gives an empty secret.
+// A missing file is an error that names the file.
+func FromFileTrimmed(path string) (Text, error) {
+	raw, err := os.ReadFile(path)
+	return Text(strings.TrimSpace(string(raw))), err
+}
+
+// Authorize adds the header Authorization to a request: the bearer token in tokenFile, or else the user with the password
+// in passwordFile. When tokenFile and user are "", it changes nothing. It reads the files at each call, because they may
+// be replaced at any time.
+func Authorize(r *http.Request, tokenFile, user, passwordFile string) error {
+	switch {
+	case tokenFile != "":
+		token, err := FromFileTrimmed(tokenFile)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+token.Reveal())
+	case user != "":
+		password, err := FromFileTrimmed(passwordFile)
+		if err != nil {
+			return err
+		}
+		r.SetBasicAuth(user, password.Reveal())
+	}
+	return nil
+}
 
 // FromFile reads a secret from a file. It removes one newline at the end (LF or CRLF), which editors and templates
 // add, and keeps everything else, spaces included. A missing or empty file is an error that names the file; no error

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/encrypt"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
 // maxTries is how often a request is sent when the store does not answer or answers with an error of its own.
@@ -92,18 +92,17 @@ type fileCredentials struct {
 
 // Retrieve implements credentials.Provider.
 func (f *fileCredentials) Retrieve() (credentials.Value, error) {
-	access, err := os.ReadFile(f.accessKey)
+	access, err := secret.FromFileTrimmed(f.accessKey)
 	if err != nil {
 		return credentials.Value{}, fmt.Errorf("read s3.access_key_file: %w", err)
 	}
-	key, err := os.ReadFile(f.secretKey)
+	key, err := secret.FromFileTrimmed(f.secretKey)
 	if err != nil {
 		return credentials.Value{}, fmt.Errorf("read s3.secret_key_file: %w", err)
 	}
 	f.SetExpiration(time.Now().Add(fileLife), 0)
 	return credentials.Value{
-		AccessKeyID: strings.TrimSpace(string(access)), SecretAccessKey: strings.TrimSpace(string(key)),
-		SignerType: credentials.SignatureV4,
+		AccessKeyID: access.Reveal(), SecretAccessKey: key.Reveal(), SignerType: credentials.SignatureV4,
 	}, nil
 }
 
