@@ -184,10 +184,7 @@ func (a *Archive) first(ctx context.Context, l *listing, objects []repository.Ar
 		if err != nil {
 			return nil, err
 		}
-		hidden := make(map[uuid.UUID]bool, len(o.Hidden))
-		for _, id := range o.Hidden {
-			hidden[id] = true
-		}
+		hidden := hiddenIn(o)
 		for j := range entries {
 			if e := &entries[j]; !l.matches(e) || hidden[e.ID] {
 				continue
@@ -391,8 +388,9 @@ func (a *Archive) countOnce(ctx context.Context, l *listing, objects []repositor
 		if err != nil {
 			return 0, err
 		}
+		hidden := hiddenIn(o)
 		for j := range entries {
-			if l.matches(&entries[j]) && !slices.Contains(o.Hidden, entries[j].ID) {
+			if l.matches(&entries[j]) && !hidden[entries[j].ID] {
 				n++
 			}
 		}

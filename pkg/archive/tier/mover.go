@@ -97,17 +97,11 @@ func (m *Mover) moveObject(ctx context.Context, day time.Time, picked []reposito
 	if err != nil || len(rows) == 0 {
 		return 0, errors.Join(err, d.abandon(ctx, m.rows, false))
 	}
-	written, err := d.write(ctx, m.bucket)
-	if err != nil && !written {
-		return 0, err
-	}
 	var moved int64
-	if err == nil {
+	_, err = d.publish(ctx, m.bucket, m.rows, func() (used bool, err error) {
 		moved, err = m.rows.AddObject(ctx, d.entry, rows)
-	}
-	if err != nil {
-		err = errors.Join(err, d.abandon(ctx, m.rows, true))
-	}
+		return true, err
+	})
 	return moved, err
 }
 

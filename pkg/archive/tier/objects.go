@@ -40,6 +40,15 @@ func OpenBucket(cfg Config) (Bucket, error) { return bucket.Open(cfg) }
 // errGone reports that an object was deleted after it was read from the manifest, because another one replaced it.
 var errGone = bucket.ErrGone
 
+// hiddenIn returns the ids of the messages that are hidden in an object.
+func hiddenIn(o *repository.ArchiveObject) map[uuid.UUID]bool {
+	hidden := make(map[uuid.UUID]bool, len(o.Hidden))
+	for _, id := range o.Hidden {
+		hidden[id] = true
+	}
+	return hidden
+}
+
 // readPart reads a part of an object. When the object does not exist, the error is errGone, and a *repository.ObjectError
 // for the case that the manifest still names the object.
 func readPart(ctx context.Context, b Bucket, o *repository.ArchiveObject, offset, length int64) ([]byte, error) {
@@ -93,6 +102,22 @@ func (d *draft) write(ctx context.Context, b Bucket) (written bool, err error) {
 		err = fmt.Errorf("object %s has %d rows, want %d", d.entry.Key, f.Messages(), d.entry.Messages)
 	}
 	return true, err
+}
+
+// publish writes the object and calls enter, which enters it into the manifest and returns false when the object is not
+// used. An object that does not enter the manifest is abandoned.
+func (d *draft) publish(ctx context.Context, b Bucket, keys abandoner, enter func() (used bool, err error)) (used bool, err error) {
+	written, err := d.write(ctx, b)
+	if err != nil && !written {
+		return false, err
+	}
+	if err == nil {
+		used, err = enter()
+	}
+	if used && err == nil {
+		return true, nil
+	}
+	return false, errors.Join(err, d.abandon(ctx, keys, true))
 }
 
 // abandoner cancels the use of keys.

@@ -133,18 +133,10 @@ func (w *Rewriter) replace(ctx context.Context, id uuid.UUID, day string) error 
 		_, err = w.manifest.ReplaceObject(ctx, id, o.Key, nil, o.Hidden)
 		return err
 	}
-	written, err := d.write(ctx, w.bucket)
-	if err != nil && !written {
-		return err
-	}
-	used := false
-	if err == nil {
-		used, err = w.manifest.ReplaceObject(ctx, id, o.Key, &d.entry, o.Hidden)
-	}
-	if used && err == nil {
-		return nil
-	}
-	if err = errors.Join(err, d.abandon(ctx, w.manifest, true)); err == nil { // another process was faster
+	used, err := d.publish(ctx, w.bucket, w.manifest, func() (bool, error) {
+		return w.manifest.ReplaceObject(ctx, id, o.Key, &d.entry, o.Hidden)
+	})
+	if err == nil && !used { // another process was faster
 		_, err = w.delete(ctx, d.entry.Key)
 	}
 	return err
@@ -173,10 +165,7 @@ func (w *Rewriter) fill(ctx context.Context, d *draft, o *repository.ArchiveObje
 	if err != nil {
 		return err
 	}
-	hidden := make(map[uuid.UUID]bool, len(o.Hidden))
-	for _, id := range o.Hidden {
-		hidden[id] = true
-	}
+	hidden := hiddenIn(o)
 	left := 0
 	err = f.Rows(nil, func(r *repository.ArchivedRow) error {
 		if hidden[r.ID] {
