@@ -117,6 +117,10 @@ type bulk struct {
 	refused map[uuid.UUID]bool // documents that a later write has replaced
 }
 
+func (c *Client) newBulk(number int64) *bulk {
+	return &bulk{client: c, number: number, refused: map[uuid.UUID]bool{}}
+}
+
 const maxBulk = 8 << 20
 
 type target struct {
@@ -198,7 +202,7 @@ func (c *Client) Write(ctx context.Context, version, number int64, documents []D
 	if err := c.prepare(ctx, version); err != nil {
 		return nil, err
 	}
-	b := &bulk{client: c, number: number, refused: map[uuid.UUID]bool{}}
+	b := c.newBulk(number)
 	for _, d := range documents {
 		if err := b.add(ctx, "index", c.index(version, d.CreatedAt), d.ID.String(), storedOf(d)); err != nil {
 			return nil, err
@@ -216,7 +220,7 @@ func (c *Client) Update(
 	for _, f := range facts {
 		known[f.ID.String()] = f
 	}
-	b := &bulk{client: c, number: number, refused: map[uuid.UUID]bool{}}
+	b := c.newBulk(number)
 	seen := map[string]bool{}
 	for part := range slices.Chunk(ids, updatedAtOnce) {
 		var found hits
@@ -252,7 +256,7 @@ const updatedAtOnce = 500
 
 // Delete deletes documents of a day.
 func (c *Client) Delete(ctx context.Context, version, number int64, day repository.EngineDay, ids []uuid.UUID) error {
-	b := &bulk{client: c, number: number, refused: map[uuid.UUID]bool{}}
+	b := c.newBulk(number)
 	for _, id := range ids {
 		if err := b.add(ctx, "delete", c.index(version, day.Day), id.String(), nil); err != nil {
 			return err

@@ -56,16 +56,7 @@ func (h *hits) cursors() ([]repository.Cursor, error) {
 
 // Count returns the number of documents that match.
 func (c *Client) Count(ctx context.Context, version int64, q Query) (int64, error) {
-	var found struct {
-		Hits struct {
-			Total struct {
-				Value int64 `json:"value"`
-			} `json:"total"`
-		} `json:"hits"`
-	}
-	err := c.search(ctx, c.searchPath(c.alias(version)), object{
-		"size": 0, "track_total_hits": true, "query": object{"bool": object{"filter": q.clauses()}},
-	}, &found)
+	found, err := c.aggregate(ctx, version, q, object{})
 	return found.Hits.Total.Value, err
 }
 

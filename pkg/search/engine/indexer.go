@@ -231,13 +231,9 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 
 // write stores documents in the search engine. It skips the documents of messages that no longer exist.
 func (x *Indexer) write(ctx context.Context, v int64, documents []entity.Document) (refused map[uuid.UUID]bool, err error) {
-	facts, err := x.notes.EngineFacts(ctx, idsOf(documents))
+	known, err := x.factsOf(ctx, idsOf(documents))
 	if err != nil {
 		return nil, err
-	}
-	known := map[uuid.UUID]repository.EngineFacts{}
-	for _, f := range facts {
-		known[f.ID] = f
 	}
 	var written []opensearch.Document
 	for _, d := range documents {
@@ -253,6 +249,16 @@ func (x *Indexer) write(ctx context.Context, v int64, documents []entity.Documen
 	return x.writes.Write(ctx, v, x.number, written)
 }
 
+// factsOf returns the facts of those of the messages that exist, by their ids.
+func (x *Indexer) factsOf(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]repository.EngineFacts, error) {
+	facts, err := x.notes.EngineFacts(ctx, ids)
+	known := make(map[uuid.UUID]repository.EngineFacts, len(facts))
+	for _, f := range facts {
+		known[f.ID] = f
+	}
+	return known, err
+}
+
 func idsOf(documents []entity.Document) []uuid.UUID {
 	ids := make([]uuid.UUID, len(documents))
 	for i, d := range documents {
@@ -264,16 +270,14 @@ func idsOf(documents []entity.Document) []uuid.UUID {
 // deleteGone deletes the documents of messages that were deleted before the store had noted their documents. Later
 // deletions are noted as changes.
 func (x *Indexer) deleteGone(ctx context.Context, v int64, documents []entity.Document) error {
-	ids := idsOf(documents)
-	facts, err := x.notes.EngineFacts(ctx, ids)
+	known, err := x.factsOf(ctx, idsOf(documents))
 	if err != nil {
 		return err
 	}
-	exists := map[uuid.UUID]bool{}
-	for _, f := range facts {
-		exists[f.ID] = true
-	}
-	gone := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool { return exists[id] })
+	gone := slices.DeleteFunc(idsOf(documents), func(id uuid.UUID) bool {
+		_, exists := known[id]
+		return exists
+	})
 	if len(gone) == 0 {
 		return nil
 	}

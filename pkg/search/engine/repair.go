@@ -121,15 +121,14 @@ func (x *Indexer) lost(n int64, day time.Time) {
 // waits to be indexed, which writes its document again.
 func (x *Indexer) deleteExtra(ctx context.Context, v int64, day repository.EngineDay, extra []uuid.UUID) error {
 	for ids := range slices.Chunk(extra, comparedAtOnce) {
-		facts, err := x.notes.EngineFacts(ctx, ids)
+		known, err := x.factsOf(ctx, ids)
 		if err != nil {
 			return err
 		}
-		waiting := map[uuid.UUID]bool{}
-		for _, f := range facts {
-			waiting[f.ID] = opensearch.DayOf(f.CreatedAt).Equal(day.Day)
-		}
-		gone := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool { return waiting[id] })
+		gone := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
+			f, exists := known[id]
+			return exists && opensearch.DayOf(f.CreatedAt).Equal(day.Day)
+		})
 		if len(gone) == 0 {
 			continue
 		}
