@@ -5,7 +5,6 @@ import (
 	_ "embed" // for the pinned version
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,8 +22,7 @@ var openSearchNode []byte
 type OpenSearch struct {
 	Address string // http://127.0.0.1:PORT
 
-	server *server
-	folder *dataFolder
+	standalone
 }
 
 // StartOpenSearch returns a running node with a heap of 512 MB. The first call on a machine downloads it; there is no
@@ -36,15 +34,6 @@ func StartOpenSearch(ctx context.Context) (*OpenSearch, error) {
 	}
 	return s, nil
 }
-
-// Stop stops the node and removes its data.
-func (s *OpenSearch) Stop() error { return errors.Join(s.server.kill(), s.folder.remove()) }
-
-// Kill ends the node's process at once and keeps its data.
-func (s *OpenSearch) Kill() error { return s.server.kill() }
-
-// Restart starts a killed node with the same address and data.
-func (s *OpenSearch) Restart(ctx context.Context) error { return s.server.start(ctx) }
 
 func (s *OpenSearch) start(ctx context.Context) error {
 	env := readEnvironment(os.Getenv)
@@ -76,7 +65,7 @@ func (s *OpenSearch) start(ctx context.Context) error {
 				as.apply(cmd)
 				return cmd
 			},
-			answers: func(ctx context.Context) error { return pingOpenSearch(ctx, s.Address) },
+			answers: func(ctx context.Context) error { return pingHTTP(ctx, s.Address+recovered) },
 			logFile: s.folder.join("opensearch.log"),
 			halt:    syscall.SIGKILL,
 		}, nil
@@ -84,19 +73,5 @@ func (s *OpenSearch) start(ctx context.Context) error {
 	return err
 }
 
-// pingOpenSearch returns nil when the node has recovered its indexes.
-func pingOpenSearch(ctx context.Context, endpoint string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/_cluster/health?wait_for_status=yellow&timeout=1s", nil)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("health: %s", answer.Status)
-	}
-	return nil
-}
+// recovered is the path that a node answers with status 200 when it has recovered its indexes.
+const recovered = "/_cluster/health?wait_for_status=yellow&timeout=1s"

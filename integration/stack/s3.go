@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +20,7 @@ type S3 struct {
 	Region            string
 	AccessKey, Secret string
 
-	server *server
-	folder *dataFolder
+	standalone
 }
 
 // StartS3 returns a running S3 server. The first call on a machine builds the server from its source, which takes about
@@ -34,17 +32,6 @@ func StartS3(ctx context.Context) (*S3, error) {
 	}
 	return s, nil
 }
-
-// Stop stops the server and removes its data.
-func (s *S3) Stop() error {
-	return errors.Join(s.server.kill(), s.folder.remove())
-}
-
-// Kill ends the server process at once and keeps its data.
-func (s *S3) Kill() error { return s.server.kill() }
-
-// Restart starts a killed server with the same address and data.
-func (s *S3) Restart(ctx context.Context) error { return s.server.start(ctx) }
 
 func (s *S3) start(ctx context.Context) error {
 	program, err := s3Binary(ctx, readEnvironment(os.Getenv))
@@ -74,26 +61,10 @@ func (s *S3) build(program, listen string) *server {
 			cmd.Env = []string{"PATH=/usr/bin:/bin", "ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.Secret}
 			return cmd
 		},
-		answers: func(ctx context.Context) error { return pingS3(ctx, s.Endpoint) },
+		answers: func(ctx context.Context) error { return pingHTTP(ctx, s.Endpoint+"/health") },
 		logFile: s.folder.join("s3.log"),
 		halt:    syscall.SIGKILL,
 	}
-}
-
-func pingS3(ctx context.Context, endpoint string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/health", nil)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("health: %s", answer.Status)
-	}
-	return nil
 }
 
 // s3Binary builds the pinned server into the cache.

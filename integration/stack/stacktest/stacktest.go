@@ -21,17 +21,24 @@ const patience = 10 * time.Minute
 
 // shared is one server for the whole test process. It is package state because the tests of a
 // process share nothing else.
-type shared struct {
-	opts  stack.Options
-	start sync.Once
-	stack *stack.Stack
-	err   error
+type shared[S interface{ Stop() error }] struct {
+	run     func(context.Context) (S, error)
+	start   sync.Once
+	server  S
+	running bool
+	err     error
 }
 
 var (
-	postgres = &shared{opts: stack.Options{Postgres: true, Fast: true, Log: os.Stderr}}
-	broker   = &shared{opts: stack.Options{Kafka: true, Fast: true, Log: os.Stderr}}
+	postgres   = started(stack.Options{Postgres: true, Fast: true, Log: os.Stderr})
+	broker     = started(stack.Options{Kafka: true, Fast: true, Log: os.Stderr})
+	s3         = &shared[*stack.S3]{run: stack.StartS3}
+	openSearch = &shared[*stack.OpenSearch]{run: stack.StartOpenSearch}
 )
+
+func started(opts stack.Options) *shared[*stack.Stack] {
+	return &shared[*stack.Stack]{run: func(ctx context.Context) (*stack.Stack, error) { return stack.Start(ctx, opts) }}
+}
 
 // Postgres returns the superuser's URL of a running PostgreSQL. Without a server the test fails; it
 // is never skipped.
@@ -47,48 +54,18 @@ func Kafka(t testing.TB) []string {
 	return broker.get(t).Brokers()
 }
 
-// s3 is the S3 server of the test process.
-var s3 struct {
-	start  sync.Once
-	server *stack.S3
-	err    error
-}
-
 // S3 returns a running S3 server. Each test creates its own bucket. Without a server the test fails; it is never
 // skipped.
 func S3(t testing.TB) *stack.S3 {
 	t.Helper()
-	s3.start.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience) // see get
-		defer cancel()
-		s3.server, s3.err = stack.StartS3(ctx)
-	})
-	if s3.err != nil {
-		t.Fatalf("a test needs a server: %v", s3.err)
-	}
-	return s3.server
-}
-
-// openSearch is the OpenSearch node of the test process.
-var openSearch struct {
-	start sync.Once
-	node  *stack.OpenSearch
-	err   error
+	return s3.get(t)
 }
 
 // OpenSearch returns a running node of OpenSearch. Each test uses an index prefix of its own. Without a node the test
 // fails; it is never skipped.
 func OpenSearch(t testing.TB) *stack.OpenSearch {
 	t.Helper()
-	openSearch.start.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience) // see get
-		defer cancel()
-		openSearch.node, openSearch.err = stack.StartOpenSearch(ctx)
-	})
-	if openSearch.err != nil {
-		t.Fatalf("a test needs a server: %v", openSearch.err)
-	}
-	return openSearch.node
+	return openSearch.get(t)
 }
 
 // Main runs the tests of a package, stops the servers they started and exits. Call it from TestMain. Without Main, the
@@ -97,33 +74,30 @@ func Main(m interface{ Run() int }) {
 	code := m.Run()
 	postgres.stop()
 	broker.stop()
-	if s3.server != nil {
-		_ = s3.server.Stop()
-	}
-	if openSearch.node != nil {
-		_ = openSearch.node.Stop()
-	}
+	s3.stop()
+	openSearch.stop()
 	os.Exit(code)
 }
 
-func (s *shared) get(t testing.TB) *stack.Stack {
+func (s *shared[S]) get(t testing.TB) S {
 	t.Helper()
 	s.start.Do(func() {
 		// The test's own context would end the server too early: the server is used by later tests too.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		s.stack, s.err = stack.Start(ctx, s.opts)
+		s.server, s.err = s.run(ctx)
+		s.running = s.err == nil
 	})
 	if s.err != nil {
 		t.Fatalf("a test needs a server: %v", s.err)
 	}
-	return s.stack
+	return s.server
 }
 
 // stop runs after the last test; the next start removes what stop cannot remove.
-func (s *shared) stop() {
-	if s.stack != nil {
-		_ = s.stack.Stop()
+func (s *shared[S]) stop() {
+	if s.running {
+		_ = s.server.Stop()
 	}
 }
 
