@@ -28,7 +28,7 @@ func TestFaultCluster(t *testing.T) {
 	}{
 		{"leaders move", r.unnoticed(r.leadersMove)},
 		{"a broker is killed", r.brokerIsKilled},
-		{"a broker stands still", r.brokerStandsStill},
+		{"a broker is suspended", r.brokerStandsStill},
 		{"too few replicas are in sync", r.tooFewInSync},
 		{"two brokers are killed", r.twoAreKilled},
 		{"replicas are reassigned", r.replicasAreReassigned},

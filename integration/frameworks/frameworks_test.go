@@ -29,7 +29,7 @@ type framework struct {
 	shows   shown
 }
 
-// shown is what the API shows of the dead letter of an order in CHF. The group is empty when no header names it.
+// shown contains the fields that the API must show for the dead letter of an order in CHF. The group is empty when no header names it.
 type shown struct {
 	dialect, class, text string
 	namesGroup           bool

@@ -56,7 +56,7 @@ var kafkaDefaults = settings{
 const clusterSize = 3
 
 // kafkaReplicated override kafkaDefaults for a cluster: every topic is on three brokers, and a record is acknowledged
-// when two have it. A broker that stands still soon leaves the in-sync replicas, and a dead one soon loses the
+// when two have it. A suspended broker soon leaves the in-sync replicas, and a dead one soon loses the
 // leadership of its partitions.
 var kafkaReplicated = settings{
 	"default.replication.factor":                       "3",
@@ -157,7 +157,7 @@ func (n kafkaNode) addresses(ports []int) kafkaAddresses {
 	return at
 }
 
-// quorum is what all nodes of a cluster must know before their first start.
+// quorum contains the settings that all nodes of a cluster need before their first start.
 type quorum struct {
 	clusterID   string
 	controllers string // their addresses

@@ -226,7 +226,7 @@ func (w *Worker) refusal(m *entity.Message) error {
 	return w.confirms(m.Source.Topic, m.Failure.ConsumerGroup, at)
 }
 
-// topic is what the cluster reports about a topic. internal may be true for a topic of any name.
+// topic is what the cluster reports about a topic. Kafka may mark a topic of any name as internal.
 type topic struct{ internal, missing bool }
 
 // topicsOf requests the original topics of the messages from the cluster.

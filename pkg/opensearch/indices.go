@@ -89,7 +89,7 @@ func (c *Client) prepare(ctx context.Context, version int64) error {
 	return err
 }
 
-// Forget makes the next write of documents prepare OpenSearch again, in case that somebody has removed the template.
+// Forget makes the next write of documents prepare OpenSearch again, in case an operator has removed the template.
 func (c *Client) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

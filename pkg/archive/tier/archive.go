@@ -162,7 +162,7 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 }
 
 // removeBytes writes the objects again that still have a message: more than one when it was restored and archived again.
-// An object of the manifest that cannot be read stays as it is, and is an error. Other errors only mean that the archiver
+// An object of the manifest that cannot be read is not changed, and is an error. Other errors only mean that the archiver
 // has to try again.
 func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (repository.Erased, error) {
 	objects, err := a.catalog.HidingObjects(ctx, id)

@@ -120,7 +120,7 @@ func TestSession_IsReplacedBetweenRequests(t *testing.T) {
 	})
 }
 
-// A connection that nobody can replace serves until its session ends. Then nothing is sent.
+// When no new connection can be opened, the old one sends requests until its session ends, and none after that.
 func TestSession_EndsWhenSignInFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
