@@ -185,8 +185,10 @@ func TestShareGroupsRecordIsGone(t *testing.T) {
 	eventually(t, time.Minute, "the records are gone", func() bool {
 		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'gone')`) == 10
 	})
-	_, metrics := ingester.try(http.MethodGet, "/metrics", nil)
-	check.True(t, bytes.Contains(metrics, []byte(`dlq_completions_total{result="gone"} 10`)), "metrics of the ingester lack ten records that are gone")
+	eventually(t, time.Minute, "the ingester's metric counts the ten records that are gone", func() bool { // after they are stored
+		_, metrics := ingester.try(http.MethodGet, "/metrics", nil)
+		return bytes.Contains(metrics, []byte(`dlq_completions_total{result="gone"} 10`))
+	})
 	m := s.search(client.SearchMessagesParams{Topic: &s.dlq}).Messages[0]
 	check.Equal(t, string(*m.PayloadOmitted), "pointer", "payload_omitted")
 	res, err := s.RetryMessageWithResponse(t.Context(), m.Id, nil, client.RetryMessageJSONRequestBody{})
