@@ -33,7 +33,7 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 		return strings.Join(complaints, "\n")
 	}
 	const pending = `(SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' AND dlq_offset IS NOT NULL ORDER BY id LIMIT 1)`
-	const resolved = `(SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' ORDER BY id LIMIT 1)`
+	const resolved = oldestResolved
 	for _, c := range []struct{ want, statement string }{
 		{"I1: records are stored with other bytes", `UPDATE dlq.records SET headers = '\x00' WHERE message_id = ` + pending},
 		{"I1: records are in the log and not stored", `DELETE FROM dlq.dlq_messages WHERE id = ` + pending},
@@ -61,11 +61,19 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	l.wantPositionsNoticed(a)
 }
 
+// oldestResolved is the SQL expression of the id of the first resolved message.
+const oldestResolved = `(SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' ORDER BY id LIMIT 1)`
+
 // wantNoticed breaks several promises about data outside the database, and checks that the text that look returns
 // names each broken promise.
 func (l *letters) wantNoticed(a *account, look func() string) {
 	l.t.Helper()
-	again := slices.Clone(l.kafka.readAll(l.target))[0]
+	var changed string // the message whose attempt the statements above have replaced
+	if err := l.db.Get(&changed, "SELECT "+oldestResolved); err != nil {
+		l.t.Fatal(err)
+	}
+	sent := l.kafka.readAll(l.target)
+	again := sent[slices.IndexFunc(sent, func(r *kgo.Record) bool { return header(r, "dlq-message-id") != changed })]
 	l.kafka.produce(&kgo.Record{Topic: l.target, Partition: again.Partition, Key: again.Key, Value: again.Value, Headers: again.Headers})
 	a.resolved("00000000-0000-0000-0000-00000000dead")
 	a.acked[l.source+"/0/999999"] = again

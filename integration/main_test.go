@@ -3,6 +3,7 @@
 package integration_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -14,7 +15,17 @@ import (
 // binaries is the folder with the programs that TestMain built.
 var binaries string
 
+// parallel is the number of tests that run at the same time unless -parallel says otherwise. Most of them
+// wait for servers: with two at a time, two processors were idle for more than half of the time.
+const parallel = "4"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", parallel)
+	}
 	dir, err := os.MkdirTemp("", "dlq-manager-programs-")
 	if err == nil {
 		err = programs.Build(dir, "api", "ingester", "archiver")
