@@ -105,11 +105,16 @@ func (p program) call(ctx context.Context, method, path string, answer any) {
 // stored returns how many records an ingester has stored since its start, according to its metrics, because metrics
 // are cheap to read and the programs of every commit provide them.
 func (p program) stored(ctx context.Context) int {
+	return int(p.metric(ctx, "dlq_ingest_records_stored_total"))
+}
+
+// metric returns a metric of the program, added up over all of its labels.
+func (p program) metric(ctx context.Context, name string) float64 {
 	p.alive()
 	res, err := p.open(ctx, http.MethodGet, "/metrics")
 	check(err)
 	defer res.Body.Close()
-	return int(sumMetric(res.Body, "dlq_ingest_records_stored_total"))
+	return sumMetric(res.Body, name)
 }
 
 // sumMetric adds up a metric over all of its labels.

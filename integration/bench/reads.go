@@ -29,9 +29,14 @@ const (
 // ask sends requests one at a time over one connection, and returns p50 and p99. In the first answer, the list
 // "messages" must have at least as many members as the parameter least says.
 func (s *side) ask(ctx context.Context, p program, name string, least int, paths ...string) []figure {
+	return p.ask(ctx, askWarm, s.opts.requests, name, least, paths...)
+}
+
+// ask is like the method of side; the first answers, of the number warm, do not count.
+func (p program) ask(ctx context.Context, warm, requests int, name string, least int, paths ...string) []figure {
 	var times []time.Duration
 	work := timed(func() int {
-		for n := range askWarm + s.opts.requests {
+		for n := range warm + requests {
 			start := time.Now()
 			body := must(p.get(ctx, paths[n%len(paths)]))
 			took := time.Since(start)
@@ -40,11 +45,11 @@ func (s *side) ask(ctx context.Context, p program, name string, least int, paths
 				check(json.Unmarshal(body, &answer))
 				expect("answers that "+name+" lacks", int64(max(least-len(answer.Messages), 0)), 0)
 			}
-			if n >= askWarm {
+			if n >= warm {
 				times = append(times, took)
 			}
 		}
-		return s.opts.requests
+		return requests
 	})
 	return []figure{
 		work.figure(name+", p50", "ms", milliseconds(quantile(times, 0.5))),

@@ -141,6 +141,7 @@ func joined(f entity.Filter, found []repository.Cursor) entity.Filter {
 // metrics of the search engine.
 type metrics struct {
 	up       prometheus.Gauge
+	serves   prometheus.Gauge
 	changes  prometheus.Gauge
 	repaired prometheus.Counter
 }
@@ -151,6 +152,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		up: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_search_engine_up",
 			Help: "1 when the search engine answered the last request of this process's indexer, else 0.",
+		}),
+		serves: build.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_search_engine_serves",
+			Help: "1 when the search engine answers searches, 0 while the database does; 0 in processes without the indexer lease.",
 		}),
 		changes: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_search_engine_changes",

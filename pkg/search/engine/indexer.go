@@ -102,6 +102,7 @@ func (x *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, stor
 	if !held {
 		x.repaired, x.failure = time.Time{}, nil
 		x.metrics.changes.Set(0)
+		x.metrics.serves.Set(0)
 	}
 	return held, err
 }
@@ -109,9 +110,13 @@ func (x *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, stor
 // Unindexed implements repository.SearchIndex. Before that it gives the search engine all changes of messages.
 func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	v := version(stored)
-	current, _, err := x.engine.state.EngineState(ctx)
+	current, serves, err := x.engine.state.EngineState(ctx)
 	if err != nil || current != v {
 		return nil, err
+	}
+	x.metrics.serves.Set(0)
+	if serves {
+		x.metrics.serves.Set(1)
 	}
 	if x.number, err = x.notes.NextWrite(ctx); err != nil {
 		return nil, err
