@@ -40,8 +40,8 @@ func (o options) parts() []part {
 		{name: "export", needs: "search", run: export, load: "one request for the table of search"},
 		{name: "mixed", needs: "search", run: mixed, load: fmt.Sprintf("%g reads/s over %d connections in the table of search, quiet and with %s records/s",
 			mixedRate, mixedCallers, thousands(floodRate))},
-		{name: "engines", needs: "search", run: engines, alone: true, load: "the same searches of the table of search with PostgreSQL, then with OpenSearch, quiet and with " +
-			thousands(floodRate) + " records/s; the facet is over the customers of the newest messages"},
+		{name: "engines", run: engines, alone: true, load: fmt.Sprintf("%s messages with values of 300 bytes, spread over %d days; PostgreSQL, then OpenSearch, quiet and with %s records/s; the facet counts the customers of the newest messages",
+			thousands(o.count(o.documents)), o.days, thousands(floodRate))},
 		{name: "archive", run: archive, load: thousands(o.count(recordsToArchive)) + " messages of 1 KB by one run of the archiver"},
 		{name: "schemas", run: schemas, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times in each format, by turns; medians",
 			thousands(o.count(recordsToDecode)), schemaPairs)},

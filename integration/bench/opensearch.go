@@ -23,15 +23,24 @@ const (
 	maxDistinct      = 2.0  // limit of the error of a number of distinct values, in %
 )
 
-// engines measures the same searches and facets with PostgreSQL and with OpenSearch, on the table of search.
+// engines measures the same searches and facets with PostgreSQL and with OpenSearch, on a table of messages with values.
 func engines(ctx context.Context, s *side) (figures []figure) {
-	d := s.documents
-	n := int(d.number(ctx, countRows))
+	n := s.opts.count(s.opts.documents)
+	prefix, flooded := s.createFlood(ctx)
+	defer s.kafka.removeFlood(ctx, flooded)
+	d := s.database(ctx, "engines", prefix)
+	defer s.drop(ctx, d)
+	d.fill(ctx, n, s.opts.days, 0, prefix+"quiet", "'PENDING'", 6)
+	d.fillValues(ctx, n)
 	var before []figure // with PostgreSQL
 	s.with(ctx, "api", d, func(api program) {
+		work := api.timed(func() int {
+			api.awaitIndexed(ctx)
+			return n
+		})
 		d.settle(ctx)
-		before = s.askEngine(ctx, api, n, facetNewest, "PostgreSQL", maxPostgresFacet)
-		figures = slices.Clone(before)
+		before = s.askEngine(ctx, api, d, n, facetNewest, "PostgreSQL", maxPostgresFacet)
+		figures = append(work.indexing("PostgreSQL", "postgres", "api"), before...)
 	}, noRedrives)
 	s.say("starting OpenSearch")
 	node := must(stack.StartOpenSearch(ctx))
@@ -44,17 +53,16 @@ func engines(ctx context.Context, s *side) (figures []figure) {
 				return n
 			})
 			d.settle(ctx)
-			figures = append(figures, work.rate("messages indexed in OpenSearch"))
-			figures = append(figures, work.processors("indexing in OpenSearch", "postgres", "api")...)
-			figures = append(figures, work.figure("indexing in OpenSearch, processor time of OpenSearch and Kafka", "µs a row", work.micros("java")))
-			for i, f := range s.askEngine(ctx, api, n, facetMessages, "OpenSearch", maxFacet) {
+			figures = append(figures, work.indexing("OpenSearch", "postgres", "api")...)
+			figures = append(figures, work.figure("OpenSearch: processor time of OpenSearch and Kafka", "µs a row", work.micros("java")))
+			for i, f := range s.askEngine(ctx, api, d, n, facetMessages, "OpenSearch", maxFacet) {
 				figures = append(figures, f.comparedWith("PostgreSQL", before[i].Value))
 			}
-			flood := s.kafka.startFlood(ctx, s.flooded)
+			flood := s.kafka.startFlood(ctx, flooded)
 			defer flood.stop()
 			stored := ingester.stored(ctx)
 			loaded := api.timed(func() int {
-				figures = append(figures, s.askEngine(ctx, api, n, facetMessages, "OpenSearch with 2,000 records/s", maxFacet)...)
+				figures = append(figures, s.askEngine(ctx, api, d, n, facetMessages, "OpenSearch with 2,000 records/s", maxFacet)...)
 				return ingester.stored(ctx) - stored
 			})
 			check(flood.stop())
@@ -64,30 +72,47 @@ func engines(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
+// indexing returns the rate of indexing and the processor time of these programs.
+func (s section) indexing(engine string, programs ...string) []figure {
+	return append([]figure{s.rate(engine + ": messages indexed")}, s.processors(engine+": indexing", programs...)...)
+}
+
+// fillValues gives each message of the table a record whose value is the message's payload.
+func (d *database) fillValues(ctx context.Context, rows int) {
+	var steps []string
+	for from := 1; from <= rows; from += fillStep {
+		steps = append(steps, fmt.Sprintf(`INSERT INTO dlq.records (message_id, value) SELECT id, convert_to(payload::text, 'UTF8')
+			FROM dlq.dlq_messages WHERE id BETWEEN '018f%08x70008000000000000000' AND '018f%08x70008000ffffffffffff'`,
+			from, min(from+fillStep-1, rows)))
+	}
+	d.parallel(ctx, 2, steps)
+	d.settle(ctx)
+}
+
 // askEngine measures searches of a table of n messages, and a facet over the newest of them, with a limit of its p99 in ms.
-func (s *side) askEngine(ctx context.Context, p program, n, newest int, engine string, limit float64) []figure {
+func (s *side) askEngine(ctx context.Context, p program, d *database, n, newest int, engine string, limit float64) []figure {
 	path := fmt.Sprintf("/api/v1/messages?limit=%d&payload=%s", pageSize, url.QueryEscape(fmt.Sprintf("$.customer.id == %d", n%customers/2)))
 	return slices.Concat(
 		s.askSearch(ctx, p, engine+": a rare word", 1, fmt.Sprintf("charge-%07d", n/2)),
 		s.askSearch(ctx, p, engine+": a common word", pageSize, "charged"),
 		s.ask(ctx, p, engine+": a value of a path", 1, path),
-		s.askFacet(ctx, p, min(newest, n), engine, limit))
+		s.askFacet(ctx, p, d, min(newest, n), engine, limit))
 }
 
 // askFacet measures a facet over the customers of the newest messages, after one answer that does not count.
-func (s *side) askFacet(ctx context.Context, p program, newest int, engine string, limit float64) []figure {
-	since := s.documents.text(ctx, `SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+func (s *side) askFacet(ctx context.Context, p program, d *database, newest int, engine string, limit float64) []figure {
+	since := d.text(ctx, `SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 		FROM dlq.dlq_messages ORDER BY created_at DESC OFFSET $1 LIMIT 1`, newest-1)
 	path := "/api/v1/messages/facets?by=$.customer.id&created_after=" + url.QueryEscape(since)
 	var answer struct {
 		Counted int
-		Facets  []struct{ Distinct int }
+		Facets  []struct{ Distinct struct{ Value int } }
 	}
 	check(json.Unmarshal(must(p.get(ctx, path)), &answer))
 	name := fmt.Sprintf("%s: a facet over %s messages", engine, thousands(newest))
 	figures := p.ask(ctx, 1, max(s.opts.requests/facetEvery, 1), name, 0, path)
 	figures[1] = figures[1].limit(limit)
-	wrong := 100 * math.Abs(float64(answer.Facets[0].Distinct)/float64(min(customers, answer.Counted))-1)
+	wrong := 100 * math.Abs(float64(answer.Facets[0].Distinct.Value)/float64(min(customers, answer.Counted))-1)
 	return append(figures, section{}.figure(name+", error of the number of customers", "% of it", wrong).limit(maxDistinct))
 }
 
