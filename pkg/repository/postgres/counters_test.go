@@ -75,7 +75,8 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// TestFinishInOppositeOrders: a worker that is late and the settler end the same attempts, in opposite orders.
+// TestFinishInOppositeOrders: two callers of Finish, such as a late worker and the settler, end the same attempts in
+// opposite orders. Each attempt is ended exactly once.
 func TestFinishInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -15,7 +15,7 @@ import (
 // Payloads fills the column payload of messages that were stored in the mode PayloadBackground.
 type Payloads struct{ db *conn.DB }
 
-// NewPayloads returns the Payloads of a database.
+// NewPayloads returns Payloads that send their statements to db.
 func NewPayloads(db *conn.DB) *Payloads { return &Payloads{db} }
 
 const (

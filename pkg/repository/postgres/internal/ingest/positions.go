@@ -13,7 +13,7 @@ import (
 // Positions stores the store's own ids of topics, and the next offset of each partition.
 type Positions struct{ db *conn.DB }
 
-// NewPositions returns the Positions of a database.
+// NewPositions returns Positions that send their statements to db.
 func NewPositions(db *conn.DB) *Positions { return &Positions{db} }
 
 // knownTopicsQuery returns the ids of topics that are stored already, each with the topic's index in the request.

@@ -22,7 +22,7 @@ type Audit struct {
 	groups *Groups // finds the topics that the caller may see
 }
 
-// NewAudit returns the Audit of a database.
+// NewAudit returns an Audit that sends its statements to db.
 func NewAudit(db *conn.DB, groups *Groups) *Audit { return &Audit{db, groups} }
 
 type auditRow struct {

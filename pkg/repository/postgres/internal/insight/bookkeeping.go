@@ -14,7 +14,7 @@ import (
 // Bookkeeping deletes rows that are kept for a limited time.
 type Bookkeeping struct{ db *conn.DB }
 
-// NewBookkeeping returns the Bookkeeping of a database.
+// NewBookkeeping returns Bookkeeping that sends its statements to db.
 func NewBookkeeping(db *conn.DB) *Bookkeeping { return &Bookkeeping{db} }
 
 // In these queries $1 is the time of the store's clock, or NULL to use the database's clock. They delete rows that are

@@ -30,7 +30,7 @@ type redriveReader interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 }
 
-// NewActivity returns the Activity of a database.
+// NewActivity returns an Activity that sends its statements to db.
 func NewActivity(db *conn.DB, redrives redriveReader) *Activity { return &Activity{db, redrives} }
 
 // notificationStateQuery returns the last audit entry whose event was read. stale is true when no process has read

@@ -21,7 +21,7 @@ import (
 // Groups implements repository.Groups and repository.RecentGroups.
 type Groups struct{ db *conn.DB }
 
-// NewGroups returns the Groups of a database.
+// NewGroups returns Groups that send their statements to db.
 func NewGroups(db *conn.DB) *Groups { return &Groups{db} }
 
 // saveFingerprintsQuery inserts new error groups in the order of their ids. It does not write groups that are stored

@@ -17,7 +17,7 @@ import (
 // Keys implements repository.Keys.
 type Keys struct{ db *conn.DB }
 
-// NewKeys returns the Keys of a database.
+// NewKeys returns Keys that send their statements to db.
 func NewKeys(db *conn.DB) *Keys { return &Keys{db} }
 
 // openKeyQuery acquires a key that is new, expired or abandoned. It also acquires a key that the caller holds already,

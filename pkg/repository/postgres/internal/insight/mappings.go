@@ -21,7 +21,7 @@ import (
 // Mappings implements repository.Mappings.
 type Mappings struct{ db *conn.DB }
 
-// NewMappings returns the Mappings of a database.
+// NewMappings returns Mappings that send their statements to db.
 func NewMappings(db *conn.DB) *Mappings { return &Mappings{db} }
 
 type mappingRow struct {

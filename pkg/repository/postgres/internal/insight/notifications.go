@@ -19,7 +19,7 @@ import (
 // implements Events.
 type Notifications struct{ db *conn.DB }
 
-// NewNotifications returns the Notifications of a database.
+// NewNotifications returns Notifications that send their statements to db.
 func NewNotifications(db *conn.DB) *Notifications { return &Notifications{db} }
 
 // keepNotificationsQuery does nothing when the stored version is no longer $2, because then another process has changed

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 // for its arguments nor with the generic plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedAudit(t, db)
 	id := "'" + uuid.NewString() + "'"
 	key := []string{"'alice'", "'key7'", "'\\x01'", id, id, "30000000", "86400000000", "NULL"}
@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 // reads only one end of an index.
 func TestActivityPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.Exec(t, db, `INSERT INTO dlq.activity
 		SELECT 'topic' || topic, minutes, date_bin(minutes * interval '1 minute', now(), 'epoch') - n * minutes * interval '1 minute', 3, 1
 		FROM (VALUES (5, 24), (60, 8 * 24)) s (minutes, steps), generate_series(0, steps) n, generate_series(1, 200) topic`)

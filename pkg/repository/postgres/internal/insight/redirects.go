@@ -15,7 +15,7 @@ import (
 // RedirectStore implements repository.Redirects.
 type RedirectStore struct{ db *conn.DB }
 
-// NewRedirectStore returns the RedirectStore of a database.
+// NewRedirectStore returns a RedirectStore that sends its statements to db.
 func NewRedirectStore(db *conn.DB) *RedirectStore { return &RedirectStore{db} }
 
 type redirectRow struct {

@@ -16,7 +16,7 @@ import (
 // Runs implements repository.ArchiveRuns.
 type Runs struct{ db *conn.DB }
 
-// NewRuns returns the Runs of a database.
+// NewRuns returns Runs that send their statements to db.
 func NewRuns(db *conn.DB) *Runs { return &Runs{db} }
 
 const keepArchiveRunQuery = `

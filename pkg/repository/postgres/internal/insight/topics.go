@@ -22,7 +22,7 @@ type Topics struct {
 	scopes *search.Scopes
 }
 
-// NewTopics returns the Topics of a database.
+// NewTopics returns Topics that send their statements to db.
 func NewTopics(db *conn.DB, scopes *search.Scopes) *Topics { return &Topics{db, scopes} }
 
 // topicsQuery reads the numbers of messages from the counters, and the oldest and newest message of each topic from the

@@ -15,7 +15,7 @@ import (
 // SavedViews implements repository.Views.
 type SavedViews struct{ db *conn.DB }
 
-// NewSavedViews returns the SavedViews of a database.
+// NewSavedViews returns SavedViews that send their statements to db.
 func NewSavedViews(db *conn.DB) *SavedViews { return &SavedViews{db} }
 
 type viewRow struct {

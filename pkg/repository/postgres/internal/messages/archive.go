@@ -18,7 +18,7 @@ type Archive struct {
 	messages *Messages
 }
 
-// NewArchive returns the Archive of a database.
+// NewArchive returns an Archive that sends its statements to db.
 func NewArchive(db *conn.DB, messages *Messages) *Archive { return &Archive{db, messages} }
 
 // archiveLock is the number of the advisory lock that allows only one archiver to run at a time. Other products that

@@ -19,7 +19,7 @@ import (
 // Attempts claims messages for attempts and finishes them.
 type Attempts struct{ db *conn.DB }
 
-// NewAttempts returns the Attempts of a database.
+// NewAttempts returns Attempts that send their statements to db.
 func NewAttempts(db *conn.DB) *Attempts { return &Attempts{db} }
 
 // Claims and results contain the ids of their messages, and PostgreSQL must find these messages by the primary key.

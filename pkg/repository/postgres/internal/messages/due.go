@@ -19,7 +19,7 @@ import (
 // Schedule finds messages whose next attempt is due, and counts messages whose attempt takes too long.
 type Schedule struct{ db *conn.DB }
 
-// NewSchedule returns the Schedule of a database.
+// NewSchedule returns a Schedule that sends its statements to db.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
 // dueWalk is the number of messages that one call reads to find messages that were never attempted. The limit keeps a

@@ -12,7 +12,7 @@ import (
 // Outcomes implements repository.Outcomes.
 type Outcomes struct{ db *conn.DB }
 
-// NewOutcomes returns the Outcomes of a database.
+// NewOutcomes returns Outcomes that send their statements to db.
 func NewOutcomes(db *conn.DB) *Outcomes { return &Outcomes{db} }
 
 var saveGroupsQuery = `

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 // with the generic plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedMany(t, db)
 	ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`)
 	list := func(values ...string) string { return "'{" + strings.Join(values, ",") + "}'" }
@@ -81,7 +81,7 @@ func TestPlans(t *testing.T) {
 // arguments nor with the generic plan.
 func TestOutcomePlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedMany(t, db)
 	postgrestest.SeedSent(t, db)
 	resolved := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' LIMIT 1`)
@@ -167,7 +167,7 @@ func BenchmarkDue(b *testing.B) {
 // expect a scan of all messages to be cheap.
 func TestListPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(0, 9) n`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
 		SELECT 'topic' || n % 10, 'boom ' || n, now() - (20000 - n) * interval '1 second', 1 + n % 10, '{"order": 1}', '\x00'

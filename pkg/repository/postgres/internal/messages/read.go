@@ -16,7 +16,7 @@ import (
 // Messages reads and changes messages.
 type Messages struct{ db *conn.DB }
 
-// New returns the Messages of a database.
+// New returns Messages that send their statements to db.
 func New(db *conn.DB) *Messages { return &Messages{db} }
 
 // pageOfTopic returns the query for the ids of a page. The messages of a topic are those whose original topic or

@@ -19,7 +19,7 @@ import (
 // Mover selects the archived messages that move to objects.
 type Mover struct{ db *conn.DB }
 
-// NewMover returns the Mover of a database.
+// NewMover returns a Mover that sends its statements to db.
 func NewMover(db *conn.DB) *Mover { return &Mover{db} }
 
 // movable is the condition that the row m can be stored in a file: its times have years of four digits, it has no

@@ -23,7 +23,7 @@ type Reader struct {
 	messages *messages.Messages
 }
 
-// NewReader returns the Reader of a database.
+// NewReader returns a Reader that sends its statements to db.
 func NewReader(db *conn.DB, m *messages.Messages) *Reader { return &Reader{db, m} }
 
 // objectQuery selects entries of the manifest, with their topics and hidden messages at the same moment.

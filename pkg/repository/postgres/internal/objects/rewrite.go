@@ -18,7 +18,7 @@ import (
 // Rewriter replaces and removes objects of the manifest.
 type Rewriter struct{ db *conn.DB }
 
-// NewRewriter returns the Rewriter of a database.
+// NewRewriter returns a Rewriter that sends its statements to db.
 func NewRewriter(db *conn.DB) *Rewriter { return &Rewriter{db} }
 
 // HiddenObjects returns objects that contain hidden messages: at most limit, in the order of their ids, beginning after

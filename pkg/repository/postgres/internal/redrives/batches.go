@@ -20,7 +20,7 @@ type Batches struct {
 	lifecycle *Lifecycle
 }
 
-// NewBatches returns the Batches of the redrives of a database.
+// NewBatches returns Batches that send their statements to db.
 func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db, lifecycle} }
 
 // leaseQuery locks the redrive first, so that it leases no batch of a paused redrive, and so that only one caller at a

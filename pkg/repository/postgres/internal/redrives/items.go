@@ -17,7 +17,7 @@ type Results struct {
 	lifecycle *Lifecycle
 }
 
-// NewResults returns the Results of the redrives of a database.
+// NewResults returns Results that send their statements to db.
 func NewResults(db *conn.DB, lifecycle *Lifecycle) *Results { return &Results{db, lifecycle} }
 
 // deadLetterOf returns the SQL of codec.DeadLetterOf for o, an item of the redrive $1. The parameter record is the SQL

@@ -25,7 +25,7 @@ type Lifecycle struct {
 	scopes *search.Scopes
 }
 
-// NewLifecycle returns the Lifecycle of the redrives of a database.
+// NewLifecycle returns a Lifecycle that sends its statements to db.
 func NewLifecycle(db *conn.DB, scopes *search.Scopes) *Lifecycle { return &Lifecycle{db, scopes} }
 
 // createQuery creates a redrive and stores its selection in one statement. It collects the ids of all selected

@@ -17,7 +17,7 @@ type Scopes struct {
 	version *atomic.Pointer[[]int64] // versions of documents that searches may read; nil when they read only those of the search index's version
 }
 
-// NewScopes returns the Scopes of a database.
+// NewScopes returns Scopes that send their statements to db.
 func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db, version: new(atomic.Pointer[[]int64])} }
 
 // On returns Scopes that read from another database. SetIndexVersion sets the version of both.
