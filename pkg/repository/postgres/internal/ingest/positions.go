@@ -23,8 +23,8 @@ const knownTopicsQuery = `
 	JOIN dlq.topics t ON t.name = w.name
 	JOIN dlq.topic_incarnations i ON i.topic_id = t.id AND i.kafka_id = w.kafka_id`
 
-// Rows are inserted in the order of their names, so that two callers never deadlock. Names that exist already are left
-// out, because even an insert that ends in a conflict would use up an id.
+// Each query inserts its rows in one order, so that two callers never deadlock. It leaves out rows that exist already,
+// because even an insert that ends in a conflict would use up an id.
 const (
 	makeTopicsQuery = `
 	INSERT INTO dlq.topics (name)
