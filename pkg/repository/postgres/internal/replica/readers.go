@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
-// Readers have the statements of Reads.
+// Readers are the types with whose methods Reads reads, either all from the database or all from the replica.
 type Readers struct {
 	*search.Searcher
 	*search.Indexer
@@ -16,5 +16,5 @@ type Readers struct {
 	*insight.Activity
 	*insight.Audit
 
-	replica bool // whether these Readers read from the replica, and not from the database
+	replica bool // true when all of them read from the replica
 }
