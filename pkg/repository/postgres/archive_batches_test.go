@@ -77,7 +77,7 @@ func TestArchiveWalk(t *testing.T) {
 		"WithoutStatistics": `SELECT 1`,
 	} {
 		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
-			db.SetMaxOpenConns(1) // one session, because the statistics show the work of other sessions only later
+			db.SetMaxOpenConns(1) // one session, because PostgreSQL shows the reads of other sessions only later
 			seedAged(t, db, 20_000)
 			exec(t, db, statistics)
 			for _, run := range []struct{ moved, most int64 }{{11, 100}, {0, 20}} {
@@ -95,8 +95,8 @@ func TestArchiveWalk(t *testing.T) {
 }
 
 // seedAged inserts n final messages that are not due to be archived, half of them with a created_at in the future, and
-// eleven messages that are due. Some of the eleven have times in the natural order, some have times that SQL has set,
-// and some have impossible or infinite times.
+// eleven messages that are due. Some of the eleven have ordinary times, some a created_at after the updated_at, and
+// some infinite times.
 func seedAged(t *testing.T, db *sqlx.DB, n int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)

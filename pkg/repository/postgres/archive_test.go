@@ -54,7 +54,7 @@ func TestArchiveProcedure(t *testing.T) {
 			seedFinal(t, db, 105, "RESOLVED")
 			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
 			sizes := postgrestest.All[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`)
-			if len(sizes) < 11 || slices.Max(sizes) > 10 { // a slow machine makes some batches smaller
+			if len(sizes) < 11 || slices.Max(sizes) > 10 { // the archiver makes smaller batches on a slow machine
 				t.Errorf("got transactions of %v rows, want at most 10 in each", sizes)
 			}
 		})
@@ -173,7 +173,7 @@ func TestArchiveOld(t *testing.T) {
 		eventually(t, db, "the archiver is gone", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE 'CALL%' AND state <> 'idle')`)
 		live, archived := count(t, db, "dlq_messages"), count(t, db, "dlq_messages_archive")
-		if live+archived != 100 || archived <= 45 || archived >= 55 { // a slow machine makes some batches smaller
+		if live+archived != 100 || archived <= 45 || archived >= 55 { // the archiver makes smaller batches on a slow machine
 			t.Errorf("got %d live and %d archived rows, want 50 and 50, or some of a batch less or more", live, archived)
 		}
 		check.True(t, said == int64(archived), "it said that %d were moved, want the %d that were", said, archived)

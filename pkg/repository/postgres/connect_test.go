@@ -28,12 +28,12 @@ func openConfig(t *testing.T, c conn.Config, options ...conn.OpenOption) *sqlx.D
 	return db
 }
 
-// rotated is a pool with idle connections that have signed in as the role first. After that, its credentials file was
-// replaced by one that names the role second.
+// rotated is a pool with idle connections that have signed in as the role in the field first. After that, its
+// credentials file was replaced by one that names the role in the field second.
 type rotated struct {
 	*sqlx.DB
 	first, second string
-	held          interface{ Close() error } // a connection that is in use and has signed in as the role first
+	held          interface{ Close() error } // a connection that is in use and has signed in as the role in the field first
 }
 
 const poolOfRotated = 4
@@ -63,8 +63,8 @@ func openRotated(t *testing.T, at string, options ...conn.OpenOption) *rotated {
 	return &r
 }
 
-// After the role first was dropped, the next statement succeeds on a new connection. No later statement uses a
-// connection that has signed in as the role first.
+// After the pool's role was dropped, the next statement succeeds on a new connection. No later statement uses a
+// connection that has signed in as the dropped role.
 func TestSession_RoleDropped(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t) // migrating this database creates the role dlq_rw

@@ -218,7 +218,7 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before, "the trail became, want it as before")
 	check.Same(t, check.Must(New(app).PurgeBookkeeping(t.Context(), 365, 365, 1))(t), 2, "purge of a year")
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before[2:], "the purge left")
-	wantDenied(t, owner, `DELETE FROM dlq.audit`, // not even in a session that has just called the purge function
+	wantDenied(t, owner, `DELETE FROM dlq.audit`, // refused even in a session that has just called the purge function
 		`SELECT dlq.purge_audit(365, 10); DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit DISABLE TRIGGER USER`)
 	exec(t, owner, `DELETE FROM dlq.audit`)

@@ -306,7 +306,7 @@ func (s *stretches) wantAllPages() {
 	})
 }
 
-// orderOf returns the SQL after ORDER BY for a list in this order.
+// orderOf returns the SQL after ORDER BY for a list in the order s.
 func orderOf(s repository.Sort, at, id string) string {
 	if s.Ascending {
 		return at + ", " + id

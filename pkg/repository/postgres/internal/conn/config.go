@@ -17,7 +17,7 @@ import (
 // Config sets the database, the credentials, and the number of connections.
 //
 // The password is in Password or in the file that PasswordFile names. The file that CredentialsFile names contains user
-// and password together, for credentials of which each rotation has another user. Files are read again for every new
+// and password together, for credentials whose user also changes at each rotation. Files are read again for every new
 // connection, so new credentials need no restart. The file that CredentialsFile names contains either a JSON object,
 //
 //	{"username": "v-dlq-rw-8f3k", "password": "any text"}

@@ -384,7 +384,7 @@ func (c *timedConn) SetDeadline(t time.Time) error {
 }
 
 // Read waits for at most the time limit. After a timeout the connection must not be used any more: a late answer would
-// be taken for that to the next statement.
+// be taken for the answer to the next statement.
 func (c *timedConn) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(c.deadline()); err != nil {
 		return 0, err

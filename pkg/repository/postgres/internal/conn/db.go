@@ -144,14 +144,14 @@ func (d *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, er
 	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
 }
 
-// Written returns how far the database has written its log.
+// Written returns the position up to which the database has written its log.
 func (d *DB) Written(ctx context.Context) (Position, error) { return d.position(ctx, writtenQuery) }
 
 // Inserted returns the end of the database's log after all changes that were made before the call, including changes
 // that the database has not yet written to disk.
 func (d *DB) Inserted(ctx context.Context) (Position, error) { return d.position(ctx, insertedQuery) }
 
-// Replayed returns how far a replica has replayed the log of its database.
+// Replayed returns the position up to which a replica has replayed the log of its database.
 func (d *DB) Replayed(ctx context.Context) (Position, error) { return d.position(ctx, replayedQuery) }
 
 func (d *DB) position(ctx context.Context, query string) (Position, error) {

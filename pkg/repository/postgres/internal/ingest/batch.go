@@ -27,7 +27,8 @@ func (in *incoming) large() bool {
 
 const largeValue = 1 << 20
 
-// arrivals returns those returns of the batch whose messages were stored, because their partition is one of stored.
+// arrivals returns those returns of the batch whose messages were stored, because the list stored contains their
+// partition.
 func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival {
 	return in.arrivalsOf(func(m *entity.Message) bool {
 		return slices.Contains(stored, repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition})
@@ -80,7 +81,7 @@ type within struct {
 	latest time.Time
 }
 
-// messages returns the ids of the stored messages that all repeats, each once and in order.
+// messages returns the ids of the stored messages that the dead letters in all repeat, each once and sorted.
 func (r repeats) messages() []uuid.UUID {
 	ids := make([]uuid.UUID, len(r.all))
 	for i := range r.all {

@@ -134,7 +134,8 @@ const (
 		` + insertMessages + recordRows + `
 	)` + insertBytes + queuePayloads
 
-	// storedPartitions ends every statement that stores messages.
+	// storedPartitions is the end of every statement that stores messages. It returns the partitions whose position
+	// moved, with their new positions.
 	storedPartitions = `
 	SELECT incarnation_id, partition, next_offset FROM moved`
 

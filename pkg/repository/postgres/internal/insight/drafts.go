@@ -13,7 +13,7 @@ import (
 )
 
 // Limits for the drafts of one owner. When a new draft exceeds a limit, the owner's oldest drafts are deleted. A draft
-// is what a user has entered in a form of the console.
+// is the input of a user in a form of the console.
 const (
 	maxDrafts       = 100
 	maxDraftBytes   = 32 << 20

@@ -64,8 +64,8 @@ const unclassifiedTopicsQuery = `
 	  AND (created < $1::int OR hour < date_trunc('hour', coalesce($2::timestamptz, clock_timestamp()), 'UTC'))
 	ORDER BY dlq_topic`
 
-// unclassifiedQuery reads the oldest unclassified messages of each topic, which have an error group of their own, along
-// the index of error groups.
+// unclassifiedQuery reads the oldest messages in each topic's error group for unclassified messages, along the index of
+// error groups.
 var unclassifiedQuery = `
 	WITH oldest AS MATERIALIZED (
 		SELECT m.id, row_number() OVER (ORDER BY g.ord, m.created_at, m.id) AS ord,

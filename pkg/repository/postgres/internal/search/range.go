@@ -21,7 +21,7 @@ type timeRange struct{ From, To int64 }
 
 func (r timeRange) empty() bool { return r.From >= r.To }
 
-// Length returns the number of microseconds.
+// Length returns the length of the range in microseconds.
 func (r timeRange) Length() int64 { return r.To - r.From }
 
 // and returns the intersection of the ranges r and o.
@@ -64,7 +64,7 @@ func (r timeRange) behind(p repository.Cursor, ascending bool) timeRange {
 	return r
 }
 
-// since2000 is the year 2000 in microseconds of Unix time.
+// since2000 is the beginning of the year 2000 in microseconds of Unix time.
 const since2000 = 946_684_800_000_000
 
 // micros2000 returns the microseconds from 2000 to t.
@@ -72,7 +72,7 @@ func micros2000(t time.Time) int64 { return t.UnixMicro() - since2000 }
 
 func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }
 
-// The first partition of the search index contains all earlier times, too, and the last partition all later times.
+// The first partition of the search index also contains all earlier times, and the last partition all later times.
 // Their numbers are days since 2000-01-01.
 const (
 	earliestDay = -1
@@ -154,7 +154,7 @@ func microsOf(at string) string {
 }
 
 // Settings of the planner for reading a time range. byIndex makes PostgreSQL use an index. Otherwise it might read all
-// documents, because it does not know how few documents contain a word. inAnyWay ends this.
+// documents, because it does not know how few documents contain a word. inAnyWay lets PostgreSQL choose freely again.
 const (
 	byIndex  = `; SET LOCAL enable_seqscan = off`
 	inAnyWay = `; SET LOCAL enable_seqscan = on`

@@ -50,8 +50,8 @@ type textSearch struct {
 	// find finds the first messages of the time range r. whole contains the partitions of the range; it is empty when
 	// the range is a part of a day. ended is false when the statement exceeded its time limit.
 	find func(ctx context.Context, q repository.SearchQuery, r timeRange, whole []day) (hits []uuid.UUID, ended bool, err error)
-	// scan tests one by one whether messages contain the words: the next messages that match the rest of the filter.
-	// ended is false when the statement exceeded its time limit.
+	// scan reads the next messages that match the rest of the filter, and tests one by one whether they contain the
+	// words. ended is false when the statement exceeded its time limit.
 	scan func(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error)
 }
 
@@ -254,7 +254,7 @@ func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in tim
 	}
 	ended, err = r.within(ctx, limit, settings, func() error {
 		hits = nil
-		return r.tx.SelectContext(ctx, &hits, query, args...) // returns no bytea, so the query need not be prepared
+		return r.tx.SelectContext(ctx, &hits, query, args...) // the result has no bytea, so the query need not be prepared
 	})
 	if err == nil && !ended && in.Length() <= shortestRange {
 		err = &repository.TooBroadError{}
