@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// TestArchiveBatches: the archiver locks each row only for a short time, and still moves messages fast. On a busy
-// machine any single batch may be slow, so the test checks only minimum durations, and requires only one of many
-// batches to be fast.
+// TestArchiveBatches: the archiver makes batches of slow rows small, so that it locks each row only for a short time.
+// It makes batches of fast rows large, so that it moves messages fast. A busy machine makes batches smaller, so the
+// test requires only that the largest batch of fast rows has more than 10.
 func TestArchiveBatches(t *testing.T) {
 	t.Parallel()
 
@@ -77,7 +77,7 @@ func TestArchiveWalk(t *testing.T) {
 		"WithoutStatistics": `SELECT 1`,
 	} {
 		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
-			db.SetMaxOpenConns(1) // one session, because the statistics show the work of other sessions only later
+			db.SetMaxOpenConns(1) // one session, because PostgreSQL shows the reads of other sessions only later
 			seedAged(t, db, 20_000)
 			exec(t, db, statistics)
 			for _, run := range []struct{ moved, most int64 }{{11, 100}, {0, 20}} {
@@ -95,8 +95,8 @@ func TestArchiveWalk(t *testing.T) {
 }
 
 // seedAged inserts n final messages that are not due to be archived, half of them with a created_at in the future, and
-// eleven messages that are due. Some of the eleven have times in the natural order, some have times that SQL has set,
-// and some have impossible or infinite times.
+// eleven messages that are due. Some of the eleven have ordinary times, some a created_at after the updated_at, and
+// some infinite times.
 func seedAged(t *testing.T, db *sqlx.DB, n int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)

@@ -77,7 +77,7 @@ func TestCreateArchivePartitions(t *testing.T) {
 
 	withDB(t, "MakesWhatIsMissingAndNothingElse", func(t *testing.T, db *sqlx.DB) {
 		store := New(db)
-		wantQuarters(t, db, 2) // the migration created the partitions of two quarters
+		wantQuarters(t, db, 2) // the migration created the partitions of the present and of the next quarter
 		for _, c := range []struct{ ahead, made int }{{0, 0}, {1, 0}, {4, 3}, {4, 0}, {2, 0}} {
 			check.Same(t, check.Must(store.CreatePartitions(t.Context(), c.ahead))(t), int64(c.made), "%d ahead", c.ahead)
 		}
@@ -149,8 +149,8 @@ func TestPurgePartitions(t *testing.T) {
 			check.Same(t, count(t, db, table), want, "%s", table)
 		}
 	}
-	// due counts three kinds of archived messages: those in partitions that are due to be purged as a whole, those that
-	// are due in another partition, and those that are not due.
+	// due counts the archived messages: whole are those in partitions that can be purged as a whole, partly are those
+	// that must be purged in a partition with younger messages, and young are those that must not be purged yet.
 	due := func(t *testing.T, db *sqlx.DB) (whole, partly, young int) {
 		t.Helper()
 		var n struct {
@@ -198,7 +198,7 @@ func TestPurgePartitions(t *testing.T) {
 
 		taken := postgrestest.Get[int](t, db, `SELECT dlq.detach_archive_partitions(365)`)
 		check.Require(t, taken >= 2, "got %d partitions, want some", taken)
-		wantMoved(t, db, 0, partly+young) // messages of a dropped partition are in no list
+		wantMoved(t, db, 0, partly+young) // messages of a detached partition are no longer in the archive
 		check.Is(t, check.Err(store.GetArchived(t.Context(), gone, 0)), entity.ErrNotFound,
 			"one of a partition that was taken off, want that there is none")
 		check.Is(t, check.Err(store.Restore(t.Context(), gone, entity.By("alice"))), entity.ErrNotFound,
@@ -209,7 +209,7 @@ func TestPurgePartitions(t *testing.T) {
 		check.Same(t, n, 3, "want a batch of 3")
 		wantOf(t, db, whole+partly+young-3)
 
-		tx, err := db.Beginx() // rolled back later, together with the batch that is purged in it
+		tx, err := db.Beginx() // a purge of one batch in this transaction is rolled back
 		check.NoError(t, err)
 		check.NoError(t, tx.Get(&n, `SELECT dlq.purge_detached(100)`))
 		check.NoError(t, tx.Rollback())
@@ -248,7 +248,7 @@ func TestPurgePartitions(t *testing.T) {
 			return err
 		}
 		atOnce(t, 4, purge)
-		check.NoError(t, purge(0)) // purges the messages that are left
+		check.NoError(t, purge(0)) // purges what the four parallel calls have left
 		check.Same(t, purged.Load(), int64(whole), "messages that all callers purged")
 		wantOf(t, db, partly+young)
 	})
@@ -404,8 +404,8 @@ func TestArchivePruning(t *testing.T) {
 		{"Get", messages.GetArchivedQuery, []string{one, "-1"}, 1},
 		{"Restore", messages.RestoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
 		{"Parent", ingest.ParentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
-		{"Page", page, nil, len(partitions(t, db)) + 1},          // the page reads the index of each partition
-		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // scans only partitions older than the cut-off
+		{"Page", page, nil, len(partitions(t, db)) + 1},          // a page may read the index of each partition
+		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // reads no partition that is younger than the cut-off
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
@@ -440,7 +440,8 @@ func partitions(t *testing.T, db *sqlx.DB) (names []string) {
 	return names
 }
 
-// quarters returns a database whose archive has partitions for two years.
+// quarters returns a database whose archive has a partition for each quarter from two years ago to the next quarter,
+// and one partition for everything older.
 func quarters(t *testing.T) *sqlx.DB {
 	t.Helper()
 	db := postgrestest.Open(t)
@@ -465,8 +466,8 @@ func withoutPartitions(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `DELETE FROM dlq.archive_partitions`)
 }
 
-// seedQuarters inserts the given number of messages into each partition that quarters created, except that of the next
-// quarter. Each message has an attempt, an edit, a return and a document.
+// seedQuarters inserts the given number of messages into each partition whose time is over. Each message has an
+// attempt, an edit, a return and a document in the search index.
 func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, created_at, archived_at)

@@ -54,7 +54,7 @@ func TestArchiveProcedure(t *testing.T) {
 			seedFinal(t, db, 105, "RESOLVED")
 			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
 			sizes := postgrestest.All[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`)
-			if len(sizes) < 11 || slices.Max(sizes) > 10 { // some batches have fewer rows when the machine is slow
+			if len(sizes) < 11 || slices.Max(sizes) > 10 { // the archiver makes smaller batches on a slow machine
 				t.Errorf("got transactions of %v rows, want at most 10 in each", sizes)
 			}
 		})
@@ -151,7 +151,7 @@ func TestArchiveOld(t *testing.T) {
 
 	withDB(t, "LosesNothingWhenCancelled", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 100, "RESOLVED")
-		// After fifty messages, the next batch waits for a lock that the test holds.
+		// When fifty messages are archived, the archiver's next batch waits for a lock that the test holds.
 		exec(t, db, `CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN PERFORM pg_advisory_xact_lock(77); END IF; RETURN NEW; END $$`)
 		exec(t, db, `CREATE TRIGGER wait BEFORE INSERT ON dlq.dlq_messages_archive FOR EACH ROW EXECUTE FUNCTION public.wait()`)
@@ -173,7 +173,7 @@ func TestArchiveOld(t *testing.T) {
 		eventually(t, db, "the archiver is gone", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE 'CALL%' AND state <> 'idle')`)
 		live, archived := count(t, db, "dlq_messages"), count(t, db, "dlq_messages_archive")
-		if live+archived != 100 || archived <= 45 || archived >= 55 { // one batch may have fewer rows on a slow machine
+		if live+archived != 100 || archived <= 45 || archived >= 55 { // the archiver makes smaller batches on a slow machine
 			t.Errorf("got %d live and %d archived rows, want 50 and 50, or some of a batch less or more", live, archived)
 		}
 		check.True(t, said == int64(archived), "it said that %d were moved, want the %d that were", said, archived)
@@ -236,7 +236,7 @@ func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
 		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
 }
 
-// TestDelete: a deleted message takes all rows with it that other tables have about it.
+// TestDelete: deleting a message also deletes its attempts, its edits, and the rows that record its returns.
 func TestDelete(t *testing.T) {
 	db := freshDB(t)
 	gone, stays := seedTen(t, db, "DEAD", "2001-01-01"), seedTen(t, db, "DEAD", "2001-01-01")
@@ -259,18 +259,18 @@ func TestPurgeBookkeeping(t *testing.T) {
 	}
 
 	withDB(t, "DeletesWhatHadItsTimeAndNothingElse", func(t *testing.T, db *sqlx.DB) {
-		seedBookkeeping(t, db, 25, "1000d") // oldest first, the order in which production inserts them
-		seedBookkeeping(t, db, 25, "366d")  // old enough for redrives and returns to be deleted, but not audit entries
-		seedBookkeeping(t, db, 25, "364d")  // too young for redrives and returns to be deleted
-		seedBookkeeping(t, db, 25, "29d")   // old enough for keys to be deleted
-		seedBookkeeping(t, db, 25, "23h")   // too young for keys to be deleted
+		seedBookkeeping(t, db, 25, "1000d") // the oldest rows come first, because production also inserts older rows earlier
+		seedBookkeeping(t, db, 25, "366d")  // redrives and returns are old enough to be deleted, audit entries are not
+		seedBookkeeping(t, db, 25, "364d")  // redrives and returns are too young to be deleted
+		seedBookkeeping(t, db, 25, "29d")   // idempotency keys are old enough to be deleted
+		seedBookkeeping(t, db, 25, "23h")   // idempotency keys are too young to be deleted
 		seedBookkeeping(t, db, 25, "0")
 		countDeletes(t, db, tables...)
 		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 400, 10)
 		if want := int64(4*25 + 2*25 + 2*25 + 25); err != nil || n != want {
 			t.Errorf("got %d, %v, want %d", n, err, want)
 		}
-		// Unfinished redrives stay, and so do returns whose attempts still exist.
+		// PurgeBookkeeping deletes neither unfinished redrives nor returns whose attempts still exist.
 		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 5*25)
 		most := postgrestest.All[string](t, db, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`)
 		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {

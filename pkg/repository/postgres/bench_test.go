@@ -46,8 +46,8 @@ func BenchmarkStore(b *testing.B) {
 	b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time. The table contains
-// documents of earlier messages already.
+// BenchmarkStoreDocuments stores search documents of 660 random letters, digits and spaces in batches of 500. The table
+// already contains the documents of earlier batches.
 func BenchmarkStoreDocuments(b *testing.B) {
 	const batch = 500
 	db := postgrestest.Open(b)
@@ -63,8 +63,8 @@ func BenchmarkStoreDocuments(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(next), "µs/document")
 }
 
-// BenchmarkSearchBehindAFlood searches for a word that 10,000 old messages contain. The name of each benchmark is the
-// number of newer messages, which do not contain the word.
+// BenchmarkSearchBehindAFlood searches for a word that only 10,000 old messages contain. The name of each sub-benchmark
+// is the number of newer messages, which do not contain the word.
 func BenchmarkSearchBehindAFlood(b *testing.B) {
 	for _, flood := range []int{0, 500, 5_000, 50_000} {
 		b.Run(fmt.Sprint(flood), func(b *testing.B) {
@@ -95,7 +95,8 @@ func BenchmarkSearchBehindAFlood(b *testing.B) {
 	}
 }
 
-// floodOf inserts messages one millisecond apart and returns their ids, the oldest first.
+// floodOf inserts the given number of messages of the topic flood, one millisecond apart, and returns their ids, the
+// oldest first.
 func floodOf(b *testing.B, db *sqlx.DB, messages int) (ids []uuid.UUID) {
 	b.Helper()
 	if _, err := db.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
@@ -159,9 +160,9 @@ func attempts(b *testing.B, edit *entity.Edit) {
 	b.ReportMetric(float64(finishing.Microseconds())/1000/float64(batches), "ms/finish")
 }
 
-// benchmarkCounters inserts the counters that triggers would have written for millions of messages, without the
-// messages: those of 1,000 error groups, each with arrivals of a week in three topics, and those of 200 topics, in all
-// shards. Only 100,000 messages exist.
+// benchmarkCounters inserts the counters of millions of messages, which triggers would otherwise write, but only
+// 100,000 messages. There are counters of 1,000 error groups, each with arrivals of a week in three topics, and
+// counters of 200 topics. Each counter is split into as many shards as in production.
 func benchmarkCounters(b *testing.B, db *sqlx.DB) {
 	b.Helper()
 	for _, statement := range []string{
@@ -190,7 +191,7 @@ func benchmarkCounters(b *testing.B, db *sqlx.DB) {
 	}
 }
 
-// BenchmarkGroups reads pages of 100 groups, and all topics.
+// BenchmarkGroups reads pages of 100 error groups, one error group, and the summaries of all topics.
 func BenchmarkGroups(b *testing.B) {
 	db := postgrestest.Open(b)
 	benchmarkCounters(b, db)
@@ -220,7 +221,7 @@ func BenchmarkGroups(b *testing.B) {
 		})
 	}
 	b.Run("One", func(b *testing.B) {
-		id := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // the id of the first error group, the md5 of 1
+		id := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // benchmarkCounters gives error group n the id md5(n); this is md5('1')
 		week := repository.Trend{Since: time.Now().Add(-7 * 24 * time.Hour), Until: time.Now()}
 		for b.Loop() {
 			check.Must(store.ErrorGroup(b.Context(), id, nil, week))(b)

@@ -28,12 +28,12 @@ func openConfig(t *testing.T, c conn.Config, options ...conn.OpenOption) *sqlx.D
 	return db
 }
 
-// rotated is a pool with idle connections that have signed in as the role first. After that, its credentials file was
-// replaced by one that names the role second.
+// rotated is a pool with idle connections that have signed in as the role in the field first. After that, its
+// credentials file was replaced by one that names the role in the field second.
 type rotated struct {
 	*sqlx.DB
 	first, second string
-	held          interface{ Close() error } // a connection that has signed in as the role first and is in use
+	held          interface{ Close() error } // a connection that is in use and has signed in as the role in the field first
 }
 
 const poolOfRotated = 4
@@ -63,11 +63,11 @@ func openRotated(t *testing.T, at string, options ...conn.OpenOption) *rotated {
 	return &r
 }
 
-// After the first role was dropped, the next statement succeeds on a new connection, and no later statement uses a
-// connection that has signed in as that role.
+// After the pool's role was dropped, the next statement succeeds on a new connection. No later statement uses a
+// connection that has signed in as the dropped role.
 func TestSession_RoleDropped(t *testing.T) {
 	t.Parallel()
-	at := postgrestest.URL(t) // the migrations of this database create dlq_rw
+	at := postgrestest.URL(t) // migrating this database creates the role dlq_rw
 	const query = `SELECT count(*) FROM dlq.dlq_messages WHERE retry_count >= $1`
 	page := repository.SearchQuery{Limit: 10, Filter: entity.Filter{Topic: "orders"}}
 	for name, ask := range map[string]func(context.Context, *rotated) error{
@@ -112,7 +112,7 @@ func TestSession_RoleDropped(t *testing.T) {
 					r := openRotated(t, at, options...)
 					postgrestest.AsAdmin(t, replaced(drop, r.first))
 					check.NoError(t, ask(ctx, r))
-					check.NoError(t, r.held.Close()) // the connection was in use, and returns to the pool now
+					check.NoError(t, r.held.Close()) // returns the connection that was in use to the pool
 					for range poolOfRotated {
 						postgrestest.WantUser(t, r.DB, r.second)
 						postgrestest.HoldConnection(t, r.DB)

@@ -44,7 +44,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	for range 5 { // PostgreSQL may miss the deadlock on a very busy machine, because the session that waits first checks for it only once
 		first, second := seedTen(t, db, "PENDING", "2001-01-01"), seedTen(t, db, "PENDING", "2001-01-01")
 		if strings.Compare(first.String(), second.String()) > 0 {
-			first, second = second, first // now they are in the order in which the store locks messages
+			first, second = second, first // first has the lower id, which the store locks first
 		}
 		other := db.MustBegin()
 		other.MustExec(`SET LOCAL deadlock_timeout = '1h'; SET LOCAL lock_timeout = '20s'`)
@@ -298,7 +298,7 @@ func (s losingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	if err != nil || !s.lost.CompareAndSwap(0, 1) {
 		return rows, err
 	}
-	if err := rows.Close(); err != nil { // waits until the statement was executed
+	if err := rows.Close(); err != nil { // waits until the server has executed the statement
 		return nil, err
 	}
 	return nil, driver.ErrBadConn

@@ -75,7 +75,8 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// TestFinishInOppositeOrders: a worker that is late and the settler end the same attempts, in opposite orders.
+// TestFinishInOppositeOrders: two callers of Finish, such as a late worker and the settler, end the same attempts in
+// opposite orders. Each attempt is ended exactly once.
 func TestFinishInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -384,8 +385,8 @@ func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	return len(wrong) == 0
 }
 
-// wrongGroups returns the differences between the counters of error groups and the messages. The number of all arrivals
-// must be the sum of the hourly numbers, and at least the number of stored messages.
+// wrongGroups compares the counters of error groups with the messages and returns the differences. A group's number of
+// all arrivals must be the sum of its hourly arrivals, and at least its number of stored messages.
 func wrongGroups(t *testing.T, db *sqlx.DB) (wrong []string) {
 	t.Helper()
 	check.NoError(t, db.Select(&wrong, `

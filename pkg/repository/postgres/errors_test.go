@@ -29,8 +29,8 @@ func TestKilledConnection(t *testing.T) {
 		_, err := store.Claim(t.Context(), claim, repository.Claiming{Expiry: time.Minute, Wait: true, Cause: entity.By("alice")})
 		ended <- err
 	}()
-	// When the server ends the connection before a statement has changed anything, the driver tries the statement again
-	// on another connection, but only a few times.
+	// When the server ends the connection of a statement that has changed nothing, the statement is sent again on
+	// another connection, but only a few times. So the test ends the connection again until Claim returns the error.
 	kills := 0
 	var err error
 	for ; err == nil && kills < 500; kills++ {

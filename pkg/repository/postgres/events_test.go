@@ -14,7 +14,8 @@ import (
 const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
 	VALUES (clock_timestamp(), 'attempt', 'message', $1, 'DEAD', 'alice')`
 
-// findEvents finds new events, completes them with KeepNotifications, and returns the ids of their objects.
+// findEvents reads new events, marks them as read with KeepNotifications, and returns the ids of the messages or other
+// objects to which they belong.
 func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	t.Helper()
 	found := check.Must(s.Events(t.Context(), repository.EventQuery{Limit: 10, Patience: time.Hour}))(t)
@@ -26,8 +27,8 @@ func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	return objects
 }
 
-// eventuallyFind calls findEvents until it has returned each wanted id. It fails the test when findEvents returns any
-// other id, or an id for the second time.
+// eventuallyFind calls findEvents until it has returned each wanted id. It fails the test when findEvents returns
+// another id, or the same id twice.
 func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
 	t.Helper()
 	missing := map[uuid.UUID]bool{}
@@ -56,7 +57,7 @@ func TestEvents(t *testing.T) {
 		early, late := uuid.New(), uuid.New()
 		tx := db.MustBegin()
 		defer func() { _ = tx.Rollback() }()
-		check.NoError(t, check.Err(tx.Exec(deadEntry, early))) // this audit entry has the lower id of the two
+		check.NoError(t, check.Err(tx.Exec(deadEntry, early))) // this audit entry gets a lower id than the next one
 		exec(t, db, deadEntry, late)
 		for range 3 {
 			found := findEvents(t, s)

@@ -57,8 +57,7 @@ func BenchmarkFacets(b *testing.B) {
 	}
 }
 
-// storeOrders stores messages of the topic orders, one second apart, whose values are the JSON of the results of the
-// function value.
+// storeOrders stores messages of the topic orders, one second apart. The value of message n is the JSON of value(n).
 func storeOrders(t testing.TB, store *Store, messages int, value func(n int) any) {
 	t.Helper()
 	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}}))(t)

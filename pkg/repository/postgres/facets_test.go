@@ -34,9 +34,9 @@ func randomOrder(random *rand.Rand) any {
 	return order
 }
 
-// facetsBySQL computes by SQL, from the column payload, what a facet must be: its values, with the number of messages
-// and the sum of each, and the number of messages without a value. The two %s are the SQL of a set of values of
-// m.payload and the condition on messages.
+// facetsBySQL computes from the column payload, in plain SQL, what a facet must return: each value with its number of
+// messages and its sum, and the number of messages without a value. %[1]s is the SQL of the set of values of m.payload,
+// and %[2]s is the condition on messages.
 const facetsBySQL = `
 	WITH m AS (
 		SELECT m.*, CASE WHEN jsonb_typeof(payload->'total') = 'number' OR payload->'total' = '"3"' THEN (payload->>'total')::numeric END AS total
@@ -60,7 +60,7 @@ func facetRows(t *testing.T, db *sqlx.DB, found repository.Facets, facet reposit
 		}
 		text := v.Text
 		if v.Kind == repository.NullValue {
-			text = "" // the SQL function format writes NULL as an empty text
+			text = "" // the SQL function format() writes NULL as an empty text
 		}
 		rows = append(rows, fmt.Sprintf("%s %s %d %s", v.Kind, text, v.Messages, sum))
 	}
@@ -144,8 +144,8 @@ func counted(t *testing.T, store *Store, q repository.FacetQuery) repository.Fac
 	return check.Must(search.NewFacetCounter(store, nil, nil).Facets(t.Context(), q))(t)
 }
 
-// TestFacets_ReadLongRecords: facets also count keys, headers and values that are too long to be read with the rest of
-// an export's rows.
+// TestFacets_ReadLongRecords: facets also count the records with a key, header or value that is too long for the rows
+// of an export, and that must be read separately.
 func TestFacets_ReadLongRecords(t *testing.T) {
 	t.Parallel()
 	store := New(postgrestest.Open(t))

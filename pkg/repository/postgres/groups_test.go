@@ -53,12 +53,12 @@ func TestErrorGroups(t *testing.T) {
 	})
 }
 
-// TestPurgeGroups: old error groups are deleted, so that their table does not grow forever, and their deletion changes
-// no count.
+// TestPurgeGroups: old error groups without messages are deleted, so that their table does not grow forever. The
+// counters of error groups stay exact.
 func TestPurgeGroups(t *testing.T) {
 	t.Parallel()
-	// put stores a message of an error group, so that it arrived at the time that the parameter ago says. Unless stays
-	// is set, put deletes the message again.
+	// put stores a message that arrived in an error group as long ago as the parameter ago says. Unless stays is true,
+	// put then deletes the message.
 	put := func(t *testing.T, db *sqlx.DB, group, ago string, stays bool) {
 		t.Helper()
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at, updated_at)

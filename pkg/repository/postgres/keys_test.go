@@ -22,8 +22,8 @@ import (
 )
 
 // TestOpenKeyOfTheSameMoment: another caller inserts the same key while OpenKey runs, so the snapshot of OpenKey's
-// statement does not contain it. OpenKey must still find the key when the other caller commits, and acquire the key
-// when the other caller rolls back.
+// statement does not contain the key. OpenKey must still find the key when the other caller commits, and acquire the
+// key when the other caller rolls back.
 func TestOpenKeyOfTheSameMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -23,7 +23,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// pendingMessages stores n messages as one batch; their column payload is filled later.
+// pendingMessages stores n messages as one batch. Their column payload is still to be filled by FillPayloads.
 func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUID {
 	t.Helper()
 	var values [][]byte
@@ -74,7 +74,7 @@ func payloadsOf(t *testing.T, db *sqlx.DB, table string) (p payloadState) {
 	return p
 }
 
-// FillPayloads begins with the latest batches, and fills many small batches at once; PayloadLag is the age of the
+// FillPayloads begins with the latest batches, and fills many small batches in one call. PayloadLag is the age of the
 // oldest message that waits for its payload.
 func TestFillPayloads_LatestFirst(t *testing.T) {
 	db := freshDB(t)
@@ -102,8 +102,8 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	check.True(t, still.Equal(changed), "got updated_at %s, want it as it was, %s", still, changed)
 }
 
-// A message that another session has locked gets its payload later; archived or deleted messages do not block the
-// queue.
+// A message that another session has locked gets its payload in a later call. Messages that were archived or deleted do
+// not block the queue of payloads.
 func TestFillPayloads_MovingRows(t *testing.T) {
 	db := freshDB(t)
 	clock := time.Now()
@@ -117,7 +117,7 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 	check.NoError(t, check.Err(tx.Exec(`UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE id = $1`, ids[4])))
 
 	wantFilled(t, store, 8, true)
-	wantFilled(t, store, 0, false) // the locked message is left out
+	wantFilled(t, store, 0, false) // the message that another session has locked is left out
 	if p := payloadsOf(t, db, "dlq_messages_archive"); p.Filled != 3 || p.Pending != 0 {
 		t.Errorf("got %+v of the archive, want 3 filled", p)
 	}
@@ -132,14 +132,14 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 	check.Same(t, status, "RETRYING", "want the claim untouched")
 }
 
-// When a caller dies, another caller fills its batch after the lease has ended; callers that run at the same time take
-// different batches.
+// When a caller of FillPayloads dies, another caller fills its batch after the lease has ended. Callers that run at the
+// same time take different batches.
 func TestFillPayloads_ManyCallers(t *testing.T) {
 	db := freshDB(t)
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	pendingMessages(t, store, "orders.dlq", 5)
-	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // the same state as after a caller died
+	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // a caller that died leaves the queue in this state
 	wantFilled(t, store, 0, false)
 	clock = clock.Add(ingest.PayloadLease + time.Second)
 	for range 20 {
@@ -169,7 +169,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	check.True(t, total == 105 && p.Filled == 105 && p.Pending == 0, "got %d filled and %+v, want 105", total, p)
 }
 
-// In the mode PayloadNever, no message waits for its payload, and the reason for the empty payload is stored.
+// In the mode PayloadNever, no message waits for its payload, and the reason why the payload is empty is stored.
 func TestPayloadNever(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]Option{
@@ -184,8 +184,8 @@ func TestPayloadNever(t *testing.T) {
 	}
 }
 
-// projections are values, with what the column payload contains for each: either the jsonb, or NULL and a note that
-// says why. A note of "-" means NULL without a note.
+// projections lists values, and for each value what the column payload must contain: the jsonb, or NULL and the note
+// that says why. The note "-" stands for NULL without a note.
 var projections = []struct {
 	name, value string
 	note, jsonb string
@@ -222,7 +222,7 @@ var projections = []struct {
 	{"OverTheLimit", `"` + strings.Repeat("x", ingest.DefaultPayloadLimit-1) + `"`, ingest.NoteTooLarge, ""},
 	{"Empty", ``, ingest.NoteNotJSON, ""},
 	{"Blank", ` `, ingest.NoteNotJSON, ""},
-	{"Null", "\x00null", "", "-"}, // valueOf returns nil for the text \x00null; it stands for Kafka's null
+	{"Null", "\x00null", "", "-"}, // the text \x00null stands for a null value, see valueOf
 	{"JSONNull", `null`, "", `null`},
 	{"Text", `plain text`, ingest.NoteNotJSON, ""},
 	{"TwoValues", `{} {}`, ingest.NoteNotJSON, ""},
@@ -266,7 +266,7 @@ func testProjection(t *testing.T, mode ingest.PayloadMode) {
 }
 
 // TestProjectionRefused: a database whose encoding is not UTF-8 refuses some texts that Projectable allows. Then only
-// the message with such a text has no payload.
+// the messages with such a text get no payload.
 func TestProjectionRefused(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []ingest.PayloadMode{ingest.PayloadInline, ingest.PayloadBackground} {
@@ -374,8 +374,8 @@ func valueOf(text string) []byte {
 	return []byte(text)
 }
 
-// storeValues stores values as one batch, through Ingest, and then fills the payloads if Store does not fill them in
-// this mode.
+// storeValues stores values as one batch, through Ingest. It then fills the payloads with FillPayloads, if Store does
+// not fill them in this mode.
 func storeValues(t *testing.T, db *sqlx.DB, mode ingest.PayloadMode, values [][]byte) []uuid.UUID {
 	t.Helper()
 	store := New(db, WithPayload(mode, ingest.DefaultPayloadLimit))

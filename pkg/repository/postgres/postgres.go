@@ -94,8 +94,9 @@ func WithClock(now func() time.Time) Option {
 // PayloadMode says when the column payload of a message is filled; see WithPayload.
 type PayloadMode = ingest.PayloadMode
 
-// WithPayload sets when the column payload is filled, and the maximum size in bytes of a value that is copied to it;
-// with 0, no value is copied. The default is ingest.PayloadBackground and ingest.DefaultPayloadLimit.
+// WithPayload sets when the column payload is filled, and the maximum size in bytes of a value that is copied to the
+// column. When the maximum is 0, no value is copied. The default is ingest.PayloadBackground and
+// ingest.DefaultPayloadLimit.
 func WithPayload(mode PayloadMode, maxBytes int) Option {
 	return func(o *options) { o.payloadMode, o.payloadLimit = mode, maxBytes }
 }
@@ -149,8 +150,9 @@ func New(db *sqlx.DB, with ...Option) *Store {
 // Reads are those reads of a Store that a replica of its database may answer; see replica.Reads.
 type Reads = replica.Reads
 
-// NewReads returns the Reads of the store and of the replica at a host, see Config.Replica. The replica is used while its
-// data is not older than maxLag. The caller must close the Reads.
+// NewReads returns Reads that read from the store's database or from its replica; the parameter at contains the
+// settings of the replica, see Config.Replica. The replica is used while its data is not older than maxLag. The caller
+// must run and close the Reads.
 func (s *Store) NewReads(
 	at Config, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger, with ...OpenOption,
 ) (*Reads, error) {
@@ -189,24 +191,24 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 // Sessions stores what replicas of the API share: the keys that sign cursors, and ended sessions.
 type Sessions = insight.Sessions
 
-// NewSessions returns the Sessions of a database whose schema has been migrated; Open returns such a db.
+// NewSessions returns Sessions that are stored in db, whose schema must have been migrated; Open returns such a db.
 func NewSessions(db *sqlx.DB) *Sessions { return insight.NewSessions(db) }
 
-// Drafts keeps the drafts of the console for all replicas.
+// Drafts stores the contents of forms that the console shows again, for all replicas of the API.
 type Drafts = insight.Drafts
 
-// NewDrafts returns the Drafts of a database whose schema has been migrated; Open returns such a db. A draft is kept
-// for the time in the parameter life.
+// NewDrafts returns Drafts that are stored in db, whose schema must have been migrated; Open returns such a db. A draft
+// can be read for the time in the parameter life.
 func NewDrafts(db *sqlx.DB, life time.Duration) *Drafts { return insight.NewDrafts(db, life) }
 
-// Objects contains the manifest of the archive's objects.
+// Objects reads and changes the manifest of the archive's objects.
 type Objects struct {
 	*objects.Mover
 	*objects.Rewriter
 	*objects.Reader
 }
 
-// NewObjects returns the Objects of a database whose schema has been migrated; Open returns such a db.
+// NewObjects returns Objects that are stored in db, whose schema must have been migrated; Open returns such a db.
 func NewObjects(db *sqlx.DB, with ...Option) *Objects {
 	o := options{}
 	for _, change := range with {

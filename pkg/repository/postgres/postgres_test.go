@@ -46,8 +46,8 @@ func atOnce(t testing.TB, n int, do func(i int) error) {
 	check.NoError(t, errors.Join(errs...))
 }
 
-// TestRepository tests the whole contract. The store signs in with the role that programs use, which has only the
-// rights of dlq_rw.
+// TestRepository runs repositorytest, the tests that every store must pass. The store signs in with a role like that of
+// the programs, which has only the rights of dlq_rw.
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	role := login(t, "dlq_rw")
@@ -109,7 +109,8 @@ func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
 		INSERT INTO dlq.dlq_messages_archive (`+columns+`) SELECT `+columns+` FROM moved`, id)
 }
 
-// insertTenColumns inserts a message by SQL, like a user who knows only the ten documented columns.
+// insertTenColumns inserts a message by SQL, like a user who knows only the ten columns that the documentation
+// guarantees.
 func insertTenColumns(t *testing.T, db *sqlx.DB, m entity.Message) {
 	t.Helper()
 	_, err := db.Exec(`

@@ -25,7 +25,7 @@ func refuse(t testing.TB, db *sqlx.DB) {
 }
 
 // twoPartitions returns a batch of two partitions with n records each. PostgreSQL refuses the records whose index is in
-// refused; the indexes continue from the first partition to the second.
+// the parameter refused. The indexes of the second partition's records begin at n.
 func twoPartitions(t testing.TB, f *feed, n int, refused ...int) repository.Batch {
 	t.Helper()
 	_, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: repository.Partition{Incarnation: f.ref.Incarnation, Partition: 1}}})
@@ -66,11 +66,11 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	}
 	wantCounts(t, db, 199, 1)
 
-	again, err := f.store.Store(t.Context(), b) // stored a second time, as by a member that lost its partitions, or after a lost answer
+	again, err := f.store.Store(t.Context(), b) // a second Store, as from an ingester that lost its partitions or got no answer, stores nothing
 	check.True(t, err == nil && len(again.Ranges) == 0, "Store of the same batch = %+v, %v, want nothing", again, err)
 	exec(t, db, `UPDATE dlq.ingest_positions SET next_offset = next_offset - 100`)
 	bad := repository.Batch{Ranges: b.Ranges[1:], Messages: b.Messages[137:138]}
-	if _, err := f.store.Store(t.Context(), bad); err != nil { // the position was moved back, so the batch with the record is stored again
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // the position was moved back, so the record is read and stored again
 		t.Errorf("Store of the refused record = %v", err)
 	}
 	wantCounts(t, db, 199, 1)
@@ -93,11 +93,11 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"Release")
 	wantCounts(t, db, 199, 1)
 	exec(t, db, `ALTER TABLE dlq.records DROP CONSTRAINT chk_test`)
-	if _, err := f.store.Store(t.Context(), bad); err != nil { // the record is in quarantine already and must not be stored again
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // the record is in quarantine and must not be stored a second time
 		t.Errorf("Store of the record in quarantine = %v", err)
 	}
 	wantCounts(t, db, 199, 1)
-	for range 2 { // released twice, as by two processes; the second call must find nothing to release
+	for range 2 { // two processes may release the record; the second one finds nothing to release
 		check.Must(f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}))(t)
 	}
 	wantCounts(t, db, 200, 0)
@@ -106,8 +106,8 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"released %+v, want the record as it was", got)
 }
 
-// TestEveryPermanentRefusal: whatever permanent error PostgreSQL returns for one record, the other records of the batch
-// are stored.
+// TestEveryPermanentRefusal: when PostgreSQL refuses one record for good, with any error code, the other records of the
+// batch are stored.
 func TestEveryPermanentRefusal(t *testing.T) {
 	t.Parallel()
 	raise := func(code string) string {
@@ -204,8 +204,8 @@ func TestQuarantineOfVisibleTopics(t *testing.T) {
 		"QuarantineCounts = %+v, want 3 of one topic", counts)
 }
 
-// TestRefusedBatchThatFails: when Store fails in the middle of a batch with a refused record, it returns the error and
-// what it has stored. The caller can then store the rest, from the present positions on.
+// TestRefusedBatchThatFails: when Store fails in the middle of a batch that also contains a refused record, it returns
+// the error and the ranges that it has stored. The caller can then store the rest, beginning at the present positions.
 func TestRefusedBatchThatFails(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -248,8 +248,8 @@ func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	wantCounts(t, db, n-1, 1)
 }
 
-// TestQuarantineIsListedWithinItsRoom: the list of quarantined records does not load a long key, and reserves memory
-// for its records in the caller's MemoryReservation.
+// TestQuarantineIsListedWithinItsRoom: the list of quarantined records leaves out a long key, and reserves memory for
+// its records in the caller's MemoryReservation.
 func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -284,7 +284,7 @@ func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 
 var errFullRoom = errors.New("the room is full")
 
-// countedRoom is a MemoryReservation that counts the reserved bytes. It reserves nothing when full is set.
+// countedRoom is a MemoryReservation that counts the reserved bytes. When full is true, it refuses to reserve any.
 type countedRoom struct {
 	taken int64
 	full  bool

@@ -50,7 +50,7 @@ func newReplicated(t *testing.T) *replicated {
 }
 
 // follow starts Reads that use the replica at the given address while the replica's data is not older than maxLag, and
-// returns them. The end of the test stops them.
+// returns these Reads. They are stopped when the test ends.
 func (r *replicated) follow(address string, maxLag time.Duration, registry *prometheus.Registry) *Reads {
 	r.t.Helper()
 	at := check.Must(url.Parse(r.servers.StandbyURL()))(r.t)
@@ -73,7 +73,7 @@ func (r *replicated) standbyAddress() string {
 	return check.Must(url.Parse(r.servers.StandbyURL()))(r.t).Host
 }
 
-// shown returns the number of messages, at most a hundred, that a search without conditions finds through reads.
+// shown returns the number of messages that a search without conditions finds through reads, at most a hundred.
 func (r *replicated) shown(reads *Reads, ctx context.Context) int {
 	r.t.Helper()
 	page := check.Must(reads.Search(ctx, repository.SearchQuery{Limit: 100}))(r.t)
@@ -157,7 +157,7 @@ func TestReadsOfAReplica(t *testing.T) {
 	check.True(t, r.reads.CheckMark("16/zz") != nil && r.reads.CheckMark(mark) == nil, "CheckMark")
 }
 
-// TestEveryReadOfAReplica: the replica can answer every read, and gives the same answers as the database.
+// TestEveryReadOfAReplica: the replica can answer each method of Reads, and gives the same answers as the database.
 func TestEveryReadOfAReplica(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -205,7 +205,7 @@ func TestEveryReadOfAReplica(t *testing.T) {
 		var got, want any
 		var err, wantErr error
 		before := r.answers("replica")
-		for range 3000 { // waits until the replica has replayed the change with the mark
+		for range 3000 { // repeats the read until the replica has replayed the change with the mark
 			got, err = read(repository.WithReading(t.Context(), mark))
 			if r.answers("replica") > before {
 				break
@@ -218,8 +218,8 @@ func TestEveryReadOfAReplica(t *testing.T) {
 	}
 }
 
-// TestReplicaThatDoesNotAnswer: the replica stops answering, and its connections stay open. A read that waits for the
-// replica is answered by the database.
+// TestReplicaThatDoesNotAnswer: the replica stops answering, but its connections stay open. The database answers a read
+// that waits for the replica.
 func TestReplicaThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -232,16 +232,16 @@ func TestReplicaThatDoesNotAnswer(t *testing.T) {
 	r.awaitReads(reads, registry, 2)
 
 	between.Decide(func(string) proxy.Action { return proxy.BlackHole() })
-	request, cancel := context.WithTimeout(repository.WithReading(t.Context(), ""), 20*time.Second) // 20 s, which is less than database.read_timeout
+	request, cancel := context.WithTimeout(repository.WithReading(t.Context(), ""), 20*time.Second) // shorter than database.read_timeout
 	defer cancel()
 	check.Equal(t, r.shown(reads, request), 2, "messages without an answer of the replica")
 	between.Decide(nil)
 	r.awaitReads(reads, registry, 2)
 }
 
-// TestExportThatAReplicaEnds: when the replica ends the statement of an export to replay changes, the database
-// continues the export, so that the export has every message exactly once. Facets are all counted again by the
-// database, because they must be those of one snapshot.
+// TestExportThatAReplicaEnds: when the replica ends the statement of an export in order to replay changes, the database
+// continues the export, so that each message is exported exactly once. An export for facets must be of one snapshot; it
+// is not continued, but must be read again from the beginning.
 func TestExportThatAReplicaEnds(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -290,8 +290,8 @@ func (r *replicated) awaitMark(mark string) {
 	r.t.Fatal("the replica never answered a read with the mark")
 }
 
-// conflict changes and vacuums the messages in the database, and waits until the replica has replayed this. The replica
-// ends its running statements that read messages, because they would need the row versions that the vacuum removed.
+// conflict changes and vacuums the messages in the database, and waits until the replica has replayed this. To replay
+// the vacuum, the replica ends its running statements that still need the removed row versions.
 func (r *replicated) conflict() {
 	r.t.Helper()
 	exec(r.t, r.db.Pool, `UPDATE dlq.dlq_messages SET updated_at = now()`)
@@ -307,8 +307,8 @@ func (r *replicated) conflict() {
 	r.t.Fatal("the replica never replayed the vacuum")
 }
 
-// TestNewErrorGroupOfAReplica: an error group that the replica has not replayed yet, and that a notification names, is not
-// reported as missing.
+// TestNewErrorGroupOfAReplica: a notification may name an error group that the replica has not replayed yet. Reads find
+// this error group in the database, and do not report it as missing.
 func TestNewErrorGroupOfAReplica(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)

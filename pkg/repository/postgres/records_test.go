@@ -49,7 +49,8 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 	wantRecords(t, db, "after truncating", 0)
 }
 
-// A message that was inserted by SQL has the bytes of its record in its row of dlq_messages.
+// A message that was inserted by SQL has the bytes of its record in its own row of dlq_messages. Load returns these
+// bytes as well.
 func TestRecordsInTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -62,9 +63,9 @@ func TestRecordsInTheirMessages(t *testing.T) {
 	}
 }
 
-// TestOnlyBytesLieOutOfLine: PostgreSQL stores large columns out of line (in the TOAST table). An attempt makes the
-// message's row wider, and even then only the record's bytes are stored out of line; otherwise each later update and
-// each list would be slower.
+// TestOnlyBytesLieOutOfLine: PostgreSQL stores large columns out of line (in the TOAST table). After an attempt, which
+// makes the message's row wider, it must still store only the record's bytes out of line; otherwise each later update
+// and each list would be slower.
 func TestOnlyBytesLieOutOfLine(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -64,7 +64,7 @@ func (f *feed) put(t testing.TB, window time.Duration, records ...entity.Record)
 	return b.Messages, stored
 }
 
-// send makes one acknowledged attempt on each message, on behalf of the redrive.
+// send makes one acknowledged attempt on each message. The attempts belong to the given redrive.
 func (f *feed) send(t testing.TB, redrive uuid.UUID, messages ...entity.Message) {
 	t.Helper()
 	var claims []repository.Claim
@@ -101,7 +101,7 @@ func TestReturnsAreNoted(t *testing.T) {
 
 	back, _ := f.put(t, time.Hour, records(0, 2)...)
 	b := f.batch(time.Hour, records(2, 2)...)
-	for i := range b.Messages { // both records name the attempt of the one claim that has no result yet
+	for i := range b.Messages { // the headers of both records name the attempt that has no result yet
 		b.Messages[i].Return = &entity.Return{Parent: claim.MessageID, Attempt: claim.ID}
 	}
 	check.NoError(t, check.Err(f.store.Store(t.Context(), b)))
@@ -163,7 +163,7 @@ func TestStoreLooksAgain(t *testing.T) {
 	sent, _ := f.put(t, 0, append(records(0, 1), records(0, 1)...)...)
 	f.send(t, uuid.Nil, sent...)
 
-	tx := db.MustBegin() // the transaction of the other batch, which has inserted the return of the latest attempt and is not committed yet
+	tx := db.MustBegin() // the other batch: its transaction has inserted a return of the latest attempt, and is still open
 	latest := postgrestest.Get[uuid.UUID](t, tx, `
 		INSERT INTO dlq.returns SELECT attempt_id, message_id, $1, NULL, true, now() FROM dlq.attempts
 		ORDER BY ended_at DESC, message_id DESC LIMIT 1 RETURNING parent_id`, uuid.New())
@@ -186,8 +186,8 @@ func TestStoreLooksAgain(t *testing.T) {
 		"Store found the returns %+v, want that of the older attempt, of %s", stored.Returns, other)
 }
 
-// BenchmarkStoreWindow stores full batches of 1 KB records that were never sent, with 200,000 attempts in the table. It
-// stores alternately with and without a ReturnWindow; the difference of the two medians is the cost of searching for
+// BenchmarkStoreWindow stores full batches of 1 KB records that were never sent, while the table contains 200,000
+// attempts. Every second batch has a ReturnWindow; the difference of the two medians is the cost of searching for
 // returns.
 func BenchmarkStoreWindow(b *testing.B) {
 	const rows = 1000
@@ -235,7 +235,7 @@ func TestAttemptThatSentNothingEndsWithItsReturns(t *testing.T) {
 		claims[i] = repository.Claim{MessageID: sent[i].ID, ID: uuid.New(), Topic: "orders"}
 	}
 	check.NoError(t, check.Err(f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})))
-	f.put(t, time.Hour, records(0, 1)...) // another producer wrote a record equal to the first one
+	f.put(t, time.Hour, records(0, 1)...) // another producer wrote a record that is equal to the first sent record
 	n := count(t, db, "returns")
 	check.Require(t, n == 1, "%d returns, want one by content", n)
 	exec(t, db, `CREATE FUNCTION public.stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stopped'; END $$`)

@@ -167,7 +167,7 @@ func TestRoles(t *testing.T) {
 		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+first+"\npassword: p\n")
 		db := openConfig(t, cfg)
 		store := New(db)
-		for range 3 { // opens several connections, and prepares the statement on each
+		for range 3 { // opens three connections, and prepares the statement on each
 			held := postgrestest.HoldConnection(t, db)
 			defer held.Close()
 			check.Must(store.Counts(t.Context()))(t)
@@ -218,14 +218,14 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before, "the trail became, want it as before")
 	check.Same(t, check.Must(New(app).PurgeBookkeeping(t.Context(), 365, 365, 1))(t), 2, "purge of a year")
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before[2:], "the purge left")
-	wantDenied(t, owner, `DELETE FROM dlq.audit`, // a purge in the same session must not allow this
+	wantDenied(t, owner, `DELETE FROM dlq.audit`, // refused even in a session that has just called the purge function
 		`SELECT dlq.purge_audit(365, 10); DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit DISABLE TRIGGER USER`)
 	exec(t, owner, `DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit ENABLE TRIGGER USER`)
 }
 
-// foreign are statements that only the owner of the tables may execute.
+// foreign lists statements that only the owner of the tables may execute.
 var foreign = []string{
 	`CREATE TABLE dlq.mine (n INT)`,
 	`ALTER TABLE dlq.dlq_messages ADD COLUMN mine INT`,
@@ -255,7 +255,7 @@ func wantDenied(t *testing.T, db *sqlx.DB, statements ...string) {
 // login creates a role that may sign in with the password p and is a member of the role group.
 func login(t *testing.T, group string) string {
 	t.Helper()
-	postgrestest.URL(t) // the migrations of this database create the groups
+	postgrestest.URL(t) // migrating this database creates the group roles
 	role := "login_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	postgrestest.AsAdmin(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'p'")
 	t.Cleanup(func() { postgrestest.AsAdmin(t, "DROP ROLE IF EXISTS "+role) })

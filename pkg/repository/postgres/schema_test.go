@@ -73,7 +73,7 @@ func TestSchema(t *testing.T) {
 		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
 		reader := begin(t, db)
 		postgrestest.Get[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages`)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without a limit, a call that waits would never end
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the time limit ends the test if Up waits for the lock forever
 		defer cancel()
 		if err := migrate.Up(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "migration to version 4") ||
 			!strings.Contains(err.Error(), "lock timeout") {
@@ -219,7 +219,7 @@ func TestPgcrypto(t *testing.T) {
 	})
 }
 
-// step is a single migration, which the test runs alone.
+// step is a single migration, which the test runs without the other migrations.
 type step struct{ name, up, down string }
 
 func (s step) run(t *testing.T, db *sqlx.DB, way string) {

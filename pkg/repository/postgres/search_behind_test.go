@@ -57,7 +57,7 @@ func TestSearchWithAnIncompleteIndex(t *testing.T) {
 		got := page(t, repository.SearchQuery{Limit: 1, Sort: repository.Sort{Ascending: true}})
 		want(t, got, newest[39:])
 	})
-	t.Run("WithParameters", func(t *testing.T) { // the query has arguments for the messages before and after the indexer's position
+	t.Run("WithParameters", func(t *testing.T) { // the query has arguments of both kinds of candidates: newer and older than the indexer's position
 		t.Parallel()
 		f := entity.Filter{Topic: "orders", ErrorClass: "x", Words: []string{"boom"}}
 		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: f, After: places[4]}), newest[5:17])
@@ -68,8 +68,8 @@ func TestSearchWithAnIncompleteIndex(t *testing.T) {
 	})
 }
 
-// TestSearchWithoutAMark: documents that exist already are found while the indexer has no position yet, which is the
-// case when the index is rebuilt.
+// TestSearchWithoutAMark: while the indexer has no position, as when the index is rebuilt, a search finds messages by
+// the documents that exist already.
 func TestSearchWithoutAMark(t *testing.T) {
 	db := freshDB(t)
 	newest := postgrestest.SeedBehind(t, db)
@@ -100,8 +100,8 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	check.True(t, next == 965, "the pages end after message %d, want 966", next+1)
 }
 
-// TestSearchWhileTheIndexerGoesBack: messages that a search has found before are found again while the indexer goes
-// back to a message that was stored late.
+// TestSearchWhileTheIndexerGoesBack: the indexer goes back to a message that was stored late. Meanwhile, searches still
+// find the messages that they found before.
 func TestSearchWhileTheIndexerGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)

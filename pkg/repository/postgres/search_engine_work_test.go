@@ -54,8 +54,8 @@ func searchedOrders(t *testing.T, address string, seed uint64, messages int) *se
 	return s
 }
 
-// worker returns an indexer that fills the given search index, and leaves the values at the paths in masks out of
-// documents.
+// worker returns an indexer that fills the given search index. The indexer leaves the values at the paths in masks out
+// of documents.
 func (s *searched) worker(index search.Store, masks ...string) *search.Worker {
 	s.Helper()
 	cfg := search.DefaultConfig()
@@ -85,7 +85,7 @@ func pick(short, long int) int {
 	return short
 }
 
-// until calls the function done every 20 ms until it returns true. It fails the test after two minutes.
+// until calls the function done every 20 ms until done returns true. It fails the test after two minutes.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -99,12 +99,13 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// index runs an indexer until OpenSearch has a document of every message, with all changes, and answers the searches.
+// index runs an indexer until OpenSearch has a document for every message, has all changes of messages, and answers the
+// searches.
 func (s *searched) index(masks ...string) {
 	s.Helper()
 	w := s.worker(s.engine.index, masks...)
 	before := check.Must(s.store.NextWrite(s.Context()))(s)
-	s.run(w, func() bool { // the worker has made a step, and nothing is left
+	s.run(w, func() bool { // the indexer has written to OpenSearch, and no work is left
 		return s.complete() && postgrestest.Get[int64](s.T, s.db, `SELECT last_value FROM dlq.search_writes`) > before
 	})
 }
@@ -203,8 +204,8 @@ func (s *searched) answers(store searcher, f entity.Filter, archived, ascending 
 	return fmt.Sprintf("listed %v\nexported %v\ncount %+v\npreview %+v", listed, exported, count, preview)
 }
 
-// TestSearchEngine_AnswersAsPostgreSQL switches a database to OpenSearch. The documents that the database had until then
-// answer random filters; OpenSearch must give the same answers.
+// TestSearchEngine_AnswersAsPostgreSQL switches a database to OpenSearch. To random filters, OpenSearch must give the
+// same answers as the documents that the database stored before.
 func TestSearchEngine_AnswersAsPostgreSQL(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -243,7 +244,8 @@ func TestSearchEngine_AnswersAsPostgreSQL(t *testing.T) {
 	check.Same(t, s.answers(engineOn(t, s.engine.address, s.engine.prefix, back), f, false, false, 100), s.answers(back, f, false, false, 100), "answers after the way back")
 }
 
-// TestSearchEngine_CountsFacetsAsTheRecords compares facets of OpenSearch with those that are counted by reading records.
+// TestSearchEngine_CountsFacetsAsTheRecords compares facets that OpenSearch counts with facets that are counted by
+// reading records.
 func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -280,7 +282,7 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 		for _, list := range [][]repository.Facet{want.Facets, got.Facets} {
 			for n := range list {
 				list[n].Values = slices.DeleteFunc(list[n].Values, func(v repository.FacetValue) bool {
-					return q.Limit < int(list[n].Distinct) && v.Messages == list[n].Values[len(list[n].Values)-1].Messages // of values that equally many messages have, either may be the last one that is shown
+					return q.Limit < int(list[n].Distinct) && v.Messages == list[n].Values[len(list[n].Values)-1].Messages // when several values have this number of messages, any of them may be the last one that is shown
 				})
 				slices.SortFunc(list[n].Values, func(a, b repository.FacetValue) int {
 					return 2*(int(b.Messages)-int(a.Messages)) + slices.Compare([]string{string(a.Kind), a.Text}, []string{string(b.Kind), b.Text})
@@ -291,8 +293,8 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 	}
 }
 
-// refused is given to a test in place of the Facets that read records. Its method returns an error, so that the test
-// fails when records are read to count facets.
+// refused takes the place of the Facets that read records. Its method returns an error, so that the test fails when
+// records are read to count facets.
 type refused struct{}
 
 func (refused) Facets(context.Context, repository.FacetQuery) (repository.Facets, error) {
@@ -338,7 +340,7 @@ func TestSearchEngine_HasNoMaskedWords(t *testing.T) {
 }
 
 // TestSearchEngine_FollowsChanges: after a message was mapped, assigned to an error group, archived, restored or
-// deleted, searches show the change at once, and OpenSearch has the change after the next step of the indexer.
+// deleted, searches show the change at once. OpenSearch contains the change after the indexer's next step.
 func TestSearchEngine_FollowsChanges(t *testing.T) {
 	t.Parallel()
 	s := searchedOrders(t, stacktest.OpenSearch(t).Address, 1, 40)
@@ -396,7 +398,7 @@ func TestSearchEngine_FollowsChanges(t *testing.T) {
 	check.Same(t, s.stored(erased), 0, "documents of the erased message")
 }
 
-// stored returns the number of documents that OpenSearch has of the message with this id.
+// stored returns the number of documents of the message with this id in OpenSearch.
 func (s *searched) stored(id uuid.UUID) int {
 	s.Helper()
 	version, _, err := s.store.EngineState(s.Context())
@@ -413,8 +415,8 @@ func (s *searched) stored(id uuid.UUID) int {
 	return n
 }
 
-// TestSearchEngine_LateWritesLose: a process that writes an old document of a message late does not replace a newer
-// document of the message.
+// TestSearchEngine_LateWritesLose: when a process is late and writes an old document of a message, OpenSearch keeps the
+// newer document of the message.
 func TestSearchEngine_LateWritesLose(t *testing.T) {
 	t.Parallel()
 	client := openEngine(t, stacktest.OpenSearch(t).Address, New(postgrestest.Open(t))).client
@@ -448,7 +450,7 @@ func TestSearchEngine_RepairsItself(t *testing.T) {
 	check.Must(s.engine.client.Write(t.Context(), version, 1, []opensearch.Document{stray}))(t)
 	s.request("DELETE", "/"+s.indexes()[1])
 
-	again := engineOn(t, s.engine.address, s.engine.prefix, s.store) // like a process that starts
+	again := engineOn(t, s.engine.address, s.engine.prefix, s.store) // a process that starts
 	exec(t, s.db, `SELECT setval('dlq.search_writes', $1)`, int64(1)<<41)
 	s.engine = again
 	s.run(s.worker(again.index), func() bool {
@@ -459,8 +461,8 @@ func TestSearchEngine_RepairsItself(t *testing.T) {
 	check.Same(t, len(found.Messages), 54, "live messages")
 }
 
-// TestFaultSearchEngine: while OpenSearch is killed or its indexes are read-only, searches that need it fail with a
-// reason, all others work, and nothing is lost.
+// TestFaultSearchEngine: while OpenSearch is down or its indexes are read-only, searches that need OpenSearch fail with
+// a reason. All other searches work, and nothing is lost.
 func TestFaultSearchEngine(t *testing.T) {
 	t.Parallel()
 	node := check.Must(stack.StartOpenSearch(t.Context()))(t)

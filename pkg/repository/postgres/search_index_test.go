@@ -64,7 +64,8 @@ func (f *finder) keep(ids []uuid.UUID) {
 	check.NoError(f.T, f.store.StoreDocuments(f.Context(), 1, documents))
 }
 
-// work polls once for messages without documents, stores documents for them, and returns the ids of these messages.
+// work asks the store once for messages without documents, stores documents for them, and returns the ids of these
+// messages.
 func (f *finder) work() []uuid.UUID {
 	f.Helper()
 	ids := f.look()
@@ -79,7 +80,8 @@ func (f *finder) want(what string, got []uuid.UUID, want ...uuid.UUID) {
 	}
 }
 
-// open returns a transaction that stays open. It has written something, so it has a transaction id.
+// open returns a transaction that stays open until the test ends it. The transaction has a transaction id, as if it had
+// written something.
 func (f *finder) open() *sqlx.Tx {
 	f.Helper()
 	tx := check.Must(f.db.Beginx())(f.T)
@@ -89,7 +91,7 @@ func (f *finder) open() *sqlx.Tx {
 }
 
 // TestSearchIndexBehindAnOpenTransaction: the indexer waits for the open transactions of the whole server. Other tests
-// open and end transactions at any time, so each subtest opens its own.
+// open and end transactions at any time, so each subtest opens a transaction of its own.
 func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
@@ -276,8 +278,8 @@ func TestActivityForgets(t *testing.T) {
 	defer func() { _ = holder.Rollback() }()
 	old := `SELECT FROM dlq.activity WHERE at < $1::timestamptz - interval '1509 days' FOR UPDATE`
 	check.Must(holder.Exec(old, f.now.Add(time.Hour)))(t)
-	for _, want := range []int{500 + 1 + 3, 1 + 1 + 6, 1 + 1 + 9} { // each message adds three rows
-		f.insert(f.db, 0) // the topic of this message has no other messages
+	for _, want := range []int{500 + 1 + 3, 1 + 1 + 6, 1 + 1 + 9} { // each stored message adds three rows to dlq.activity
+		f.insert(f.db, 0) // insert gives the message a topic of its own
 		f.work()
 		check.Same(t, count(t, f.db, "activity"), want, "rows that are left")
 	}

@@ -30,9 +30,9 @@ type stretches struct {
 }
 
 // seedStretches inserts these stretches: some minutes with one message a second; some messages around one time; one
-// message in a long time without others; many messages with the same created_at; some messages that were stored out of
-// order; and again some minutes. The stretches begin before midnight and end after it. A third of the messages is
-// archived.
+// message at the end of a long time without messages; many messages with the same created_at; some messages that were
+// stored out of order; and again some minutes. The stretches begin before midnight and end after it. A third of the
+// messages is archived.
 func seedStretches(t *testing.T, seed uint64) *stretches {
 	t.Helper()
 	s := &stretches{T: t, db: postgrestest.Open(t), random: rand.New(rand.NewPCG(seed, 22))}
@@ -59,7 +59,7 @@ func seedStretches(t *testing.T, seed uint64) *stretches {
 	return s
 }
 
-// inRow stores one message for each second from the first parameter up to, but not including, the second.
+// inRow stores one message for each second from the parameter from up to, but not including, upTo.
 func (s *stretches) inRow(from, upTo int, word string) {
 	for from < upTo {
 		n := min(1+s.random.IntN(80), upTo-from)
@@ -72,7 +72,7 @@ func (s *stretches) inRow(from, upTo int, word string) {
 	}
 }
 
-// batches stores a message for each of the given seconds, n messages in each batch.
+// batches stores a message for each of the given seconds, in batches of n messages.
 func (s *stretches) batches(seconds []int, n int, word string, offset ...int) {
 	for batch := range slices.Chunk(slices.Clone(seconds), n) {
 		for i := range batch {
@@ -90,11 +90,11 @@ func (s *stretches) keep(documents []entity.Document) {
 
 func repeated(second, n int) []int { return slices.Repeat([]int{second}, n) }
 
-// at returns the time that is second seconds after the beginning of the first stretch.
+// at returns the time that is the given number of seconds after the beginning of the first stretch.
 func (s *stretches) at(second int) time.Time { return s.began.Add(time.Duration(second) * time.Second) }
 
-// messages inserts a message for each second and returns their documents. Half of the documents contain the word of
-// their stretch.
+// messages inserts a message for each of the given seconds and returns the documents of these messages. Half of the
+// documents contain the given word, which names their stretch.
 func (s *stretches) messages(seconds []int, word string) []entity.Document {
 	documents := make([]entity.Document, len(seconds))
 	var ids, topics [2][]string
@@ -128,7 +128,7 @@ func (s *stretches) text(word string) string {
 	text := []string{randomLetters(s.random, 5+s.random.IntN(60)), fmt.Sprint("no", s.random.IntN(100))}
 	for _, some := range []struct {
 		text string
-		of   int // number of messages of a stretch that contain the word
+		of   int // one of this many messages contains the text
 	}{{word, 2}, {"common thing", 3}, {"needle", 150}, {"größe", 9}, {"tag", 10}} {
 		if s.random.IntN(some.of) == 0 {
 			text = append(text, some.text)
@@ -161,7 +161,7 @@ func askedWords() [][]string {
 	}
 }
 
-// expected returns the ids that plain SQL finds without the search index.
+// expected returns the ids that plain SQL finds for the search, without the product's search.
 func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	s.Helper()
 	where, sign := "true", "<"
@@ -193,7 +193,8 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	return ids
 }
 
-// wantPages compares pages of a search, the first ones or all, with the result of plain SQL.
+// wantPages compares the first pages of a search with the result of plain SQL. The parameter pages is the number of
+// full pages.
 func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	s.Helper()
 	want, got := s.expected(q), pageByPage(s.T, s.store, q, pages)
@@ -211,7 +212,7 @@ func (s *stretches) place(known []repository.Cursor) repository.Cursor {
 	switch p := known[s.random.IntN(len(known))]; s.random.IntN(4) {
 	case 0:
 		return p
-	case 1: // among messages with the same created_at, if there are any
+	case 1: // a cursor among messages with the same created_at
 		return repository.Cursor{CreatedAt: p.CreatedAt, ID: ids[s.random.IntN(len(ids))]}
 	case 2:
 		return repository.Cursor{CreatedAt: p.CreatedAt.Add(time.Duration(s.random.IntN(2_000_001)-1_000_000) * time.Microsecond), ID: ids[s.random.IntN(len(ids))]}
@@ -252,8 +253,9 @@ func (s *stretches) places() (known []repository.Cursor) {
 	return known
 }
 
-// TestSearchPagesAreThoseOfSQL: the pages of a search for words are equal to those of plain SQL, at whatever cursor
-// they begin, even when the time limit of each page ends as soon as its cursor has advanced.
+// TestSearchPagesAreThoseOfSQL: the pages of a search for words contain the messages that plain SQL finds, whatever
+// cursor the search begins at. This also holds when the time limit of each page ends as soon as its cursor has
+// advanced.
 func TestSearchPagesAreThoseOfSQL(t *testing.T) {
 	t.Parallel()
 	s := seedStretches(t, 1)
@@ -304,7 +306,7 @@ func (s *stretches) wantAllPages() {
 	})
 }
 
-// orderOf returns the SQL after ORDER BY for a list in this order.
+// orderOf returns the SQL after ORDER BY for a list in the order s.
 func orderOf(s repository.Sort, at, id string) string {
 	if s.Ascending {
 		return at + ", " + id

@@ -17,10 +17,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// somePages is a number of pages after which a search is in the middle of the messages that share one created_at.
+// somePages is the maximum number of pages that a test reads of one search.
 const somePages = 10
 
-// TestWordsPageByPage: the pages of a search for words contain together all matches in the right order, however the
+// TestWordsPageByPage: the pages of a search for words together contain all matches in the right order, however the
 // messages are distributed over time.
 func TestWordsPageByPage(t *testing.T) {
 	db := freshDB(t)
@@ -119,9 +119,9 @@ func seedTimes(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `ANALYZE dlq.dlq_messages_archive`)
 }
 
-// The maximum numbers of buffers that a search for words may read from the tables of messages and of documents. The
-// search tests the newest messages one by one, and then reads those that the index returns. Reading all messages would
-// take thirty times as many buffers.
+// The maximum numbers of buffers that PostgreSQL may read for one page of a search for words, from the tables of
+// messages and of documents. The search tests the newest messages one by one, and then reads the messages that the
+// search index returns. Reading all messages would take thirty times as many buffers.
 const (
 	fewBuffersOfMessages  = 8_000
 	fewBuffersOfDocuments = 15_000
@@ -176,8 +176,8 @@ func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	return n
 }
 
-// seedHalves inserts 60,000 messages, two a second; the older half contains one word, the newer half another.
-// PostgreSQL has analyzed only the first thousand.
+// seedHalves inserts 60,000 messages, two a second. The older half contains one word, the newer half another word. When
+// PostgreSQL analyzed the documents, only the oldest thousand existed.
 func seedHalves(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
@@ -194,13 +194,13 @@ func seedHalves(t *testing.T, db *sqlx.DB) {
 			exec(t, db, `ANALYZE dlq.message_documents`)
 		}
 	}
-	exec(t, db, `VACUUM dlq.message_documents`) // moves the entries in the pending lists of the indexes into the indexes
+	exec(t, db, `VACUUM dlq.message_documents`) // moves new entries of the GIN indexes from their pending lists into the indexes
 	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
 	exec(t, db, `ANALYZE dlq.search_index`)
 }
 
-// TestDocumentsHaveTheTimeOfTheirMessage: a document has the created_at of its message, whichever statement
-// inserted or changed the message.
+// TestDocumentsHaveTheTimeOfTheirMessage: a document has the created_at of its message, even after SQL statements have
+// changed the message's created_at.
 func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	t.Parallel()
 	wantDated := func(t *testing.T, db *sqlx.DB, documents int) {
@@ -278,7 +278,7 @@ func TestDocumentsOfAnyTime(t *testing.T) {
 		f.keep([]uuid.UUID{id})
 		want = append(want, id)
 	}
-	f.keep(want) // storing the same documents again succeeds
+	f.keep(want) // storing the same documents a second time succeeds
 	for _, day := range []string{"19991231", "20260202", "20260203", "21000101"} {
 		check.True(t, slices.Contains(partitionsOf(t, f.db), day),
 			"there is no partition of %s among %v", day, partitionsOf(t, f.db))
@@ -314,7 +314,7 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 		check.True(t, slices.Equal(got, append(days, ahead...)),
 			"%s: got partitions of %v, want %v and %v", what, got, days, ahead)
 	}
-	tx, err := f.db.Beginx() // takes the same lock as a running search
+	tx, err := f.db.Beginx() // this transaction takes the same lock as a running search
 	check.NoError(t, err)
 	check.NoError(t, check.Err(tx.Exec(`SELECT FROM dlq.message_documents`)))
 	purge()

@@ -37,7 +37,7 @@ func TestTooBroad(t *testing.T) {
 			_, err := store.Search(ctx, repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 10})
 			return err
 		},
-		"Count": func(ctx context.Context) error { // the estimate of the count waits for the lock too
+		"Count": func(ctx context.Context) error { // an estimate waits for the lock like an exact count
 			_, err := store.CountMatching(ctx, repository.CountQuery{Filter: filter, How: repository.CountExact})
 			return err
 		},
@@ -113,7 +113,7 @@ func TestDocuments(t *testing.T) {
 		db := seed(t, 1)
 		store := New(db)
 		id, gone, other := allIDs(t, db, "dlq_messages")[0], uuid.New(), uuid.New()
-		// These documents belong to no messages, as if the messages were deleted after the indexer had read them.
+		// These documents belong to no messages, as if their messages were deleted after the indexer had read them.
 		at := time.Now().Truncate(time.Microsecond)
 		exec(t, db, `SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, at)
 		exec(t, db, `INSERT INTO dlq.message_documents VALUES ($1, $3, 1, 'boom', '{1}'), ($2, $3, 1, 'boom', '{1}')`, gone, other, at)
@@ -133,7 +133,7 @@ func TestRestoreKeepsEveryColumn(t *testing.T) {
 	columns := columnsOf(t, db, "dlq_messages")
 	exec(t, db, fullRow(columns, "DEAD"))
 	id := allIDs(t, db, "dlq_messages")[0]
-	begins := map[string]bool{ // columns that a restore resets
+	begins := map[string]bool{ // columns that Restore resets
 		"status": true, "retry_count": true, "updated_at": true, "next_attempt_at": true, "rescues": true, "unsettled": true,
 		"claim_id": true, "claim_expires_at": true, "claim_topic": true, "claim_topic_id": true, "claim_partition": true,
 		"claim_end_offset": true, "claim_redrive_id": true, "outcome": true,
@@ -155,7 +155,8 @@ func TestRestoreKeepsEveryColumn(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// TestTrigrams tests the extension pg_trgm in the same situations in which TestPgcrypto tests pgcrypto.
+// TestTrigrams: migrations treat the extension pg_trgm like pgcrypto, as TestPgcrypto tests it: the way down drops it,
+// unless it existed before or something uses it.
 func TestTrigrams(t *testing.T) {
 	t.Parallel()
 	has := func(t *testing.T, between, before string) (there bool) {

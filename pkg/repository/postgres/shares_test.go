@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// deadLetters returns a batch of dead letters that share group g wrote for records of topic orders, partition 0.
+// deadLetters returns a batch of dead letters that share group g wrote for records of partition 0 of topic orders.
 func (f *feed) deadLetters(value []byte, offsets ...int64) repository.Batch {
 	b := f.batch(0, make([]entity.Record, len(offsets))...)
 	for i, offset := range offsets {
@@ -44,9 +44,9 @@ func wantDuplicates(t *testing.T, db *sqlx.DB, want ...string) {
 		ORDER BY m.original_offset, m.dlq_topic_id, m.dlq_offset`), want, "messages with their duplicates")
 }
 
-// TestRepeatsOfShareGroups: a dead letter that repeats another dead letter is counted exactly once, for the message of
-// that dead letter, whether it is in the same batch or in a later one. A dead letter with another value becomes a
-// separate message, and so does a repeat of a final message.
+// TestRepeatsOfShareGroups: a dead letter that repeats another dead letter, of the same batch or of an earlier one, is
+// counted exactly once, for the message of that other dead letter. A dead letter with another value becomes a separate
+// message, and so does a repeat of a final message.
 func TestRepeatsOfShareGroups(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -58,7 +58,7 @@ func TestRepeatsOfShareGroups(t *testing.T) {
 	later.Messages[0].ErrorMessage = "another text"
 	f.storeBatch(t, later)
 	wantDuplicates(t, db, "5+2", "6+2", "7+0")
-	stored := check.Must(f.store.Store(t.Context(), later))(t) // stored a second time, as by a member that lost its partitions
+	stored := check.Must(f.store.Store(t.Context(), later))(t) // a second Store, as from an ingester that lost its partitions, stores nothing
 	check.Len(t, stored.Ranges, 0, "stored ranges")
 	wantDuplicates(t, db, "5+2", "6+2", "7+0")
 
@@ -83,8 +83,8 @@ func TestRepeatsOfShareGroups(t *testing.T) {
 		&entity.ShareRecord{State: entity.CompletionWaiting, Duplicates: 2}, "Share of a loaded message")
 }
 
-// TestRepeatOfAMessageThatEnds: a message becomes final, or is deleted, after a repeat of it was recognised and before
-// the repeat is counted. The repeat must then be stored as a message of its own.
+// TestRepeatOfAMessageThatEnds: after Store has recognised a repeat, and before it counts the repeat, the repeated
+// message becomes final or is deleted. Store must then store the repeat as a message of its own.
 func TestRepeatOfAMessageThatEnds(t *testing.T) {
 	for name, end := range map[string]string{
 		"final":   `UPDATE dlq.dlq_messages SET status = 'DEAD'`,
@@ -125,8 +125,7 @@ func TestRepeatBesideARefusedRecord(t *testing.T) {
 	wantCounts(t, db, 3, 1)
 }
 
-// take leases all pointers that are due with TakePointers, and returns them by the offset of their record in the
-// original topic.
+// take leases all pointers that are due with TakePointers, and returns them by the original offset of their message.
 func (f *feed) take(t *testing.T) map[int64]repository.Pointer {
 	t.Helper()
 	pointers := map[int64]repository.Pointer{}
@@ -143,8 +142,8 @@ func completed(p repository.Pointer, value string) repository.Completion {
 	}
 }
 
-// TestTakePointersLimitsBytes: the list ends when the headers of its messages reach the limit; the other messages are
-// still due.
+// TestTakePointersLimitsBytes: the list of taken pointers ends when the headers of its messages reach the limit. The
+// other messages are still due.
 func TestTakePointersLimitsBytes(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -165,8 +164,8 @@ func TestTakePointersLimitsBytes(t *testing.T) {
 	}
 }
 
-// TestPointerIsGivenBack: a message that was given back untried is due again at once, and its number of tries is the
-// same as before.
+// TestPointerIsGivenBack: a pointer that a caller gives back untried is due again at once, and its number of tries is
+// the same as before.
 func TestPointerIsGivenBack(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -179,8 +178,8 @@ func TestPointerIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestRestoredPointerIsDue: a message whose record was not read before the message was archived is due again after it
-// was restored.
+// TestRestoredPointerIsDue: when a message was archived before its record was read, its pointer is due again after the
+// message was restored.
 func TestRestoredPointerIsDue(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -194,8 +193,8 @@ func TestRestoredPointerIsDue(t *testing.T) {
 }
 
 // TestCompletion: a completed message has the bytes and the timestamp of its record, is indexed again, and is never due
-// again. A message whose record could not be read stores the reason and is due again. A message whose record is gone is
-// never due again.
+// again. For a message whose record could not be read, the reason is stored, and the message is due again. A message
+// whose record is gone is never due again.
 func TestCompletion(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -242,8 +241,9 @@ func TestCompletion(t *testing.T) {
 	check.True(t, err == nil && filled == 1, "FillPayloads = %d, %v, want one", filled, err)
 }
 
-// TestCompletionIsAReturn: a completed record whose headers name an attempt makes its message the child of the message
-// that was sent, which becomes DEAD when its retries are used up; the outcome of the parent becomes returned.
+// TestCompletionIsAReturn: when the headers of a completed record name an attempt, its message becomes a child of the
+// message that was sent. The child becomes DEAD when its retries are used up. The outcome of the parent becomes
+// returned.
 func TestCompletionIsAReturn(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -269,8 +269,9 @@ func TestCompletionIsAReturn(t *testing.T) {
 	check.Equal(t, count(t, db, "returns"), 2, "rows of dlq.returns")
 }
 
-// TestCompletionKeepsTheStatus: when a message changes after TakePointers has returned it, its completion does not
-// change its status, and its own attempts are added to its retry count.
+// TestCompletionKeepsTheStatus: a completion does not undo what happens to a message after TakePointers has returned
+// it. A message that became final keeps its status, and attempts on the message itself are added to the retry count of
+// its parent.
 func TestCompletionKeepsTheStatus(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -301,7 +302,8 @@ func TestCompletionKeepsTheStatus(t *testing.T) {
 	}
 }
 
-// TestForgetPointers: ForgetPointers deletes the rows of deleted messages, but not those of other messages.
+// TestForgetPointers: ForgetPointers deletes the rows of dlq.share_records whose messages were deleted, but no other
+// rows.
 func TestForgetPointers(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -313,8 +315,8 @@ func TestForgetPointers(t *testing.T) {
 	check.Equal(t, count(t, db, "share_records"), 1, "rows that stay")
 }
 
-// end takes the only due pointer, and saves a completion with the given state, after which the pointer's record is not
-// read again.
+// end takes the only due pointer, and saves a completion with the given state. The state ends the reading of the
+// pointer's record.
 func (f *feed) end(t *testing.T, state entity.Completion) {
 	t.Helper()
 	for _, p := range f.take(t) {
@@ -323,24 +325,25 @@ func (f *feed) end(t *testing.T, state entity.Completion) {
 	}
 }
 
-// TestDeadLetterAfterOneThatIsNotCompleted: the record of a forged dead letter, or of one from before the topic was
-// created again, is gone or refused for good. The next dead letter for the same offset becomes a separate message.
+// TestDeadLetterAfterOneThatIsNotCompleted: a dead letter that is forged, or that was written before the topic was
+// created again, is not completed, because its record is gone or refused for good. The next dead letter for the same
+// offset becomes a separate message.
 func TestDeadLetterAfterOneThatIsNotCompleted(t *testing.T) {
 	for _, state := range []entity.Completion{entity.SourceGone, entity.CompletionRefused} {
 		t.Run(string(state), func(t *testing.T) {
 			db := freshDB(t)
 			f := newFeed(t, New(db))
-			f.storeBatch(t, f.deadLetters(nil, 5)) // a dead letter that is forged, or was written before the topic was created again
+			f.storeBatch(t, f.deadLetters(nil, 5)) // a dead letter that is forged, or older than the present topic
 			f.end(t, state)
-			f.storeBatch(t, f.deadLetters(nil, 5)) // the genuine dead letter, of the same offset
+			f.storeBatch(t, f.deadLetters(nil, 5)) // the genuine dead letter for the same offset
 			check.Len(t, f.take(t), 1, "pointers that are due after the genuine dead letter")
 		})
 	}
 }
 
-// TestReplayWhoseDeadLetterIsStored: a share group's dead letter that names the position of a replay is stored, and the
-// replay's record was not read yet or cannot be read. Then the outcome of the message that was sent is not consumed,
-// even after this message and that of the dead letter were archived.
+// TestReplayWhoseDeadLetterIsStored: a share group's dead letter that points to a replay is stored, but the pointer's
+// record was not read yet, or cannot be read. Then the outcome of the message that was sent is published and not
+// consumed, even after this message and the dead letter's message were archived.
 func TestReplayWhoseDeadLetterIsStored(t *testing.T) {
 	for _, state := range []entity.Completion{entity.CompletionWaiting, entity.CompletionRefused, entity.SourceGone} {
 		t.Run(string(state), func(t *testing.T) {
@@ -385,8 +388,8 @@ func TestParentAndChildInOneCompletion(t *testing.T) {
 		"parent has outcome %q and original timestamp %v, want returned and %v", m.Outcome, m.Origin.Timestamp, done[0].Timestamp)
 }
 
-// TestActivityOfReturnsOfShareGroups: a return counts as one return, whether its first document is stored before its record
-// is read, or after.
+// TestActivityOfReturnsOfShareGroups: dlq.activity counts a return as one arrival and one return, whether its first
+// document is stored before or after its record is stored.
 func TestActivityOfReturnsOfShareGroups(t *testing.T) {
 	const whole, incomplete, record = "whole document", "incomplete document", "record"
 	for _, steps := range [][]string{
@@ -423,7 +426,7 @@ func TestActivityOfReturnsOfShareGroups(t *testing.T) {
 	}
 }
 
-// TestActivityOfAReturnThatIsIndexedMeanwhile: a return counts as a return in the activity also when its record is stored
+// TestActivityOfAReturnThatIsIndexedMeanwhile: dlq.activity counts a return as a return even when its record is stored
 // while its first document is being stored.
 func TestActivityOfAReturnThatIsIndexedMeanwhile(t *testing.T) {
 	db := freshDB(t)
@@ -436,7 +439,7 @@ func TestActivityOfAReturnThatIsIndexedMeanwhile(t *testing.T) {
 	check.NoError(t, check.Err(f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)))
 	m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
 
-	holder := check.Must(db.BeginTxx(t.Context(), nil))(t) // the indexer waits for another statement on the same counter
+	holder := check.Must(db.BeginTxx(t.Context(), nil))(t) // the indexer has to wait for this transaction, which writes the same row of dlq.activity
 	defer func() { _ = holder.Rollback() }()
 	check.Must(holder.ExecContext(t.Context(), `INSERT INTO dlq.activity (original_topic, minutes, at, arrived, returned)
 		VALUES ($1, 1, date_bin('1 minute', $2::timestamptz, 'epoch'), 1, 0)`, m.OriginalTopic, m.CreatedAt))(t)
@@ -459,7 +462,7 @@ func TestActivityOfAReturnThatIsIndexedMeanwhile(t *testing.T) {
 	check.Equal(t, postgrestest.Get[int](t, db, `SELECT coalesce(sum(returned), 0) FROM dlq.activity WHERE minutes = 1`), 1, "returns in the activity")
 }
 
-// TestRepeatAfterARefusedRecord: a repeat is counted even when the record before it goes into quarantine.
+// TestRepeatAfterARefusedRecord: a repeat is counted even when the record before it in the batch goes into quarantine.
 func TestRepeatAfterARefusedRecord(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -471,8 +474,8 @@ func TestRepeatAfterARefusedRecord(t *testing.T) {
 	wantDuplicates(t, db, "1+1", "3+0")
 }
 
-// TestRepeatOfARefusedRecord: a dead letter of the same record as one before it in its batch, which PostgreSQL refuses, is
-// stored, and those after it are repeats of it.
+// TestRepeatOfARefusedRecord: PostgreSQL refuses the first of several dead letters of the same record in one batch. The
+// second of these dead letters is stored as a message, and the later ones are counted as its repeats.
 func TestRepeatOfARefusedRecord(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -501,14 +504,14 @@ func TestDueNeedsTheRecord(t *testing.T) {
 	check.True(t, err == nil && len(ids) == 2, "Due = %v, %v, want the two with their records", ids, err)
 }
 
-// TestReasonAge: the age of a reason is counted from the time when the reason changed.
+// TestReasonAge: the age of the reason why a record could not be read is counted from the time when the reason changed.
 func TestReasonAge(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
 	f.storeBatch(t, f.deadLetters(nil, 1))
 	for i, step := range []struct {
 		reason string
-		old    bool // whether the reason must be more than an hour old when the pointer is taken next
+		old    bool // whether the reason is more than an hour old when the pointer is taken the next time
 	}{{"READ", true}, {"READ", true}, {"no topic", false}} {
 		p := f.take(t)[1]
 		c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: step.reason, Again: time.Microsecond}
@@ -522,8 +525,8 @@ func TestReasonAge(t *testing.T) {
 	}
 }
 
-// TestNewPointersComeFirst: messages that were never tried come before messages that failed, however long the latter
-// have waited.
+// TestNewPointersComeFirst: pointers that were never tried come before pointers whose tries failed, however long the
+// failed pointers have waited.
 func TestNewPointersComeFirst(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -538,8 +541,8 @@ func TestNewPointersComeFirst(t *testing.T) {
 	}
 }
 
-// consume saves a committed offset of consumer group g that is after the record that the helper send has sent first:
-// offset 1 of partition 1 of topic orders.
+// consume saves the committed offset of consumer group g behind the first record that the helper send has sent: offset
+// 1 of partition 1 of topic orders.
 func (f *feed) consume(t *testing.T) {
 	t.Helper()
 	check.NoError(t, f.store.SaveCommitted(t.Context(), []repository.Committed{
@@ -547,8 +550,8 @@ func (f *feed) consume(t *testing.T) {
 	}))
 }
 
-// redriveOf inserts a redrive whose only item is the message m, sent to partition 1, offset 0, of topic orders. It then
-// calls the helper send, which makes the acknowledged attempt on m, and returns the redrive's id.
+// redriveOf inserts a redrive whose only item is the message m, sent to partition 1 of topic orders at offset 0. It
+// then calls the helper send, which makes the acknowledged attempt on m, and returns the redrive's id.
 func (f *feed) redriveOf(t *testing.T, db *sqlx.DB, m entity.Message) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
@@ -576,9 +579,9 @@ func (f *feed) wantOutcome(t *testing.T, redrive, message uuid.UUID, want entity
 	}
 }
 
-// TestForgedDeadLetterHidesNoOutcome: the outcome of a replay stays consumed when another dead-letter topic gets a dead
-// letter that names the replay, and the completion of this dead letter is refused because the share group's
-// configuration does not name that dead-letter topic.
+// TestForgedDeadLetterHidesNoOutcome: a forged dead letter in another dead-letter topic names a replay. Its completion
+// is refused, because the share group's configuration does not name that dead-letter topic. The outcome of the replay
+// stays consumed.
 func TestForgedDeadLetterHidesNoOutcome(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -601,8 +604,8 @@ func TestForgedDeadLetterHidesNoOutcome(t *testing.T) {
 }
 
 // TestDeadLetterOfOneOfSeveralGroups: the consumer group of a message is not known, two consumer groups are configured
-// for its topic, and one of the two has a dead letter of the replay. The message, the item of the redrive and the
-// redrive's counts have the same outcome, which is consumed only when the other consumer group has the higher committed
+// for its topic, and one of them has written a dead letter for the replay. The message, the item of the redrive and the
+// redrive's counts have the same outcome. It is consumed only when the other consumer group has the higher committed
 // offset.
 func TestDeadLetterOfOneOfSeveralGroups(t *testing.T) {
 	db := freshDB(t)
@@ -626,8 +629,9 @@ func TestDeadLetterOfOneOfSeveralGroups(t *testing.T) {
 	f.wantOutcome(t, id, first.Messages[0].ID, entity.Consumed)
 }
 
-// TestOldDeadLetterHidesNoOutcome: the original topic was created again, and a dead letter names a record of the old
-// topic. The outcome of a record that was sent to the same position of the new topic is still consumed.
+// TestOldDeadLetterHidesNoOutcome: the original topic was created again, and a dead letter names a record of the
+// earlier incarnation. The outcome of a record that was sent to the same position of the present topic is still
+// consumed.
 func TestOldDeadLetterHidesNoOutcome(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))

@@ -14,9 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatements checks the number of round trips to the server. A separate statement for each record would take many
-// times the work for the record itself, and so would preparing a statement for each call. The numbers do not depend on
-// the machine. When the store is changed so that it must send more or fewer statements, change the numbers here too.
+// TestStatements checks the number of round trips to the server for operations on many records. A separate statement
+// for each record would take many times as long as storing the record, and so would preparing a statement for each
+// call. The numbers do not depend on the machine. When a change of the store needs more or fewer statements, the
+// numbers here must be changed too.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -47,8 +48,8 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// statementGuard counts the round trips of operations. It repeats the operations in rounds; the messages of earlier
-// rounds stay in the store.
+// statementGuard counts the round trips of operations of the store. It repeats each operation in rounds; the messages
+// of earlier rounds stay in the store.
 type statementGuard struct {
 	*testing.T
 	db       *sqlx.DB
@@ -58,8 +59,7 @@ type statementGuard struct {
 	prepared int64 // number of statements that the last counted operation prepared
 }
 
-// of calls the function do, which uses the store, and returns the number of round trips to the server that the call
-// caused.
+// of calls the function do, which uses the store, and returns the number of round trips that do caused.
 func (g *statementGuard) of(do func()) int64 {
 	before := g.count.Prepared()
 	trips := g.count.Of(do)

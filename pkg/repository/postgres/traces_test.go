@@ -26,7 +26,7 @@ import (
 )
 
 // openTraced returns a pool for a new database, and the name of the database. The pool makes spans with the given
-// provider. One connection is open already.
+// provider, and has opened one connection.
 func openTraced(t *testing.T, provider trace.TracerProvider) (*sqlx.DB, string) {
 	t.Helper()
 	cfg := configOf(t, postgrestest.URL(t))
@@ -79,8 +79,8 @@ func TestWithTracing(t *testing.T) {
 		})
 		check.NoError(t, err)
 		check.Same(t, n, 5*search.ExportStep, "messages")
-		// An export has spans only for the cursor, for the fetch when it is prepared and first used, and for messages
-		// that are read again because of their size.
+		// An export has spans only for declaring the cursor, for preparing the fetch and its first use, and for
+		// messages that are read again because of their size.
 		got := len(spans.Named("export " + name))
 		check.True(t, got >= 3 && got <= 10, "got %d spans, want a few", got)
 	})

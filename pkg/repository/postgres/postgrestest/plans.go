@@ -17,9 +17,9 @@ type Plan = struct {
 	Args, Indexes []string
 }
 
-// WantPlans checks two plans of each statement, the custom plan for its arguments and the generic plan. Neither may
-// scan any of the given tables completely. Both must use the indexes of the Plan, and may use the index of claims only
-// if the Plan contains it.
+// WantPlans checks two plans of each statement, the custom plan for its arguments and the generic plan. Neither plan
+// may scan any of the given tables completely. Both plans must use the indexes of the Plan, and may use the index of
+// claims only if the Plan lists it.
 func WantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []Plan) {
 	t.Helper()
 	for _, c := range plans {
@@ -39,7 +39,7 @@ func WantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []Plan) {
 	}
 }
 
-// Explain returns the plan of a query, in which the arguments are written as literals.
+// Explain returns the plan of a query. It writes the arguments into the query as SQL literals.
 func Explain(t testing.TB, db *sqlx.DB, mode, query string, args []string) string {
 	t.Helper()
 	Exec(t, db, `SET plan_cache_mode = `+mode)
@@ -65,8 +65,8 @@ func WantWalks(t testing.TB, plan, table string, indexes []string) {
 	}
 }
 
-// asOneTable returns a plan in which the archive's partitions have the name of the archive table. It leaves out scans
-// of empty partitions.
+// asOneTable returns the plan with the name of the archive's table in place of the names of its partitions. It leaves
+// out scans of empty partitions.
 func asOneTable(t testing.TB, db *sqlx.DB, plan string) string {
 	t.Helper()
 	parts := All[string](t, db, `SELECT name FROM dlq.archive_partitions`)
@@ -89,7 +89,7 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 			CASE WHEN n % 1000 = 7 THEN 'RETRYING' WHEN n % 5 = 0 THEN 'PENDING' WHEN n % 2 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
 			now() - n * interval '1 second', 1 + n % 2, '{"order": 1}', '\x00', now() - interval '1 minute'
 		FROM generate_series(1, 50000) n`)
-	// The archiver moves many messages in one transaction, so they have the same archived_at.
+	// The archiver moves many messages in one transaction, so these messages have the same archived_at.
 	Exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, archived_at)
 		SELECT 'orders', 'boom', 'DEAD', now() - n / 100 * interval '1 hour' FROM generate_series(1, 20000) n`)
 	Exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
@@ -107,8 +107,8 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 	check.Require(t, rows == 50_000, "got %d rows, want 50000", rows)
 }
 
-// SeedAudit inserts 50,000 audit entries, a third of them with the ids of a request and of an operation, and 20,000
-// idempotency keys.
+// SeedAudit inserts 50,000 audit entries and 20,000 idempotency keys. A third of the audit entries have the ids of a
+// request and of an operation.
 func SeedAudit(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor, request_id, operation_id, call_id)
@@ -143,8 +143,8 @@ func SeedSent(t testing.TB, db *sqlx.DB) {
 	}
 }
 
-// StoreDocuments stores documents by SQL: the parameter from is a FROM clause with the messages under the alias m; text
-// and terms are SQL expressions for the columns of the documents, which may use m.
+// StoreDocuments stores search documents by SQL. The parameter from is a FROM clause that selects the messages under
+// the alias m. text and terms are SQL expressions for the columns of the documents; they may use m.
 func StoreDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ...any) {
 	t.Helper()
 	for _, s := range []struct {
@@ -158,9 +158,9 @@ func StoreDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ..
 	}
 }
 
-// SeedBehind inserts 2,000 messages and sets the indexer's position after the first half. It stores 40 documents: for
-// the last messages of the first half and for the first messages of the second half. It returns the ids of these
-// messages, the newest first.
+// SeedBehind inserts 2,000 messages and sets the indexer's position to the middle of them. It stores documents for the
+// last 35 messages before this position and for the first 5 after it, and returns the ids of these 40 messages, the
+// newest first.
 func SeedBehind(t testing.TB, db *sqlx.DB) (newest []uuid.UUID) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, created_at)

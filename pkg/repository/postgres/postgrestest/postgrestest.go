@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/jmoiron/sqlx"
-	_ "github.com/lib/pq" // the driver that the product uses
+	_ "github.com/lib/pq" // the driver that the product's programs use
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
@@ -54,7 +54,8 @@ func Empty(t testing.TB) string {
 	return create(t, stacktest.Postgres(t), "")
 }
 
-// template returns the name of the template database. No other running process uses the same name.
+// template returns the name of the template database, which contains the process id, so that parallel test processes
+// use different templates.
 func template() string { return fmt.Sprintf("dlq_template_%d", os.Getpid()) }
 
 func create(t testing.TB, server, how string) string {

@@ -89,7 +89,8 @@ func WriteSecret(t testing.TB, path, content string) {
 	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// HoldConnection takes a connection out of the pool until the test ends, so that the next statement needs another one.
+// HoldConnection takes a connection out of the pool until the test ends, so that the next statement needs another
+// connection.
 func HoldConnection(t testing.TB, db *sqlx.DB) *sql.Conn {
 	t.Helper()
 	c := check.Must(db.Conn(t.Context()))(t)

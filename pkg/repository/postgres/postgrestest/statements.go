@@ -25,14 +25,14 @@ func (s *Statements) Trips() int64 { return s.trips.Load() }
 // Prepared returns how many times the pool has prepared a statement.
 func (s *Statements) Prepared() int64 { return s.prepared.Load() }
 
-// Of returns the number of round trips of a call of the function do.
+// Of calls the function do and returns the number of round trips that it caused.
 func (s *Statements) Of(do func()) int64 {
 	before := s.Trips()
 	do()
 	return s.Trips() - before
 }
 
-// OpenCounted does the same as Open, and also counts the statements of the pool.
+// OpenCounted opens a new database as Open does, and also counts the statements that the pool sends.
 func OpenCounted(t testing.TB) (*sqlx.DB, *Statements) {
 	t.Helper()
 	inner, err := pq.NewConnector(URL(t))
@@ -61,7 +61,8 @@ func (c countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // errIncapable says that the driver's connection does not implement an interface that countedConn needs.
 var errIncapable = errors.New("the driver cannot do that")
 
-// countedConn wraps a connection of the driver and counts its statements. It implements the same optional interfaces.
+// countedConn wraps a connection of the driver and counts its statements. It implements the optional interfaces of
+// connections, and passes their calls on to the driver.
 type countedConn struct {
 	driver.Conn
 	n *Statements
@@ -72,7 +73,7 @@ func (c countedConn) QueryContext(ctx context.Context, query string, args []driv
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	if !strings.Contains(query, "pg_relation_size") { // reading the sizes of tables does not count, because the store does it at intervals
+	if !strings.Contains(query, "pg_relation_size") { // a query of the sizes of tables does not count, because the store sends it at intervals
 		c.n.trips.Add(1)
 	}
 	return q.QueryContext(ctx, query, args)

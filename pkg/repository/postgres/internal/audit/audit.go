@@ -14,7 +14,7 @@ import (
 // Operations implements repository.Operations.
 type Operations struct{ db *conn.DB }
 
-// New returns the Operations of a database.
+// New returns Operations that send their statements to db.
 func New(db *conn.DB) *Operations { return &Operations{db} }
 
 // performedQuery returns whether an operation has made any change.
@@ -39,14 +39,15 @@ const performedOnQuery = `
 		LIMIT 1
 	) a`
 
-// ChangedBy returns those of the given ids on whose objects the operation has performed the action, in their order.
+// ChangedBy returns the ids of those objects on which the operation has performed the action, according to the audit
+// trail. They keep the order of the parameter ids.
 func ChangedBy(ctx context.Context, db *conn.DB, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := db.Select(ctx, &found, performedOnQuery, operation, string(action), codec.UUIDArray(ids))
 	return found, err
 }
 
-// PerformedOn implements repository.Selections, in the order of ids.
+// PerformedOn implements repository.Selections. The result has the order of ids.
 func (s *Operations) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	if operation == uuid.Nil || len(ids) == 0 {
 		return nil, nil
@@ -56,7 +57,7 @@ func (s *Operations) PerformedOn(ctx context.Context, operation uuid.UUID, actio
 }
 
 // RecordQuery appends an entry to the audit trail unless an entry with the same operation, action and object exists.
-// The driver sends a statement twice when its connection ends before the answer arrives.
+// The check is needed because the driver sends a statement twice when its connection ends before the answer arrives.
 const RecordQuery = `
 	INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 		actor, reason, request_id, trace_id, operation_id, call_id)
@@ -79,9 +80,9 @@ func (s *Operations) Record(ctx context.Context, e entity.AuditEntry) error {
 	return conn.Translate("record in the audit trail", s.db.Exec(ctx, RecordQuery, args...))
 }
 
-// SQL expressions for the six columns actor, reason, request_id, trace_id, operation_id and call_id. They use the five
-// parameters that CauseArgs returns; one of these is an array that contains both ids of the request. The number in the
-// name of a constant is that of the first parameter.
+// SQL expressions for the six columns actor, reason, request_id, trace_id, operation_id and call_id. They use five
+// parameters, whose arguments CauseArgs returns. The third of the five is an array that contains both request_id and
+// call_id. The number in a constant's name is the number of its first parameter.
 const (
 	CauseFrom3  = `$3::text, $4::text, ($5::text[])[1], $6::text, $7::uuid, ($5::text[])[2]::uuid`
 	CauseFrom11 = `$11::text, $12::text, ($13::text[])[1], $14::text, $15::uuid, ($13::text[])[2]::uuid`
@@ -97,7 +98,7 @@ func WithOperation(c entity.AuditInfo) entity.AuditInfo {
 	return c
 }
 
-// CauseArgs returns the arguments for CauseFrom3, CauseFrom11 and CauseFrom12.
+// CauseArgs returns the arguments for the five parameters of CauseFrom3, CauseFrom11 or CauseFrom12.
 func CauseArgs(c entity.AuditInfo) []any {
 	optional := func(text string) sql.NullString {
 		text = codec.Clean(text)

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 // plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedAudit(t, db)
 	id := "'" + uuid.NewString() + "'"
 	postgrestest.WantPlans(t, db, []string{"audit"}, []postgrestest.Plan{

@@ -24,11 +24,11 @@ const (
 	OIDUUID        = 2950
 )
 
-// postgresEpoch is the time at which PostgreSQL's timestamps are 0; they count microseconds.
+// postgresEpoch is the time from which PostgreSQL's binary timestamps count microseconds.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Array builds one array in PostgreSQL's binary form. With binary_parameters=yes, lib/pq sends the bytes of the array
-// unchanged, without quoting or hex. So 1.4 times as many rows are stored in a second as with text arrays.
+// unchanged, without quoting or hex. Storing rows is 1.4 times as fast as with arrays in text form.
 type Array struct {
 	buf []byte
 	N   uint32

@@ -7,14 +7,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// defect is the content of the column defect, which is JSON.
+// defect is the JSON in the column defect. It says which limit the record exceeds, or why it cannot be read.
 type defect struct {
 	Limit      string `json:"limit,omitempty"`
 	Unreadable string `json:"unreadable,omitempty"`
 	LastOffset int64  `json:"last_offset,omitempty"`
 }
 
-// DefectOf returns the JSON for the column defect of a record, or nil when the record has no defect.
+// DefectOf returns the JSON for the column defect; nil when the record exceeds no limit and could be read.
 func DefectOf(r *entity.Record) []byte {
 	d := defect{Limit: r.Limit, Unreadable: strings.ToValidUTF8(strings.ReplaceAll(r.Unreadable, "\x00", ""), "\uFFFD"), LastOffset: r.LastOffset}
 	if d.Limit == "" && r.State != entity.ValueUnreadable {
@@ -27,8 +27,9 @@ func DefectOf(r *entity.Record) []byte {
 	return text
 }
 
-// applyDefect sets what the column defect says about a record, which may change the state of the record's value. It
-// ignores a text that is not the JSON of a defect, because users of the database may write the column.
+// applyDefect reads the column defect, and sets the fields of the record that say which limit it exceeds or why it
+// cannot be read. A text in the column that is not the JSON of a defect is ignored, because users of the database may
+// write the column.
 func applyDefect(r *entity.Record, column []byte) {
 	if column == nil {
 		return

@@ -6,8 +6,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// SetBytes sets the columns with the bytes of the record from a row of an object, within the limits, and returns the
-// number of bytes that it has set. When full is true, the page has reached its limit, and SetBytes sets no bytes.
+// SetBytes sets the key, the headers, the value and the payload of r from a row of an archive object. It leaves out
+// each part that is longer than its limit; when full is true, the page has no room left, and it leaves out all of them.
+// It returns the number of bytes that it has set.
 func (r *Row) SetBytes(row *repository.ArchivedRow, limits repository.ShownLimits, full bool) int64 {
 	var size int64
 	fits := func(n int, limit int64) bool {
@@ -28,7 +29,7 @@ func (r *Row) SetBytes(row *repository.ArchivedRow, limits repository.ShownLimit
 		r.Key = row.Key
 	}
 	packed := row.Packed
-	if limits.Headers < 0 { // the number of bytes that viewFirst needs
+	if limits.Headers < 0 { // without a limit, only the bytes that viewFirst needs are kept
 		packed = packed[:min(len(packed), packedLimit)]
 	}
 	if r.HasHeaders = (sql.NullBool{Bool: len(packed) > 1, Valid: true}); fits(len(packed), limits.Headers) {

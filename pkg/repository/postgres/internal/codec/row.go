@@ -107,14 +107,15 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
 
-// ConsumptionColumns are the columns that ConsumptionOf provides: the committed offset that shows that the message's
-// record was consumed.
+// ConsumptionColumns are the columns that ConsumptionOf provides: the consumer group and its committed offset, which
+// show that the message's record was consumed, and when the offset was seen.
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
 // the message's consumer group in the target. When the consumer group is not known, it reads the committed offsets of
-// all consumer groups that are configured for the target topic, and takes the highest. It returns nothing when a dead
-// letter of that consumer group for the record is stored.
+// all consumer groups that are configured for the target topic, and takes the highest. It finds no offset when the
+// consumer group is a share group and its dead letter for the sent record is stored, because then the record failed
+// again.
 var ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -136,42 +137,44 @@ var ConsumptionOf = `
 	) seen ON true`
 
 // DeadLetterOf returns an SQL expression: true when a share group's dead letter of a sent record is stored, else NULL.
-// record has the topic, partition, offset and consumer group of the record; dlqTopic is the dead-letter topic of the
-// message that was sent, and sent is when sending began.
+// The parameters are SQL expressions: record lists the topic, partition, offset and consumer group of the sent record,
+// dlqTopic is the id of the dead-letter topic of the message that was sent, and sent is the time at which sending
+// began.
 //
-// A dead letter in another dead-letter topic does not count, because who may write there must not hide this outcome. One
-// that is more than a minute older than sent does not count either: its record was in the topic before the topic was
-// created again. Clocks may differ by that minute. PostgreSQL may read the whole table for an EXISTS, but not for this.
+// A dead letter in another dead-letter topic does not count: a program that may write only there must not be able to
+// change the outcome. A dead letter that is more than a minute older than sent does not count either, because it
+// belongs to an earlier incarnation of the topic. The minute allows for clocks that differ. The result is a scalar
+// subquery, because for an EXISTS PostgreSQL may read the whole table.
 func DeadLetterOf(record, dlqTopic, sent string) string {
 	return `(SELECT true FROM dlq.share_records s
 				WHERE (s.topic, s.partition, s.position, s.share_group, s.dlq_topic_id) = (` + record + `, ` + dlqTopic + `)
 				AND (s.last_death >= ` + sent + ` - interval '1 minute') IS NOT FALSE LIMIT 1)`
 }
 
-// LacksRecord returns the condition that the message m came from a share group and its record is not stored. Its headers,
-// and with them the attempt that it may be a return of, are not known: automatic retry could send it without end.
-// PostgreSQL may read the whole table for an EXISTS, but not for this.
+// LacksRecord returns the condition that the message m came from a share group and its record is not stored. Without
+// the record, nothing shows whether the message is a return of an attempt, so automatic retry could send it again
+// without end. The condition uses a scalar subquery, because for an EXISTS PostgreSQL may read the whole table.
 func LacksRecord(m string) string {
 	return `(` + m + `.dialect IS NOT DISTINCT FROM 'sharegroup'
 		AND (SELECT s.state <> 'completed' FROM dlq.share_records s WHERE s.message_id = ` + m + `.id) IS TRUE)`
 }
 
-// NextAttempt returns the SQL expression for next_attempt_at of the message m: the time at, and NULL while its record is
-// not stored. So the index of due messages has none that Due would read and leave out each time. When the record is
-// stored, Due finds the message like one that was never attempted.
+// NextAttempt returns the SQL expression for next_attempt_at of the message m: the time at, or NULL while the message's
+// record is not stored. So the index of due messages contains no message that Due would have to skip in each call. When
+// the record is stored, Due finds the message like one that was never attempted.
 func NextAttempt(m, at string) string {
 	return `CASE WHEN NOT ` + LacksRecord(m) + ` THEN ` + at + ` END`
 }
 
 // ByteColumns returns the columns with the bytes of the record. A value longer than limit, and headers or a key longer
-// than headerLimit, are left out; both limits are SQL expressions; a negative limit leaves out nothing. Their length
-// comes from octet_length, which does not read a value that is stored out of line.
+// than headerLimit, are left out. Both limits are SQL expressions; a negative limit leaves out nothing. The lengths are
+// computed with octet_length, which does not read a value that is stored out of line.
 func ByteColumns(limit, headerLimit string) string {
 	return ByteColumnsWith(KeyUpTo(headerLimit), limit, HeadersUpTo(headerLimit))
 }
 
-// FirstByteColumns returns the columns with the bytes of the record, and as many bytes of the headers as viewFirst
-// needs. A key longer than keyLimit is left out; negative means no limit.
+// FirstByteColumns returns the columns with the bytes of the record, but of the headers only the first bytes, which
+// viewFirst needs. A key longer than keyLimit is left out; a negative keyLimit means no limit.
 func FirstByteColumns(limit string, keyLimit int) string {
 	return ByteColumnsWith(KeyUpTo(Bigint(keyLimit)), limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
 }
@@ -269,8 +272,8 @@ func (r *Row) Message() entity.Message {
 	return m
 }
 
-// confidence returns from which source the original topic is known. A row that was inserted by SQL has no confidence;
-// the user who inserted it named the topic, so the topic counts as mapped.
+// confidence returns how the original topic of the message is known. A row that a user inserted by SQL has no
+// confidence. Its topic counts as mapped, because the user named it.
 func (r *Row) confidence() entity.Confidence {
 	switch {
 	case r.OriginConfidence.Valid:
@@ -333,7 +336,7 @@ func (r *Row) messageWith(headers []entity.Header) entity.Message {
 		record.Value, record.Size = r.Value, r.ValueSize.Int64
 	case r.ValueSize.Valid:
 		record.State, record.Size = entity.ValueNotLoaded, r.ValueSize.Int64
-	case r.DLQTopicID.Valid: // a null value: the record is a tombstone
+	case r.DLQTopicID.Valid: // the value is null, so the record is a tombstone
 	case r.Payload != nil:
 		record.State, record.Value, record.Size = entity.ValueFromPayload, r.Payload, int64(len(r.Payload))
 	case r.HasPayload.Bool:

@@ -32,7 +32,8 @@ func EachRow(ctx context.Context, db rowReader, query string, args []any, total 
 	})
 }
 
-// ScanRows calls the function do for each of the rows, under the same rules as EachRow. It does not close rows.
+// ScanRows calls the function do for each row of the parameter rows, under the same rules as EachRow. It does not close
+// rows.
 func ScanRows(rows *sql.Rows, do func(*ScannedRow) error) error {
 	columns, err := rows.Columns()
 	if err != nil {
@@ -75,7 +76,7 @@ func (r *ScannedRow) destination(column string) any {
 	return r.cell(reflect.ValueOf(&r.Row).Elem().Field(i).Addr().Interface())
 }
 
-// cell returns the scan destination for the field to which the parameter points.
+// cell returns the scan destination for a field of a Row; the parameter is a pointer to the field.
 func (r *ScannedRow) cell(field any) any {
 	switch f := field.(type) {
 	case *sql.NullString:
@@ -101,14 +102,15 @@ func (r *ScannedRow) cell(field any) any {
 }
 
 // A cell is a scan destination that takes the value from the driver without database/sql's reflection, which would
-// format a number as text and parse it again. When a value has an unexpected type, the cell passes it on to the type of
-// database/sql.
+// format a number as text and parse it again. A cell passes a value of an unexpected type on to the sql.Null type that
+// it replaces.
 
-// cell is the scan destination of a field whose type T the driver returns.
+// cell is the scan destination of a sql.NullString or a similar field, for which the driver returns values of the type
+// T.
 type cell[T any] struct {
 	value  *T
 	valid  *bool
-	others sql.Scanner // scans values of other types than T into the same field as this cell
+	others sql.Scanner // the field itself, which scans values of other types than T
 }
 
 // Scan implements sql.Scanner.
@@ -130,7 +132,7 @@ func (c *int32Cell) Scan(src any) error {
 		*c = int32Cell{}
 	case int64:
 		if int64(int32(v)) != v { //nolint:gosec // this checks for overflow
-			return (*sql.NullInt32)(c).Scan(src) // the number is too large for an int32; this call returns an error that says so
+			return (*sql.NullInt32)(c).Scan(src) // the number is too large for an int32, so this call returns an error
 		}
 		c.Int32, c.Valid = int32(v), true
 	default:
@@ -152,7 +154,8 @@ func (c *idCell) Scan(src any) (err error) {
 	return (*uuid.NullUUID)(c).Scan(src)
 }
 
-// numberCell is the scan destination of a number that may be NULL. For a number it allocates a variable.
+// numberCell is the scan destination of a field *int32 or *int64. It sets the field to nil for NULL, and to a pointer
+// to a new variable for a number.
 type numberCell[T int32 | int64] struct{ to **T }
 
 // Scan implements sql.Scanner.

@@ -28,7 +28,7 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 		int64(0), int64(-7), int64(math.MaxInt32), int64(math.MaxInt32 + 1), int64(math.MinInt64), true, false, time.Unix(1, 2).UTC(), 1.5,
 	}
 	for _, src := range sources {
-		for _, field := range []sql.Scanner{ // the fields contain a value that the scan must overwrite
+		for _, field := range []sql.Scanner{ // each field has an old value, which the scan must overwrite
 			&sql.NullString{String: "old", Valid: true}, &sql.NullInt32{Int32: 9, Valid: true}, &sql.NullInt64{Int64: 9, Valid: true},
 			&sql.NullBool{Bool: true, Valid: true}, &sql.NullTime{Time: time.Unix(9, 9), Valid: true}, &uuid.NullUUID{UUID: uuid.New(), Valid: true},
 		} {

@@ -19,8 +19,9 @@ func SourceOf(archived bool) Source {
 	return Source{"dlq.dlq_messages", "dlq.messages", false}
 }
 
-// Join returns the SQL that joins the message with the given id under the alias m. For the archive it joins archive_ids
-// first, because it contains the partition of the message; otherwise every partition would be searched.
+// Join returns the SQL that joins the message with the given id under the alias m. In the archive it joins the table
+// archive_ids first, which contains the archived_at of each message. So PostgreSQL searches only the partition of the
+// message.
 func (s Source) Join(id string) string { return s.joinOf(s.Table, id) }
 
 // JoinView returns the same join as Join, but the row with the alias m also contains the bytes of the record.

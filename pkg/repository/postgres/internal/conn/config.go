@@ -17,12 +17,12 @@ import (
 // Config sets the database, the credentials, and the number of connections.
 //
 // The password is in Password or in the file that PasswordFile names. The file that CredentialsFile names contains user
-// and password together, for roles whose user changes with the password. Files are read again for every new connection,
-// so new credentials need no restart. The file of CredentialsFile contains either a JSON object,
+// and password together, for credentials whose user also changes at each rotation. Files are read again for every new
+// connection, so new credentials need no restart. The file that CredentialsFile names contains either a JSON object,
 //
 //	{"username": "v-dlq-rw-8f3k", "password": "any text"}
 //
-// whose other keys are ignored, or with two lines in any order,
+// whose other keys are ignored, or two lines in any order,
 //
 //	username: v-dlq-rw-8f3k
 //	password: any text up to the end of the line
@@ -51,7 +51,8 @@ type Config struct {
 	ReadMaxLag      time.Duration `mapstructure:"read_max_lag"`
 }
 
-// maxReadLag is the largest ReadMaxLag: no page may show data that is older without saying so.
+// maxReadLag is the maximum of ReadMaxLag. A replica whose data is older answers no reads, because pages do not say how
+// old their data is.
 const maxReadLag = 10 * time.Second
 
 // DefaultConfig returns settings for a small pool without TLS. Host, Name and User have no default.
@@ -73,7 +74,8 @@ func (c Config) Address() string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) + "/" + c.Name
 }
 
-// Replica returns the settings for the replica: those of the database at ReadHost.
+// Replica returns the settings for connections to the replica at ReadHost. All other settings are those of the
+// database.
 func (c Config) Replica() Config {
 	at := c.ReadHost
 	c.Host, c.ReadHost, c.AutoMigrate = at, "", false

@@ -34,7 +34,8 @@ import (
 // When the server sends nothing for cfg.ReadTimeout during a statement, the connection is closed; the error is a
 // net.Error whose Timeout is true. Set cfg.ReadTimeout to 0 for long statements, such as migrations.
 //
-// The pool keeps every connection until it has opened none for a while; then it keeps cfg.MaxIdleConns idle ones.
+// While the pool opens new connections, it keeps its idle ones. When it has opened none for a while, it closes idle
+// connections until cfg.MaxIdleConns are left.
 //
 // No returned error contains a password.
 func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
@@ -62,7 +63,8 @@ type OpenOption func(*connector)
 // WithTracing creates a span for every statement, and for every new connection, when the context has a recorded span. A
 // span contains the name of the Store's method and the result of the statement, and ends when the first row arrives. It
 // contains neither the SQL nor the arguments of the statement, because these may contain text of dead letters. The
-// provider must drop the events of spans, because they contain error texts.
+// provider must drop the events of spans, because the tracing library writes error texts into them, which may contain
+// text of dead letters.
 func WithTracing(provider trace.TracerProvider) OpenOption {
 	return func(c *connector) {
 		if traces.Tracer(provider, "") != nil {
@@ -71,7 +73,7 @@ func WithTracing(provider trace.TracerProvider) OpenOption {
 	}
 }
 
-// shorten returns a lifetime that is shorter by a random part of at most a tenth. Without it, replicas that were
+// shorten returns a lifetime that is shorter by a random part of at most a tenth. Without it, processes that were
 // started together would always renew their connections at the same time.
 func shorten(lifetime time.Duration, random float64) time.Duration {
 	return lifetime - time.Duration(random*float64(lifetime)/10)
@@ -137,7 +139,7 @@ func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 // yet.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.connect(ctx)
-	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // the role was dropped while the connection was opened
+	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // the role was dropped while this connection was opened
 		_ = conn.Close()
 		conn, err = c.connect(ctx)
 	}
@@ -240,7 +242,7 @@ func (c Config) pq(as credentials) pq.Config {
 	}
 }
 
-// readyPause is the pause between two tries of WaitReady.
+// readyPause is the time that WaitReady waits between two tries.
 const readyPause = 500 * time.Millisecond
 
 // WaitReady tries to reach the database until it answers or the timeout has passed. After the timeout it returns an
@@ -256,7 +258,7 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 		if err == nil {
 			return nil
 		}
-		// The last failure to connect says more than the error of the deadline.
+		// The error of the last try says more than the error that the timeout has passed.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -292,7 +294,7 @@ type idle struct {
 
 // opened must be called when the pool opens a connection. It raises the limit of idle connections.
 func (i *idle) opened() {
-	if i.few == 0 || i.few >= i.most { // nothing to do: no idle connections are kept, or all of them
+	if i.few == 0 || i.few >= i.most { // no idle connections are kept, or all of them, so the limit stays
 		return
 	}
 	i.mu.Lock()
@@ -333,8 +335,9 @@ func (i *idle) drop() {
 	}
 }
 
-// timedDialer makes connections whose reads have a deadline. lib/pq waits for the answer of the server even after the
-// statement's context has ended. Without the deadline, a server whose processes hang would block every caller.
+// timedDialer makes connections whose reads and writes have a time limit. lib/pq waits for the answer of the server
+// even after the statement's context has ended. Without the limit, a server that has stopped answering would block
+// every caller.
 type timedDialer struct {
 	plain  net.Dialer
 	limit  time.Duration  // maximum time of a single read or write of a connection; 0 for no limit
@@ -381,7 +384,7 @@ func (c *timedConn) SetDeadline(t time.Time) error {
 }
 
 // Read waits for at most the time limit. After a timeout the connection must not be used any more: a late answer would
-// be taken for that to the next statement.
+// be taken for the answer to the next statement.
 func (c *timedConn) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(c.deadline()); err != nil {
 		return 0, err

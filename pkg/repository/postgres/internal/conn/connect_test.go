@@ -201,8 +201,8 @@ func (p *idlePool) SetMaxIdleConns(n int) { p.kept = append(p.kept, n) }
 
 func (p *idlePool) now() int { return p.kept[len(p.kept)-1] }
 
-// A pool keeps all of its connections while it opens new ones. When it has opened none for some time, it keeps only a
-// few.
+// While a pool opens new connections, it keeps all of its idle connections. When it has opened none for some time, it
+// keeps only the configured number.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestIdle(t *testing.T) {
 		check.Require(t, p.now() == 5, "got %v once it is quiet, want 5", p.kept)
 		i.opened()
 		check.Require(t, p.now() == 25, "got %v when it is busy again, want 25", p.kept)
-		i.settle() // the timer may call settle late, when the pool has opened a connection meanwhile
+		i.settle() // a late call of the timer: the pool has opened a connection meanwhile
 		check.Require(t, p.now() == 25, "got %v although one has just been opened, want 25", p.kept)
 	})
 }
@@ -232,8 +232,9 @@ func TestIdle_KeepsWhatIsConfigured(t *testing.T) {
 	}
 }
 
-// silentServer accepts every connection and then sends nothing, like a PostgreSQL whose processes were stopped. The
-// channel ended receives a value for each connection that the client closes.
+// silentServer accepts every connection and then sends nothing, like a PostgreSQL whose processes are suspended. When
+// signIn is true, it first lets the client sign in. The channel ended receives a value for each connection that the
+// client closes.
 func silentServer(t *testing.T, signIn bool) (cfg Config, ended chan struct{}) {
 	t.Helper()
 	listener := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)

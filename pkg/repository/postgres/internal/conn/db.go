@@ -18,8 +18,8 @@ type DB struct {
 	statements statements
 }
 
-// New returns a DB that uses a pool that Open has returned. The function now replaces the database's clock if it is not
-// nil.
+// New returns a DB that uses a pool that Open has returned. When the function now is not nil, statements use its time
+// instead of the database's clock.
 func New(pool *sqlx.DB, now func() time.Time) *DB {
 	return &DB{Pool: pool, now: now, statements: statements{prepared: map[string]*sqlx.Stmt{}, sizes: map[int64]int64{}}}
 }
@@ -40,7 +40,8 @@ func (d *DB) Prepared(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	if st, _ := d.statements.get(query); st != nil {
 		return st, nil
 	}
-	// No lock is held here: with a lock, a server that does not answer would block every caller.
+	// No lock is held while the server prepares the statement; otherwise a server that does not answer would block
+	// every caller.
 	made, err := d.Pool.PreparexContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -139,18 +140,18 @@ func (d *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = st.Close() }()    // executed after the caller has closed the rows
+	defer func() { _ = st.Close() }()    // closes the statement on the server only after the caller has closed the rows
 	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
 }
 
-// Written returns how far the database has written its log.
+// Written returns the position up to which the database has written its log.
 func (d *DB) Written(ctx context.Context) (Position, error) { return d.position(ctx, writtenQuery) }
 
-// Inserted returns the position after all changes that were made before the call, also after those that the database has
-// not written yet.
+// Inserted returns the end of the database's log after all changes that were made before the call, including changes
+// that the database has not yet written to disk.
 func (d *DB) Inserted(ctx context.Context) (Position, error) { return d.position(ctx, insertedQuery) }
 
-// Replayed returns how far a replica has replayed the log of its database.
+// Replayed returns the position up to which a replica has replayed the log of its database.
 func (d *DB) Replayed(ctx context.Context) (Position, error) { return d.position(ctx, replayedQuery) }
 
 func (d *DB) position(ctx context.Context, query string) (Position, error) {

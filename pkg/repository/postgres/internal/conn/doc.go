@@ -10,6 +10,6 @@
 //   - traces.go: a span for each statement
 //   - session.go: a connection, and what happens when its role is dropped
 //   - config.go: Config and the files with credentials
-//   - errors.go: the kinds of errors, and which statements are repeated
-//   - position.go: how far servers are, and what a statement needs of the server that answers it
+//   - errors.go: the kinds of errors, and after which errors a statement is repeated
+//   - position.go: positions in the database's log, and which position a replica must have replayed to answer a statement
 package conn

@@ -73,9 +73,9 @@ func contended(err error) bool {
 // StatementTries is the maximum number of tries of a statement that fails because of other sessions.
 const StatementTries = 6
 
-// Retry runs do, which sends one statement outside a transaction. It runs do again when the statement failed because of
-// other sessions. do must not keep results of a failed try. A statement with a Need is tried once: a replica has ended it
-// because of what it replays, and the database can answer it.
+// Retry runs do, which sends one statement outside a transaction. It runs do again when PostgreSQL aborted the
+// statement because of other sessions. do must not keep results of a failed try. A statement with a Need is not
+// repeated: a replica has aborted it in order to replay changes, and the caller can send it to the database.
 func Retry(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()

@@ -27,7 +27,7 @@ func TestTranslate(t *testing.T) {
 		"58000": true, "58030": true, // errors of the server's own disk
 		"55P03": true,                               // another transaction holds a lock
 		"28P01": true, "28000": true, "42501": true, // the role or its password was replaced
-		"40001": false, "40P01": false, // conflicts with other sessions have another kind
+		"40001": false, "40P01": false, // false, because conflicts with other sessions are ErrContended
 		"23505": false, "23514": false, "22001": false, "22003": false, "22P02": false, "22P05": false, "22021": false,
 		"42P01": false, "42703": false, "42601": false, "0A000": false, "54001": false, "25006": false, "P0001": false, "XX000": false,
 	} {

@@ -36,7 +36,7 @@ func TestPlansFollowGrowth(t *testing.T) {
 		return read
 	}
 	pool.RenewPlans(t.Context())
-	before := list(10, 0) // after these executions PostgreSQL uses the same plan for all arguments
+	before := list(10, 0) // ten executions are enough for PostgreSQL to switch to the generic plan
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'flood', 'boom' FROM generate_series(1, 10000)`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.records (message_id, value, headers) SELECT id, convert_to(repeat(id::text, 20), 'UTF8'), '\x00' FROM dlq.dlq_messages`)
 	pool.RenewPlans(t.Context())

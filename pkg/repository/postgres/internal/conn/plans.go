@@ -81,13 +81,13 @@ func (s *statements) end() {
 	s.reading = false
 }
 
-// renew drops all prepared statements when a table is much larger than it was when the statements were prepared. It
-// closes the dropped statements after replacedTime, when no caller uses them any more.
+// renew drops all prepared statements when a table is much larger than it was when they were prepared. It closes the
+// dropped statements only after replacedTime, when no caller uses them any more.
 func (s *statements) renew(sizes map[int64]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !outgrown(s.sizes, sizes) {
-		for oid, size := range sizes { // a table that shrank needs no new plans, because ANALYZE renews these
+		for oid, size := range sizes { // ANALYZE renews the plans of a table that shrank, so its size is only noted
 			s.sizes[oid] = min(size, s.sizes[oid])
 		}
 		return
@@ -119,7 +119,7 @@ func (s *statements) watch(pool *sqlx.DB) {
 	}
 	go func() {
 		defer s.end()
-		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // the goroutine belongs to no request and no trace
+		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // not the caller's context, because the goroutine belongs to no request
 		defer cancel()
 		s.renewNow(ctx, pool)
 	}()

@@ -26,14 +26,16 @@ func ParseLSN(text string) (LSN, error) {
 
 func (l LSN) String() string { return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l)) }
 
-// History is what two servers have in common when one of them is a replica of the other. A failover starts another
-// timeline. Positions of different histories cannot be compared.
+// History identifies a log of changes: that of a database cluster since its creation or its last failover, which starts
+// a new timeline. Servers that replicate each other have the same History. Positions of different histories cannot be
+// compared.
 type History struct {
 	System   string // identifier of the database cluster
 	Timeline uint32
 }
 
-// Position is how far a server is.
+// Position is a position in the log of a History. For a replica, it is the position up to which the replica has
+// replayed the log.
 type Position struct {
 	History
 	LSN LSN
@@ -43,12 +45,13 @@ type Position struct {
 // histories cannot be compared; then the result is false.
 func (p Position) has(q Position) bool { return p.History == q.History && p.LSN >= q.LSN }
 
-// ErrNoReplica is the error when a server is asked how far it has replayed the log of its database, although it is no
-// replica.
+// ErrNoReplica is the error when the server at database.read_host is asked up to which position it has replayed its
+// database's log, but is not a replica.
 var ErrNoReplica = errors.New("the server at database.read_host is no replica: it is not in recovery")
 
-// Queries of the position of a database, and of its replica. The control file of a replica names a new timeline after
-// the replica's next restartpoint at the latest. pg_walfile_name, which names it at once, refuses to run on a replica.
+// Queries for the position of the database and for that of its replica. After a failover, the control file of a replica
+// names the new timeline at the latest after the replica's next restartpoint. The function pg_walfile_name would name
+// it at once, but it fails on a replica.
 const (
 	writtenQuery  = `SELECT ` + ownHistory + ` || ' ' || pg_current_wal_lsn() FROM pg_control_system() s`
 	insertedQuery = `SELECT ` + ownHistory + ` || ' ' || pg_current_wal_insert_lsn() FROM pg_control_system() s`
@@ -74,11 +77,11 @@ func parsePosition(text string) (p Position, err error) {
 	return p, err
 }
 
-// Need is what statements need of the server that answers them. A host name may lead to several servers, or to another
-// one than before, so each connection asks its own server.
+// Need says what a statement needs of the server that answers it. Each connection asks its own server for the position,
+// because one host name may lead to several servers, or to another server than before.
 type Need struct {
-	Position Position        // position that the server must have replayed; the zero Position when any server will do
-	Alive    context.Context // when it ends, the connection is closed, also while it waits for an answer
+	Position Position        // position that the server must have replayed; the zero Position when it need not have replayed any
+	Alive    context.Context // when it ends, the connection is closed, even while the connection waits for an answer
 }
 
 type needKey struct{}
@@ -94,7 +97,7 @@ func needOf(ctx context.Context) (Need, bool) {
 	return need, ok
 }
 
-// BehindError reports that a server has not replayed what a statement needs.
+// BehindError reports that a server has not replayed the position that a statement needs.
 type BehindError struct{ At Position }
 
 func (e *BehindError) Error() string {

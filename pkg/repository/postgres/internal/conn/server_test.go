@@ -79,7 +79,7 @@ func TestOpenOnServer(t *testing.T) {
 		idle := postgrestest.HoldConnection(t, db)
 		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+second.User+"\npassword: p2\n")
 		check.NoError(t, idle.Close())
-		postgrestest.WantUser(t, db, first.User) // the role was not dropped, so the connection still uses it
+		postgrestest.WantUser(t, db, first.User) // the role still exists, so the open connection keeps its user
 		for range 2 {
 			held := postgrestest.HoldConnection(t, db) // while this connection is in use, the pool has to open a new one
 			defer held.Close()

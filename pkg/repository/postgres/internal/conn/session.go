@@ -22,7 +22,7 @@ type session struct {
 	inTx   bool
 	denied bool // whether a statement of this transaction was refused for a missing right; roleIsGone can be called only after the transaction
 
-	// The fields below serve statements whose context has a Need; see position.go.
+	// The fields below are used only for statements whose context has a Need; see position.go.
 	network  net.Conn // the network connection of this session; nil when it is not known
 	replayed Position // position that this connection's server had replayed when it was last asked
 	alive    context.Context
@@ -35,8 +35,8 @@ func (s *session) Close() error {
 	return s.driverConn.Close()
 }
 
-// driverConn has the optional interfaces of the driver's connections. database/sql uses each of them if the connection
-// implements it, so session must implement all of them.
+// driverConn lists the optional interfaces that the driver's connections implement. database/sql uses each of them if
+// the connection implements it, so session must implement all of them.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -179,8 +179,8 @@ type sessionStmt struct {
 	s *session
 }
 
-// Close sends the server its message only when the connection is used next, because database/sql calls Close while it
-// holds a lock, so that no other caller could take a connection from the pool.
+// Close closes the statement on the server only when the connection is used next. database/sql calls Close while it
+// holds a lock, and a round trip during that time would keep all callers from taking connections from the pool.
 func (t *sessionStmt) Close() error {
 	t.s.closed = append(t.s.closed, t.driverStmt)
 	return nil
@@ -267,7 +267,7 @@ func (s *session) closeAfter(alive context.Context) {
 	s.release()
 	s.alive, s.unwatch = alive, context.AfterFunc(alive, func() {
 		_ = s.network.Close()
-		s.of.dropIdle() // idle connections are closed too, and would fail the statements that get them
+		s.of.dropIdle() // idle connections were closed together with this one; they must not be used for other statements
 	})
 }
 

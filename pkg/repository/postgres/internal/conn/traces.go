@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Attributes of the semantic conventions for databases.
+// Attributes of spans, named by OpenTelemetry's semantic conventions for databases.
 const (
 	DBSystem    = attribute.Key("db.system.name")
 	DBNamespace = attribute.Key("db.namespace")
@@ -26,8 +26,8 @@ const (
 	DBStatus    = attribute.Key("db.response.status_code")
 )
 
-// openPool returns a pool of connections to the database of that name. It makes spans with the provider; when the
-// provider is nil, it makes none.
+// openPool returns a pool of connections to the database with the given name. The provider makes a span for each
+// statement; when the provider is nil, the pool makes no spans.
 func openPool(c driver.Connector, provider trace.TracerProvider, name string) *sql.DB {
 	if provider == nil {
 		return sql.OpenDB(c)
@@ -125,7 +125,7 @@ func operationOf(function string) string {
 	if !isMethod || !unicode.IsUpper(rune(name[0])) || slices.Contains(helpers, of+")") {
 		return ""
 	}
-	if end := strings.IndexAny(name, ".-["); end > 0 { // cuts off the suffix of a function literal, of a loop body, or of type arguments
+	if end := strings.IndexAny(name, ".-["); end > 0 { // cuts off the suffix that the runtime adds for a function literal, a loop body or type arguments
 		name = name[:end]
 	}
 	return inWords(name)

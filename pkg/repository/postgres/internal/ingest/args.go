@@ -6,8 +6,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// storeArgs builds the arrays of a batch in the order of storeQuery's parameters. Small arrays come before large ones,
-// because the driver appends all arrays to one buffer, which is copied each time it grows.
+// storeArgs returns the arguments of storeQuery for a batch: arrays in the order of the query's parameters. Small
+// arrays come before large ones, because the driver appends all arrays to one buffer, which is copied each time it
+// grows.
 func storeArgs(in incoming, clock any) []any {
 	columns, key, headers, value := messageArgs(in)
 	args := make([]any, 0, 4+len(columns)+7+7)
@@ -16,8 +17,9 @@ func storeArgs(in incoming, clock any) []any {
 	return append(args, clock, key, headers, value, rawTimes(in.Messages), defects(in.Messages), pendingPayloads(in))
 }
 
-// rawTimes returns the records' timestamps, in milliseconds, that are not valid dates. The array ends with the last
-// such timestamp, so it is empty for nearly all batches; unnest fills the column with NULL.
+// rawTimes returns, for each message, the timestamp of its record in milliseconds when this is not a valid date,
+// otherwise NULL. The array ends with the last such timestamp, so it is empty for nearly all batches; unnest fills the
+// rest of the column with NULL.
 func rawTimes(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && messages[n-1].Source.RawTime == 0 {
@@ -34,8 +36,8 @@ func rawTimes(messages []entity.Message) []byte {
 	return raw.Arg()
 }
 
-// defects returns the defects of the messages' records. The array ends with the last message that has a defect; unnest
-// fills the column with NULL.
+// defects returns, for each message, the JSON that codec.DefectOf returns for its record, or NULL. The array ends with
+// the last record that has such a JSON; unnest fills the rest of the column with NULL.
 func defects(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && codec.DefectOf(&messages[n-1].Record) == nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// incoming is a batch that is being stored, with what was computed for its messages.
+// incoming is a batch that is being stored, with values that were computed from its messages.
 type incoming struct {
 	repository.Batch
 	*prepared
-	steps string        // the SQL that decides which ranges are stored: moveSteps or releaseSteps
+	steps string        // SQL that decides which of the batch's ranges are stored: moveSteps or releaseSteps
 	back  []returnMatch // the messages of the batch that are returns, with the attempts whose records came back
 }
 
@@ -27,14 +27,15 @@ func (in *incoming) large() bool {
 
 const largeValue = 1 << 20
 
-// arrivals returns those returns among the messages whose partitions were stored.
+// arrivals returns those returns of the batch whose messages were stored, because the list stored contains their
+// partition.
 func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival {
 	return in.arrivalsOf(func(m *entity.Message) bool {
 		return slices.Contains(stored, repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition})
 	})
 }
 
-// arrivalsOf returns those returns among the messages for which the function counted returns true.
+// arrivalsOf returns those returns of the batch for whose message the function counted returns true.
 func (in *incoming) arrivalsOf(counted func(*entity.Message) bool) []repository.Arrival {
 	var out []repository.Arrival
 	for _, c := range in.back {
@@ -70,8 +71,7 @@ func (p *prepared) halves(n int) (first, second *prepared) {
 // dead letters writes some of them again when it starts.
 type repeats struct {
 	all []repeat
-	// within contains repeats of messages that are stored together with them, in the same batch, by the id of the
-	// message.
+	// within says, by the id of a message of this batch, how many repeats of the message the same batch contains.
 	within map[uuid.UUID]within
 }
 
@@ -81,7 +81,7 @@ type within struct {
 	latest time.Time
 }
 
-// messages returns the ids of the stored messages that have repeats, each once.
+// messages returns the ids of the stored messages that the dead letters in all repeat, each once and sorted.
 func (r repeats) messages() []uuid.UUID {
 	ids := make([]uuid.UUID, len(r.all))
 	for i := range r.all {

@@ -28,13 +28,13 @@ func New(db *conn.DB, archive *messages.Archive, mode PayloadMode, limit int) *I
 }
 
 // The constants below are parts of one statement, which moves the positions of the partitions and stores their
-// messages. It leaves out partitions whose position is not the offset at which the batch begins. PostgreSQL computes
-// payload from value, so the bytes are sent only once. Each row gets its own time, so that few messages have the same
-// created_at.
+// messages. It leaves out a partition when its position is not the offset at which the batch's range of the partition
+// begins. PostgreSQL computes payload from value, so the bytes are sent only once. Each row gets its own time, so that
+// few messages have the same created_at.
 //
 // The rows go from the arrays directly into the table, because PostgreSQL copies a row in every step that materialises
 // it. For this reason unnest is in the list of columns: several calls in FROM would materialise their rows. Batches
-// with returns, which are rare, use another statement.
+// with returns, which are rare, use another statement: storeReturnsQuery.
 const (
 	isAtStart = `p.next_offset = s.from_offset`
 
@@ -53,8 +53,8 @@ const (
 		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
 	)`
 
-	// releaseSteps takes the place of moveSteps when records leave quarantine. It moves no position. Each of its ranges
-	// is the offset of a single record.
+	// releaseSteps takes the place of moveSteps in the statement that stores quarantined records as messages. It
+	// deletes the records from quarantine and moves no position. Each of its ranges is the offset of a single record.
 	releaseSteps = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
@@ -67,12 +67,12 @@ const (
 		SELECT false AS any_waiting
 	)`
 
-	// In moveSteps, any_waiting says whether records of these topics are in quarantine. An operator may move a position
-	// back, and then such a record is read again; it must not be stored a second time. A join in place of this test
-	// would materialise the rows.
+	// The column any_waiting of moveSteps says whether any record of the batch's topics is in quarantine. When an
+	// operator has moved a position back, such a record is read again, and must not be stored as a message. A join with
+	// the quarantine instead of this test would materialise the rows.
 	//
 	// recordRows returns the messages in the order of their ids, so that their index entries are inserted next to each
-	// other. The largest columns come last; see storeArgs.
+	// other. The parameters of the largest columns come last; see storeArgs.
 	recordRows = `(
 			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment,
 				unnest($5::uuid[]) AS id, unnest($6::text[]) AS original_topic, unnest($7::text[]) AS error_message,
@@ -90,16 +90,17 @@ const (
 				unnest($36::text[])::jsonb AS defect
 		) r ` + ofMoved
 
-	// valueForPayload is left out of the query unless Store fills the payload itself.
+	// valueForPayload selects the values from which the statement computes the column payload. Store replaces it with
+	// NULL when FillPayloads fills the column later, or never.
 	valueForPayload = `unnest($34::bytea[]) AS value, `
 
-	// ofMoved selects the messages of partitions whose position moved. It leaves out messages whose record is in
+	// ofMoved selects the messages of those partitions whose position moved, without messages whose record is in
 	// quarantine.
 	ofMoved = `JOIN moved USING (incarnation_id, partition)
 		WHERE NOT (SELECT any_waiting FROM waiting) OR NOT EXISTS (SELECT FROM dlq.quarantine q
 			WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
 
-	// insertBytes stores the bytes of the records of these messages. No other statement of ingest writes them.
+	// insertBytes stores the key, the headers and the value of each message's record in the table dlq.records.
 	insertBytes = `, bytes AS (
 		INSERT INTO dlq.records (message_id, key, headers, value)
 		SELECT id, key, headers, value FROM (
@@ -123,7 +124,7 @@ const (
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
 		FROM `
 
-	// queuePayloads adds the messages whose column payload is filled later to a queue.
+	// queuePayloads adds to a queue those messages whose column payload FillPayloads fills later.
 	queuePayloads = `, queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT $37::uuid[], cardinality($37::uuid[]) WHERE cardinality($37::uuid[]) > 0 AND EXISTS (SELECT FROM moved)
@@ -133,7 +134,8 @@ const (
 		` + insertMessages + recordRows + `
 	)` + insertBytes + queuePayloads
 
-	// storedPartitions ends every statement that stores messages.
+	// storedPartitions is the end of every statement that stores messages. It returns the partitions whose position
+	// moved, with their new positions.
 	storedPartitions = `
 	SELECT incarnation_id, partition, next_offset FROM moved`
 
@@ -143,22 +145,24 @@ const (
 
 // storeReturnsQuery stores a batch that has returns; storeQuery stores all other batches.
 //
-// The step back contains the returns of the batch. The statement locks their parents before it inserts the returns, so
-// batches with returns of the same attempts wait for each other in one order. Several records may name the same attempt
-// in their headers; only the first return is stored. The primary key of dlq.returns allows one return by content for
-// each attempt.
+// The step back contains the returns of the batch. The statement locks the parents of the returns in the order of their
+// ids before it inserts the returns, so batches with returns of the same attempts do not deadlock. When several records
+// name the same attempt in their headers, only the first of these returns is stored. A return that was recognised by
+// content violates the primary key of dlq.returns when its attempt has a return already; then Store searches again, see
+// takenMeanwhile.
 //
-// An attempt that was matched by content may end before its parent is locked here. If the result says that the attempt
-// sent nothing, another producer wrote an equal record. The message stays a child of the parent, which only means that
-// it reaches the retry limit earlier. An unconfirmed return does not change its parent.
+// An attempt may end after a return was matched to it by content and before the parent is locked here. If the attempt's
+// result says that it sent nothing, another producer wrote the equal record, and no return is stored. The message is
+// still stored as a child of the parent, which only means that it reaches its retry limit earlier. An unconfirmed
+// return (see isConfirmed) does not change its parent.
 var storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertMessages + `record
 	)` + insertBytes + queuePayloads + placed(returnSteps, clockParameter, 38)
 
-// placed numbers the parameters of steps that are used in several statements: @now becomes the parameter with the
-// number clock; @1, @2 and so on become the parameters from the number first on.
+// placed replaces the placeholders in SQL that several statements use: @now by the parameter with the number clock, @1
+// by the parameter with the number first, @2 by the parameter after that, and so on.
 func placed(steps string, clock, first int) string {
 	return placeholder.ReplaceAllStringFunc(steps, func(name string) string {
 		number := clock
@@ -171,8 +175,9 @@ func placed(steps string, clock, first int) string {
 
 var placeholder = regexp.MustCompile(`@(\d+|now)`)
 
-// returnSteps must follow a step named record, which contains the messages as they are stored; see placed and
-// returnArgs.
+// returnSteps stores the returns of a batch and changes the outcomes of their parents. It must follow a step named
+// record, which contains the messages as they are stored. See placed for its placeholders, and returnArgs for its
+// arguments.
 const returnSteps = `, back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
 		FROM unnest(@1::uuid[], @2::uuid[], @3::uuid[], @4::bool[], @5::bool[], @6::bool[])
@@ -229,9 +234,10 @@ func (s *Ingester) Store(ctx context.Context, batch repository.Batch) (repositor
 	return stored, conn.Translate("store messages", err)
 }
 
-// storeWithoutRepeats stores the messages of a batch that are no repeats. When nothing was stored, it looks for repeats
-// again: a message that had some may have become final meanwhile; see openSteps. When PostgreSQL refuses the batch, its
-// parts look for repeats themselves: a message that goes into quarantine has none.
+// storeWithoutRepeats stores the messages of a batch that are no repeats, and counts the repeats. When nothing was
+// stored, it looks for repeats again, because a message that has repeats may have become final in the meantime; see
+// openSteps. When PostgreSQL refuses the batch, each part that bisect stores looks for repeats again, because there are
+// no repeats of a message that goes into quarantine.
 func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Batch, known *prepared) (repository.Stored, error) {
 	var before []repeat
 	for {
@@ -240,7 +246,7 @@ func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Bat
 			return repository.Stored{}, err
 		}
 		if len(before) > 0 && slices.Equal(before, found.all) {
-			return repository.Stored{}, nil // the positions are not the offsets at which the batch begins
+			return repository.Stored{}, nil // the batch's ranges do not begin at the positions
 		}
 		ofKept := known
 		if len(kept.Messages) < len(batch.Messages) {
@@ -262,7 +268,7 @@ func (s *Ingester) prepare(batch repository.Batch) *prepared {
 	p := &prepared{hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
-		if m.Share == nil { // for a share group's dead letter, the headers of the completed record say whether it is a return
+		if m.Share == nil { // the headers of a completed record, not its hash, say whether a share group's message is a return
 			p.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
 		}
 		p.notes[i] = s.projection.note(m)
@@ -270,8 +276,8 @@ func (s *Ingester) prepare(batch repository.Batch) *prepared {
 	return p
 }
 
-// storeWhole stores a whole batch, or nothing. steps is the SQL that decides which ranges are stored: moveSteps or
-// releaseSteps.
+// storeWhole stores a batch with one statement, so that it stores nothing when PostgreSQL refuses one message. steps is
+// the SQL that decides which of the batch's ranges are stored: moveSteps or releaseSteps.
 func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps string, known *prepared) (repository.Stored, error) {
 	in := incoming{Batch: batch, steps: steps, prepared: known}
 	var stored []repository.Partition

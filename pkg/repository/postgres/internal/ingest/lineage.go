@@ -66,10 +66,10 @@ func declarations(batch repository.Batch) func(*entity.Message) bool {
 	return batch.Declared
 }
 
-// child is a message that is a return, with what it inherits from its parent.
+// child is a message that is a return, with the values that it inherits from its parent.
 type child struct {
 	returnMatch
-	parent entity.Message // contains only the id, the root, and the retry count of the attempt
+	parent entity.Message // only the id and the root of the parent, and the retry count of the attempt
 }
 
 type childRow struct {
@@ -90,13 +90,13 @@ func (r *childRow) child(message int, byContent bool) child {
 	}
 }
 
-// isConfirmed is the SQL expression that reports whether the return s arrived in the dead-letter topic of its parent p,
-// or in one that is declared.
+// isConfirmed is the SQL expression that reports whether the return s is confirmed: it arrived in the dead-letter topic
+// of its parent p, or in a dead-letter topic that is declared for its original topic.
 const isConfirmed = `(s.declared OR coalesce(p.dlq_topic_id = s.dlq_topic_id, false)) AS confirmed`
 
-// ParentQuery checks what the headers of records say about attempts. The attempt that a record names must be an attempt
-// on the message that the record names, live or archived. It must have sent its record to the topic in which this
-// record failed. An attempt without a result is stored as the claim of its message.
+// ParentQuery checks whether the attempts exist that the headers of records name. Such an attempt must be an attempt on
+// the message that the headers name, live or archived. It must have sent its record to the topic in which this record
+// failed. An attempt that has no result yet is found as the claim of its message.
 const ParentQuery = `
 	WITH said AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::bool[])
@@ -158,16 +158,18 @@ func (s returns) returnsByHeaders(
 	return children, nil
 }
 
-// sentSame is the condition that the attempt a was acknowledged within the window and sent a record with the same hash
-// as the record s. The window goes from $1 to $2 microseconds ago. It uses now() and not clock_timestamp(), because an
-// index needs a time that does not change during the statement.
+// sentSame is the SQL condition that the attempt a was acknowledged within the last $1 microseconds, and sent a record
+// with the hash of the record s to the same topic. $2 is the present time, or NULL for the database's clock. The
+// condition uses now() and not clock_timestamp(), because an index needs a time that does not change during the
+// statement.
 const sentSame = `
 	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 'acknowledged' AND a.target_topic = s.topic
 	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
 
-// begunInWindow is the condition that the claim of the message m began within the window; it is written so that no
-// index can be used for it. claimed is the predicate of the index idx_dlq_messages_claimed_hash; see claimQuery.
-// editClaims selects the claims whose attempt sends the edit e; it is written so that only the primary key can be used.
+// begunInWindow is the condition that the claim of the message m began within the last $1 microseconds; IS TRUE keeps
+// PostgreSQL from using an index for it. claimed is the condition that m has such a claim; it begins with the predicate
+// of the index idx_dlq_messages_claimed_hash, see claimQuery. editClaims joins each edit e with the claim whose attempt
+// sends it; because of OFFSET 0, PostgreSQL finds the message by its primary key.
 const (
 	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
 	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
@@ -178,9 +180,10 @@ const (
 		) m`
 )
 
-// sentQuery runs for every batch and returns those of its records that attempts have sent or are sending. It makes one
-// index look-up of attempts for each different record, and reads the index of claims once. A statement finds each
-// attempt exactly once: as a claim or, after it ended, as a row of dlq.attempts.
+// sentQuery runs for every batch. It returns the numbers of those records of the batch that attempts have sent, or are
+// sending, according to their hash and topic. It makes one index look-up in dlq.attempts for each different record, and
+// reads the index of claims once. It finds each attempt exactly once: as a claim or, after the attempt has ended, as a
+// row of dlq.attempts.
 const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a
@@ -195,16 +198,16 @@ const sentQuery = `
 		ON s.record_hash = c.record_hash AND s.topic = c.topic`
 
 // sentBytes is the condition that an attempt on the message m sent the key and the value of the record s; e is the edit
-// of the attempt, if there is one. A value that a redrive's patch made is not stored; then the condition does not
-// compare the value, and the equal hash decides.
+// of the attempt, if there is one. A value that a redrive's patch made is not stored. In this case the condition
+// compares only the key, because the equal hash is sufficient for the value.
 const sentBytes = `
 	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
 	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
 
 // sameQuery finds the attempts that sent one of the records that sentQuery returned. For each record it returns the
-// latest attempts, at most as many as the batch contains messages with this record. An attempt must have sent the same
-// bytes and must have no return yet. When the sent message is in an object, its bytes cannot be compared, and the equal
-// hash decides.
+// latest attempts, but no more attempts than the batch contains messages with this record. An attempt must have sent
+// the same bytes and must have no return yet. When the message that was sent is in an archive object, the database
+// cannot compare its bytes, and the equal hash is sufficient.
 var sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
@@ -243,16 +246,17 @@ var sameQuery = `
 	) c
 	ORDER BY s.ord, c.confirmed DESC, c.sent_at DESC, c.parent_id DESC`
 
-// contentKey is what messages have in common that may be returns of the same attempts.
+// contentKey identifies messages of a batch that may be returns of the same attempts: their original topic, the hash of
+// their record, and their dead-letter topic.
 type contentKey struct {
 	topic      string
 	hash       int64
 	deadLetter int32 // id of the messages' dead-letter topic
 }
 
-// returnsByContent finds the parents of messages without a Return, because frameworks may drop the headers of
-// dlq-manager. It matches at most one message to an attempt, and none to an attempt that already has a confirmed return
-// in other.
+// returnsByContent finds the parents of messages whose headers name no attempt, because frameworks may drop the headers
+// of dlq-manager. It matches at most one message to an attempt. The parameter other contains the returns that were
+// found by headers; an attempt that has a confirmed return among them is not matched.
 func (s returns) returnsByContent(
 	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, isDeclared func(*entity.Message) bool,
 	other []child,
@@ -286,8 +290,8 @@ func (s returns) returnsByContent(
 	return s.match(ctx, same)
 }
 
-// group returns the indexes of those messages that can be recognised by their content, by their contentKey. order lists
-// the keys in the order of the messages.
+// group groups those messages that can be recognised by their content. alike contains the indexes of the messages with
+// each contentKey, and order contains each contentKey once, in the order of the messages.
 func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]int, order []contentKey) {
 	for i := range messages {
 		m := &messages[i]
@@ -306,7 +310,8 @@ func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]in
 	return alike, order
 }
 
-// sameArgs contains the arguments of sameQuery. For each contentKey, groups contains the indexes of equal messages.
+// sameArgs contains the arguments of sameQuery. For each contentKey, groups contains the indexes of its messages, all
+// of which have equal records.
 type sameArgs struct {
 	window int64
 	moment any
@@ -319,8 +324,8 @@ type sameArgs struct {
 	taken    []uuid.UUID // attempts that already have a confirmed return among the messages of this batch
 }
 
-// add adds the messages with one contentKey, but only those that are equal to the first of them. Other messages with
-// the same hash are left out, because they are too rare to be worth another query.
+// add adds those messages with the contentKey l whose record is equal to that of the first one. Other messages with the
+// same hash are left out, because they are too rare to be worth another query.
 func (a *sameArgs) add(l contentKey, messages []entity.Message, alike []int, isDeclared func(*entity.Message) bool) {
 	first := &messages[alike[0]]
 	a.declared = append(a.declared, isDeclared(first))
@@ -348,14 +353,15 @@ func (a *sameArgs) args() []any {
 	}
 }
 
-// match finds the attempts that sent the record of each contentKey, and assigns one attempt to each message, in order.
+// match finds the attempts that sent the record of each contentKey. It assigns each attempt to the next message with
+// this contentKey.
 func (s returns) match(ctx context.Context, same sameArgs) ([]child, error) {
 	var found []childRow
 	if err := s.db.Select(ctx, &found, sameQuery, same.args()...); err != nil {
 		return nil, err
 	}
-	// Equal messages in several dead-letter topics have different keys; the query may have returned the same attempt
-	// for several of these keys.
+	// Equal messages in several dead-letter topics have different contentKeys, so the query may return the same attempt
+	// for several contentKeys. The attempt is then assigned only once as confirmed and once as unconfirmed.
 	type place struct {
 		attempt   uuid.UUID
 		confirmed bool

@@ -15,13 +15,13 @@ import (
 // Payloads fills the column payload of messages that were stored in the mode PayloadBackground.
 type Payloads struct{ db *conn.DB }
 
-// NewPayloads returns the Payloads of a database.
+// NewPayloads returns Payloads that send their statements to db.
 func NewPayloads(db *conn.DB) *Payloads { return &Payloads{db} }
 
 const (
-	// PayloadLease is the time for which a batch of the queue belongs to one caller.
+	// PayloadLease is the time for which a batch of the queue belongs to the caller that has taken it.
 	PayloadLease = 5 * time.Second
-	// PayloadRest is the time after which messages are tried again that another session has locked.
+	// PayloadRest is the time after which FillPayloads tries again to fill messages that another session had locked.
 	PayloadRest = time.Second
 	// payloadRows is the number of rows that are locked at once to fill their payload. They stay locked for about 20
 	// ms, and a retry of these messages has to wait for that time.
@@ -31,8 +31,8 @@ const (
 	payloadBatches, PayloadMessages = 100, 1000
 )
 
-// takePayloadsQuery takes those waiting batches that no caller holds, the latest first: at least one batch, and more as
-// long as they have no more than PayloadMessages together.
+// takePayloadsQuery takes batches of the queue that no caller holds, the latest first. It takes batches until they
+// contain PayloadMessages messages or more.
 const takePayloadsQuery = `
 	WITH free AS MATERIALIZED (
 		SELECT q.id, q.messages, n.moment
@@ -74,7 +74,7 @@ const pendingPayloadsQuery = `
 	SELECT m.id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 	WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'`
 
-// donePayloadsQuery removes the batches from the queue; messages that other sessions had locked stay in the queue.
+// donePayloadsQuery removes batches from the queue. Messages that other sessions had locked stay in the queue.
 const donePayloadsQuery = `
 	WITH done AS (
 		DELETE FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND NOT message_ids && $2::uuid[]
@@ -87,9 +87,10 @@ const donePayloadsQuery = `
 	FROM waiting WHERE q.id = waiting.id`
 
 // FillPayloads fills the column payload of messages that Store stored with PayloadBackground, live or archived, the
-// latest first. One call fills up to PayloadMessages messages, or one batch of Store. filled is the number of filled
-// payloads; found reports whether any messages waited. Several callers may work at the same time, each on its own
-// batches. When a caller dies, its batches are free again after PayloadLease. FillPayloads does not change updated_at.
+// latest first. One call takes batches of the queue until they contain PayloadMessages messages or more. filled is the
+// number of filled payloads; found reports whether the queue contained any messages. Several callers may work at the
+// same time, each on its own batches. When a caller dies, its batches are free again after PayloadLease. FillPayloads
+// does not change updated_at.
 func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
 	var taken []struct {
 		ID        int64     `db:"id"`
@@ -118,8 +119,8 @@ func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, er
 	return filled, true, conn.Translate("fill payloads", err)
 }
 
-// fillPayloads fills the payloads of messages. filled is the number of filled payloads; pending are the messages that
-// still wait.
+// fillPayloads fills the payloads of messages. filled is the number of filled payloads; pending are the messages whose
+// payload could not be filled yet, because other sessions have locked them.
 func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled int, pending []uuid.UUID, err error) {
 	for _, query := range []string{fillPayloadsQuery, fillArchivedPayloadsQuery} {
 		if filled == len(ids) {
@@ -131,14 +132,14 @@ func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled in
 		}
 		filled += n
 	}
-	if filled < len(ids) { // the other messages are locked, filled already, or deleted
+	if filled < len(ids) { // the other messages are locked or deleted, or their payload is filled already
 		err = s.db.Select(ctx, &pending, pendingPayloadsQuery, codec.UUIDArray(ids))
 	}
 	return filled, pending, err
 }
 
 // fillOrRefuse fills the payloads of messages. When PostgreSQL refuses a value as JSON, it halves the list of messages
-// until it has found the message with this value, and stores the refusal with that message.
+// until it has found the message with this value, and sets the payload_note of that message to NoteRefused.
 func (s *Payloads) fillOrRefuse(ctx context.Context, query string, ids []uuid.UUID) (int, error) {
 	var done []uuid.UUID
 	err := s.db.Select(ctx, &done, query, codec.UUIDArray(ids), "")

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 // their arguments nor with the generic plan.
 func TestReturnPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedMany(t, db)
 	postgrestest.SeedSent(t, db)
 	list := func(format string) string {

@@ -13,7 +13,7 @@ import (
 // Positions stores the store's own ids of topics, and the next offset of each partition.
 type Positions struct{ db *conn.DB }
 
-// NewPositions returns the Positions of a database.
+// NewPositions returns Positions that send their statements to db.
 func NewPositions(db *conn.DB) *Positions { return &Positions{db} }
 
 // knownTopicsQuery returns the ids of topics that are stored already, each with the topic's index in the request.
@@ -23,8 +23,8 @@ const knownTopicsQuery = `
 	JOIN dlq.topics t ON t.name = w.name
 	JOIN dlq.topic_incarnations i ON i.topic_id = t.id AND i.kafka_id = w.kafka_id`
 
-// Rows are inserted in the order of their names, so that two callers never deadlock. Names that exist already are left
-// out, because even an insert that ends in a conflict would use up an id.
+// Each query inserts its rows in one order, so that two callers never deadlock. It leaves out rows that exist already,
+// because even an insert that ends in a conflict would use up an id.
 const (
 	makeTopicsQuery = `
 	INSERT INTO dlq.topics (name)

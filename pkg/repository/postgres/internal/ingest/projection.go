@@ -30,7 +30,8 @@ type projection struct {
 	limit int // maximum size of a value in bytes; 0 when no value is copied
 }
 
-// note returns the reason why a message gets no payload when it is stored; "" when it gets one.
+// note returns the reason why Store stores a message without payload; "" when it stores the payload or there is no
+// value.
 func (p projection) note(m *entity.Message) string {
 	switch {
 	case m.Record.State == entity.ValueOverLimit:
@@ -49,7 +50,7 @@ func (p projection) note(m *entity.Message) string {
 	return note
 }
 
-// pendingPayloads returns the ids of the messages whose payload is filled later.
+// pendingPayloads returns the ids of the messages whose column payload FillPayloads fills later.
 func pendingPayloads(in incoming) []byte {
 	ids := codec.NewArray(codec.OIDUUID, len(in.Messages), 16)
 	for i := range in.Messages {
@@ -69,18 +70,18 @@ const (
 	NoteNotJSON  = "not_json"
 	NoteTooLarge = "too_large"
 	NoteTooDeep  = "too_deep"
-	NoteNumber   = "number"     // a number whose digits or exponent would make a very long text
-	NoteText     = "text"       // NUL, or half of a surrogate pair: jsonb rejects both
+	NoteNumber   = "number"     // the value contains a number with too many digits or too large an exponent
+	NoteText     = "text"       // the value contains NUL or half of a surrogate pair, which jsonb rejects
 	NoteRefused  = "refused"    // PostgreSQL refused the value
-	noteOver     = "over_limit" // the value exceeded the limit of ingest, and was not stored
+	noteOver     = "over_limit" // the value was larger than the limit of ingest, and was not stored
 
 	noteUnreadable = "unreadable" // the record could not be read from Kafka, so its value is not known
-	NoteNever      = "never"      // the configuration turns payloads off
+	NoteNever      = "never"      // the configuration says that payloads are never filled
 	notePending    = "pending"    // FillPayloads has not filled the payload yet
 )
 
-// Projectable returns "" when the column payload can contain the value without losing anything that matters. Otherwise
-// it returns the reason, which is stored.
+// Projectable returns "" when the value can be converted to the jsonb of the column payload. Otherwise it returns the
+// reason, which is stored in the column payload_note.
 func Projectable(value []byte, maxBytes int) string {
 	switch {
 	case len(value) > maxBytes:

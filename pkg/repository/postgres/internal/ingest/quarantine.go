@@ -24,7 +24,8 @@ type Quarantine struct {
 	ingest *Ingester
 }
 
-// NewQuarantine returns the Quarantine of a database. Records that leave quarantine are stored by the Ingester.
+// NewQuarantine returns a Quarantine that sends its statements to db. Records that leave quarantine are stored as
+// messages by the Ingester.
 func NewQuarantine(db *conn.DB, ingest *Ingester) *Quarantine { return &Quarantine{db, ingest} }
 
 type quarantineRow struct {
@@ -194,8 +195,8 @@ func (s *Quarantine) WakeQuarantined(ctx context.Context) error {
 		WHERE retry_at > c.moment`, s.db.Clock()))
 }
 
-// When an operator retries or deletes a quarantined record, the audit entry contains the record's position and the
-// SQLSTATE. It does not contain PostgreSQL's error text, which may quote the record.
+// When an operator retries or deletes a quarantined record, these statements write an audit entry with the record's
+// position and the SQLSTATE. The entry does not contain PostgreSQL's error text, which may quote the record.
 const (
 	auditQuarantine = `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id, call_id)
@@ -238,8 +239,8 @@ func (s *Quarantine) onQuarantined(ctx context.Context, where string, action ent
 	if len(done) > 0 {
 		return nil
 	}
-	// The driver may have sent the statement twice. Then the first execution has done the work, and there is an audit
-	// entry for it.
+	// The driver may have sent the statement twice. Then the second execution changes nothing, but the audit trail
+	// contains an entry of the first execution.
 	again, err := audit.ChangedBy(ctx, s.db, cause.Operation, action, []uuid.UUID{id})
 	if err != nil {
 		return conn.Translate(where, err)

@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// quarantineSteps must follow moveSteps. They store a record in quarantine when the position moves past it.
+// quarantineSteps must follow moveSteps. It stores a record in quarantine if moveSteps has moved the position past the
+// record.
 const quarantineSteps = `, kept AS (
 		INSERT INTO dlq.quarantine (id, dlq_topic_id, incarnation_id, partition, dlq_offset, timestamp_ms,
 			headers, state, sqlstate, error, first_try, last_try, retry_at, key, value)
@@ -51,7 +52,7 @@ func nullBytes(b []byte) any {
 	return b
 }
 
-// recordState returns as JSON what is known about a record, without its key, value and headers.
+// recordState returns the JSON of a record's fields, such as its state and its size, without key, value and headers.
 func recordState(r entity.Record) (string, error) {
 	r.Key, r.Value, r.Headers = nil, nil, nil
 	state, err := json.Marshal(r)
@@ -69,9 +70,10 @@ func timestampOf(source entity.Source) any {
 	return source.Timestamp.UnixMilli()
 }
 
-// bisect stores a refused batch in halves, and a refused half in halves again, until a refused part has only one
-// message, which goes into quarantine. Each step is committed, so that other partitions do not wait, and after a crash
-// each position is the end of the stored messages. When bisect returns an error, it also returns what was stored.
+// bisect stores a refused batch in halves, and a refused half in halves again, until the refused part has only one
+// message, which goes into quarantine. Each part is committed by itself, so that other partitions do not wait, and that
+// each position stays the end of the stored messages after a crash. When bisect returns an error, it also returns what
+// was stored.
 func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	if len(batch.Messages) == 0 {
 		return repository.Stored{}, refusal // a batch without messages was refused, so no message is the cause
@@ -86,8 +88,8 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	if err == nil {
 		rest, err = s.storeWithoutRepeats(ctx, second, ofSecond)
 	}
-	// When both halves contain a range of the same partition, the range in the second half decides whether the
-	// partition's range was stored.
+	// When both halves contain a range of the same partition, the whole range of this partition counts as stored only
+	// if the range in the second half was stored.
 	later := make(map[repository.Partition]bool, len(second.Ranges))
 	for _, r := range second.Ranges {
 		later[r.Partition] = true
@@ -102,8 +104,8 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	return rest, err
 }
 
-// halves splits a batch into two batches with half of the messages each. A range with messages in both is split at the
-// first message of the second. Ranges without messages go into the first half.
+// halves splits a batch into two batches with half of the messages each. A range with messages in both batches is split
+// at the first message of the second batch. Ranges without messages go into the first batch.
 func halves(b repository.Batch) (first, second repository.Batch) {
 	first, second = b, b
 	middle := len(b.Messages) / 2

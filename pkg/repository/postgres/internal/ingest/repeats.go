@@ -12,9 +12,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// sharePosition identifies dead letters that repeat each other: they name the same share group and position, and are in
-// the same dead-letter topic. Otherwise a program that may write only to another topic could hide the genuine dead
-// letter of a record.
+// sharePosition is the same for dead letters that repeat each other. Such dead letters are in the same dead-letter
+// topic, have the same key and value, and name the same share group and the same position of the original topic. The
+// dead-letter topic belongs to it, because a program that may write only to another dead-letter topic must not be able
+// to hide the genuine dead letter of a record.
 type sharePosition struct {
 	dlqTopic     int32
 	group, topic string
@@ -30,21 +31,21 @@ func sharePositionOf(m *entity.Message) (sharePosition, bool) {
 	return sharePosition{m.Source.TopicID, m.Failure.ConsumerGroup, m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset, string(m.Share.Digest)}, true
 }
 
-// isOpen is the condition that dead letters may be counted as repeats of the message m with the row s: the message is
-// not final, and its record is stored or may still be stored. When the record can no longer be stored, the message may
-// come from a forged dead letter, which must not hide the genuine one.
+// isOpen is the SQL condition that dead letters may be counted as repeats of the message m, whose row of
+// dlq.share_records is s: the message is not final, and its record is stored or may still be stored. When the record
+// can no longer be stored, the message may come from a forged dead letter, which must not hide the genuine one.
 const isOpen = `m.status IN ('PENDING', 'RETRYING') AND (s.state IN ('waiting', 'completed') OR s.state = 'refused' AND s.due_at IS NOT NULL)`
 
-// repeatedQuery finds the messages that are not final and have the positions.
+// repeatedQuery finds the messages for which isOpen is true and which have one of the given sharePositions.
 const repeatedQuery = `
 	SELECT s.message_id, s.dlq_topic_id, s.share_group, s.topic, s.partition, s.position, s.digest
 	FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[], $5::int4[]) AS x (share_group, topic, partition, position, dlq_topic_id)
 	JOIN dlq.share_records s USING (topic, partition, position, share_group, dlq_topic_id)
 	JOIN dlq.dlq_messages m ON m.id = s.message_id AND ` + isOpen
 
-// withoutRepeats returns the batch without those messages that are repeats, and the repeats. Two dead letters in the
-// same batch are recognised as repeats only when they are in the same partition, which is always so unless the
-// dead-letter topic got more partitions between them.
+// withoutRepeats returns the batch without those messages that are repeats, and separately the repeats. Two dead
+// letters in the same batch are recognised as repeats only when they are in the same partition of the dead-letter
+// topic. They always are, unless partitions were added to the topic between them.
 func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (repository.Batch, repeats, error) {
 	n := 0
 	for i := range batch.Messages {
@@ -87,8 +88,8 @@ func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (r
 	return batch, found, nil
 }
 
-// repeated returns the ids of stored messages for the sharePositions of messages of a batch; n of these messages have
-// one.
+// repeated returns, by sharePosition, the ids of stored messages that have the sharePosition of one of the given
+// messages. n is the number of given messages that have a sharePosition.
 func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int) (map[sharePosition]uuid.UUID, error) {
 	groups, topics := codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
 	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
@@ -121,8 +122,9 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 	return stored, nil
 }
 
-// shareSteps store the rows of dlq.share_records for messages of share groups, and count the repeats in ranges whose
-// position moved; see placed, shareArgs and repeatArgs.
+// shareSteps inserts a row into dlq.share_records for each stored message of a share group. It also counts the repeats
+// in those ranges whose position moved. See placed for its placeholders, and shareArgs and repeatArgs for its
+// arguments.
 const shareSteps = `, shared AS (
 		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, last_death, due_at, dlq_topic_id)
 		SELECT id, share_group, topic, at_partition, position, digest, duplicates, last_death, moment, dlq_topic_id FROM (
@@ -141,9 +143,8 @@ const shareSteps = `, shared AS (
 		) d WHERE s.message_id = d.id
 	)`
 
-// openSteps come before moveSteps when the batch contains repeats of stored messages: no position moves unless isOpen
-// applies to all messages that are repeated. They lock these messages, so that isOpen applies until the repeats are
-// counted.
+// openSteps comes before moveSteps when the batch contains repeats of stored messages. It locks these messages, so that
+// isOpen stays true for them until the repeats are counted. No position moves unless isOpen is true for all of them.
 const openSteps = `
 	WITH open AS MATERIALIZED (
 		SELECT m.id FROM dlq.dlq_messages m JOIN dlq.share_records s ON s.message_id = m.id
@@ -153,8 +154,8 @@ const openSteps = `
 const areOpen = isAtStart + ` AND (SELECT count(*) FROM open) = cardinality(@1::uuid[])`
 
 // withShares adds shareSteps and openSteps to a statement if its batch contains dead letters of share groups. It
-// returns the steps that move positions, the rest of the statement, and its arguments. The parameter clock is the
-// number of the parameter for the time.
+// returns the steps that move positions, the rest of the statement, and the arguments of both. The parameter clock is
+// the number of the SQL parameter for the time.
 func withShares(in incoming, query string, args []any, clock int) (steps, whole string, all []any) {
 	n := 0
 	for i := range in.Messages {
@@ -178,8 +179,8 @@ func withShares(in incoming, query string, args []any, clock int) (steps, whole 
 	return steps, query, args
 }
 
-// shareArgs returns the columns of the rows of n messages, and the timestamps of their latest dead letters and the
-// dead-letter topics.
+// shareArgs returns the arguments of shareSteps for n messages: ten columns of dlq.share_records, the timestamps of the
+// messages' latest dead letters, and their dead-letter topics.
 func shareArgs(in incoming, n int) (columns []any, deaths, dlqTopics any) {
 	latest, deadTopics := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt4, n, 4)
 	ids, groups, topics := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)

@@ -21,15 +21,15 @@ type Shares struct {
 	projection projection
 }
 
-// NewShares returns the Shares of a database. The column payload is filled in the given mode, for values of at most
-// limit bytes.
+// NewShares returns Shares that send their statements to db. The column payload is filled in the given mode, for values
+// of at most limit bytes.
 func NewShares(db *conn.DB, mode PayloadMode, limit int) *Shares {
 	return &Shares{db, returns{db}, projection{mode, limit}}
 }
 
-// takePointersQuery leases the rows that are due, as many as $2 allows and until the headers of their messages have $4
-// bytes. Rows that were never tried come first, because those that failed may fail again. When the message of a row is
-// not live, the row is not due again until the message is restored.
+// takePointersQuery leases rows of dlq.share_records that are due: at most $2 rows, until the headers of their messages
+// have $4 bytes. Rows that were never tried come first, because rows that failed may fail again. When the message of a
+// row is not live, the row is not due again until the message is restored.
 const takePointersQuery = `
 	WITH moment AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
@@ -61,8 +61,8 @@ type pointerRow struct {
 	codec.Row
 }
 
-// TakePointers implements repository.Shares. It also returns messages that a process has completed and for which it
-// died before indexAgain.
+// TakePointers implements repository.Shares. It also calls indexAgain for completed messages that are still due,
+// because the process that completed them died before it called indexAgain.
 func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, lease time.Duration) ([]repository.Pointer, error) {
 	var found []pointerRow
 	query := takePointersQuery + codec.StateColumns + `, ` + codec.ByteColumnsWith(codec.KeyUpTo("0"), "0::bigint", codec.HeadersUpTo("-1")) + `
@@ -91,14 +91,17 @@ func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, le
 	return pointers, conn.Translate("take pointers", s.indexAgain(ctx, completed))
 }
 
-// completeQuery stores the records of messages. After it, indexAgain must follow; until then, the rows stay due.
+// completeQuery stores the records to which the pointers of messages point. The caller must then call indexAgain; until
+// it has done so, the rows of dlq.share_records stay due.
 //
-// A child continues the retry count of its parent; attempts on the child before, which sent an edit, count too. A
-// message that became final, or is claimed, keeps its status and its count.
+// A message that is a return continues the retry count of its parent. Attempts that were made on the message before its
+// record was stored, and sent an edit, are added to that count. A message that became final, or is claimed, keeps its
+// status and its retry count.
 //
-// The activity counts a message when its first document is stored: without its parent when its record was not stored
-// then, which storeDocumentsQuery writes into share_records.counted. A document, and a row of the activity, that were
-// stored while this statement waited for that row are not in its snapshot.
+// The table dlq.activity counts a message when its first document is stored. If the message's record was not stored
+// then, it was not counted as a return, and storeDocumentsQuery has set share_records.counted; this query then counts
+// the return. It reads counted from the row that it has locked. Its snapshot does not contain a document that was
+// stored while it waited for this lock.
 var completeQuery = `
 	WITH x AS MATERIALIZED (
 		SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS note, unnest($3::timestamptz[]) AS original_timestamp,
@@ -140,19 +143,20 @@ var completeQuery = `
 	)` + placed(returnSteps, 8, 13) + `
 	SELECT id, retry_count, status FROM record`
 
-// activityLives are the intervals of dlq.activity, and how long its rows are kept.
+// activityLives lists the lengths in minutes of the intervals of dlq.activity, and how long the rows of each length are
+// kept.
 var activityLives = fmt.Sprintf(`(1::smallint, interval '%d s'), (5::smallint, interval '%d s'), (60::smallint, interval '%d s')`,
 	int(repository.ArrivalsMinuteLife.Seconds()), int(repository.FineArrivalsLife.Seconds()), int(repository.ArrivalsLife.Seconds()))
 
-// completedRow is a message of which completeQuery stored the record.
+// completedRow is a message whose record completeQuery has stored.
 type completedRow struct {
 	ID         uuid.UUID     `db:"id"`
 	RetryCount int           `db:"retry_count"`
 	Status     entity.Status `db:"status"`
 }
 
-// indexAgainQuery makes the indexer index completed messages again. It finds all documents that were stored before the
-// messages were completed, because the indexer waits for completeQuery; see storeDocumentsQuery.
+// indexAgainQuery makes the indexer index completed messages again. It finds all documents that were stored before
+// their message was completed, because storeDocumentsQuery waits until completeQuery has ended.
 const indexAgainQuery = `
 	WITH done AS (
 		UPDATE dlq.share_records SET due_at = NULL WHERE message_id = ANY ($1::uuid[]) AND state = 'completed' RETURNING message_id
@@ -204,8 +208,9 @@ func (s *Shares) SaveCompletions(
 	return all, nil
 }
 
-// withoutParents returns the completions that one statement may store, and the other ones. A statement must not change
-// the row of a message twice: because its own record was read, and because the record of its return was.
+// withoutParents returns as first the completions that one statement may store together, and as rest all others. A
+// statement must not change the row of a message twice: as the message whose record is stored, and as the parent of a
+// return.
 func withoutParents(read []repository.Completion) (first, rest []repository.Completion) {
 	ids := make(map[uuid.UUID]bool, len(read))
 	for _, c := range read {
@@ -218,7 +223,7 @@ func withoutParents(read []repository.Completion) (first, rest []repository.Comp
 			first = append(first, c)
 		}
 	}
-	if len(first) == 0 { // headers may name any message, so all completions may name one another
+	if len(first) == 0 { // headers may name any message, so each completion may name another one as its parent
 		return rest[:1], rest[1:]
 	}
 	return first, rest
@@ -258,7 +263,8 @@ func (s *Shares) saveStates(ctx context.Context, all []repository.Completion) er
 	return s.db.Exec(ctx, saveStatesQuery, ids.Arg(), states.Arg(), reasons.Arg(), again.Arg(), s.db.Clock(), untried.Arg())
 }
 
-// completionLease is the time after completeQuery after which another process may call indexAgain for the messages.
+// completionLease is the time that a process has after completeQuery to call indexAgain; after it, another process may
+// do so.
 const completionLease = 30 * time.Second
 
 func (s *Shares) complete(
@@ -302,7 +308,7 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 	for i := range read {
 		bytes += len(read[i].Record.Value)
 	}
-	size := bytes/max(n, 1) + 1 // the average size of a value, because NewArray reserves n times this size
+	size := bytes/max(n, 1) + 1 // the average size of a value; NewArray reserves memory for n values of this size
 	ids, notes := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 8)
 	times, hashes := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt8, n, 8)
 	parents, roots := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
@@ -317,7 +323,7 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 		if c.Message.Parent == uuid.Nil {
 			parents.OptionalUUID(m.Parent)
 			roots.OptionalUUID(m.Root)
-		} else { // the headers of the dead letter itself have named the parent, which does not change
+		} else { // the headers of the dead letter have named the parent already, so it does not change
 			parents.Null()
 			roots.Null()
 		}
@@ -332,7 +338,7 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 	}
 }
 
-// note returns the reason why the message has no payload; notePending when FillPayloads fills it later.
+// note returns the reason why the message has no payload; notePending when FillPayloads fills the payload later.
 func (s *Shares) note(c repository.Completion) string {
 	m := c.Message
 	m.Record = c.Record
@@ -368,7 +374,8 @@ func (s *Shares) CountPointers(ctx context.Context, removed map[string]time.Time
 	return counts, conn.Translate("count pointers", err)
 }
 
-// ForgetPointers implements repository.Shares. The record of an archived message may be in an object.
+// ForgetPointers implements repository.Shares. It keeps the rows of archived messages, even when their record is in an
+// object and no longer in the database.
 func (s *Shares) ForgetPointers(ctx context.Context, limit int) (int, error) {
 	var gone []uuid.UUID
 	err := s.db.Select(ctx, &gone, `

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// TestOneLargeCompletionAmongSmallOnes: even when one value is much larger than the others, the arguments of a batch
-// use only a few times the size of its values in memory.
+// TestOneLargeCompletionAmongSmallOnes: the arguments of completeQuery use only a few times as much memory as the
+// values that they contain, even when one value is much larger than the others.
 func TestOneLargeCompletionAmongSmallOnes(t *testing.T) {
 	t.Parallel()
 	const large = 1 << 20

@@ -22,7 +22,7 @@ type Audit struct {
 	groups *Groups // finds the topics that the caller may see
 }
 
-// NewAudit returns the Audit of a database.
+// NewAudit returns an Audit that sends its statements to db.
 func NewAudit(db *conn.DB, groups *Groups) *Audit { return &Audit{db, groups} }
 
 type auditRow struct {
@@ -85,12 +85,12 @@ func (s *Audit) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, nil
 }
 
-// byPerson is the condition for entries of changes that people made, by the same rule as entity.AuditEntry.ActorKind.
-// The predicate of the index idx_audit_people must have exactly this text.
+// byPerson is the SQL condition for audit entries of changes that people made, by the same rule as
+// entity.AuditEntry.ActorKind. The predicate of the index idx_audit_people must have exactly this text.
 const byPerson = `action NOT IN ('attempt', 'pass', 'stop', 'finish') AND actor NOT IN ('settler', 'auto', 'ingest', 'heartbeat')`
 
-// trailQuery returns the query for the audit trail. Its text contains only the conditions that are set, so that
-// PostgreSQL plans each combination separately.
+// trailQuery returns the query for the audit trail. The query's text contains only the conditions that are set, so that
+// PostgreSQL plans each combination of conditions separately.
 func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args []any) {
 	where, seen := []string{"true"}, "true"
 	add := func(asked bool, condition string, arg any) {
@@ -110,7 +110,7 @@ func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args
 	add(q.Action != "", action, codec.Clean(string(q.Action)))
 	add(q.RequestID != "", "request_id = $%d", codec.Clean(q.RequestID))
 	add(!visible.All, "(topics IS NULL OR topics && $%d::text[])", codec.TextArray(visible.Names))
-	if !visible.All { // counts only entries of the object, because not all other entries of a request name their topics
+	if !visible.All { // seen counts only entries of q.ObjectID, because a request's entries of other objects may name no topics
 		seen = where[len(where)-1]
 		if q.ObjectID != uuid.Nil {
 			seen += " AND " + where[1]

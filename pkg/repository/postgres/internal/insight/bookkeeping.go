@@ -14,11 +14,10 @@ import (
 // Bookkeeping deletes rows that are kept for a limited time.
 type Bookkeeping struct{ db *conn.DB }
 
-// NewBookkeeping returns the Bookkeeping of a database.
+// NewBookkeeping returns Bookkeeping that sends its statements to db.
 func NewBookkeeping(db *conn.DB) *Bookkeeping { return &Bookkeeping{db} }
 
-// In these queries $1 is the time of the store's clock, or NULL to use the database's clock. They delete rows that are
-// older than a period before that time.
+// Queries that delete rows older than some period. $1 is the present time, or NULL to use the database's clock.
 const (
 	purgeKeysQuery = `
 	WITH gone AS (
@@ -41,9 +40,8 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// Returns are deleted together with their attempts. But when a return was stored while its parent was being
-	// deleted, its attempt does not exist. This query deletes such a return, because it proves nothing without the
-	// attempt.
+	// A return is deleted together with its attempt. But when the return was stored while its parent was being deleted,
+	// its attempt is gone already. This query deletes such a return, because it proves nothing without the attempt.
 	purgeReturnsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(
@@ -55,7 +53,7 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// This query deletes the row of an unconfirmed return when the message that returned no longer exists.
+	// This query deletes the row of an unconfirmed return when the message that is the return no longer exists.
 	purgeUnconfirmedQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.unconfirmed_returns WHERE child_id = ANY (ARRAY(
@@ -70,8 +68,8 @@ const (
 
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 
-	// Edits are deleted together with their message, unless an older program that does not know edits deletes the
-	// message. This query deletes the remaining edits; it reads all edits.
+	// Edits are deleted together with their message, unless an older version of a program, which does not know edits,
+	// deletes the message. This query deletes the edits that are left; it reads all edits.
 	purgeEditsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(

@@ -15,7 +15,7 @@
 //   - events.go: Activity, events for notifications, and arrivals
 //   - topics.go: Topics, summaries and totals
 //   - audit.go: Audit, the audit trail
-//   - unclassified.go: messages without an error group, of topics that have too many new ones
+//   - unclassified.go: messages that got no error group of their own, because their topic has too many new error groups
 //   - groups.go: Groups, error groups
 //   - groups_query.go: the query for error groups
 package insight

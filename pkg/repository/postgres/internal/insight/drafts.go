@@ -12,25 +12,27 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Limits for the drafts of one owner. When a new draft exceeds a limit, the owner's oldest drafts are deleted.
+// Limits for the drafts of one owner. When a new draft exceeds a limit, the owner's oldest drafts are deleted. A draft
+// is the input of a user in a form of the console.
 const (
 	maxDrafts       = 100
 	maxDraftBytes   = 32 << 20
-	maxUnownedBytes = 8 << 20 // limit for all drafts without an owner together; they come from people who are not signed in
+	maxUnownedBytes = 8 << 20 // limit for all drafts of users who are not signed in
 )
 
-// Drafts keeps the drafts of the console for all replicas. It is safe for concurrent use.
+// Drafts stores drafts, which are the contents of forms that the console shows again, so that every replica of the API
+// can show them. It is safe for concurrent use.
 type Drafts struct {
 	db   *sqlx.DB
 	life time.Duration
 }
 
-// NewDrafts returns the Drafts of a database whose schema has been migrated; Open returns such a db. A draft is kept
-// for the time in the parameter life.
+// NewDrafts returns Drafts that are stored in db, whose schema must have been migrated; Open returns such a db. A draft
+// can be read for the time in the parameter life.
 func NewDrafts(db *sqlx.DB, life time.Duration) *Drafts { return &Drafts{db, life} }
 
-// keepDraftQuery stores a draft and, in the same statement, deletes the owner's oldest drafts if they exceed the
-// limits. So the number of drafts is limited even when no other process deletes old drafts.
+// keepDraftQuery stores a draft and, in the same statement, deletes the owner's oldest drafts if the owner exceeds the
+// limits. So the number of drafts is limited even when no process purges old drafts.
 const keepDraftQuery = `
 	WITH surplus AS (
 		SELECT id FROM (

@@ -25,15 +25,15 @@ type Activity struct {
 	redrives redriveReader
 }
 
-// redriveReader reads the redrives to which events belong.
+// redriveReader reads the redrives that have ended, for the events of their ends.
 type redriveReader interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 }
 
-// NewActivity returns the Activity of a database.
+// NewActivity returns an Activity that sends its statements to db.
 func NewActivity(db *conn.DB, redrives redriveReader) *Activity { return &Activity{db, redrives} }
 
-// notificationStateQuery returns the last audit entry whose event was read. stale is true when no process has read
+// notificationStateQuery returns up to which audit entry events were read. stale is true when no process has read
 // events for too long. stale is also true when the stored transaction id is in the future: then the data were moved to
 // another server, which counts transactions from the beginning.
 const notificationStateQuery = `
@@ -42,8 +42,8 @@ const notificationStateQuery = `
 			OR mark_xid > pg_snapshot_xmax(pg_current_snapshot()) AS stale
 	FROM dlq.notification_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// beginNotificationsQuery skips all events of transactions that have ended: reading begins with the oldest open
-// transaction.
+// beginNotificationsQuery makes the reading of events begin with the oldest open transaction. It skips all events of
+// transactions that have ended.
 const beginNotificationsQuery = `
 	UPDATE dlq.notification_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
 		began_at = coalesce($1::timestamptz, clock_timestamp()), watched_at = coalesce($1::timestamptz, clock_timestamp())
@@ -117,8 +117,8 @@ type groupEventRow struct {
 	RegressedAt sql.NullTime `db:"regressed_at"`
 }
 
-// spikeEventsQuery reads the arrivals of the last minutes. It reads the hours of the week before only for topics with
-// enough arrivals.
+// spikeEventsQuery finds topics with many more arrivals in the last minutes than usual. For topics with enough arrivals
+// in these minutes, it also reads the arrivals of each hour of the week before.
 const spikeEventsQuery = `
 	WITH asked AS MATERIALIZED (
 		SELECT moment, date_bin(interval '5 minutes', moment - $4::bigint * interval '1 microsecond', 'epoch') AS recent,
@@ -149,8 +149,8 @@ type spikeEventRow struct {
 	Again   bool    `db:"again"`
 }
 
-// Events implements repository.Notifications. It first reads the version of the stored state. If another process
-// changes the state afterwards, KeepNotifications stores nothing.
+// Events implements repository.Notifications. It first reads the version of dlq.notification_state. If another process
+// changes this state afterwards, KeepNotifications stores nothing.
 func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
 	state, err := s.notificationState(ctx, q.Patience)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (reposit
 
 func (s *Activity) notificationState(ctx context.Context, patience time.Duration) (notificationState, error) {
 	var found []notificationState
-	for range 3 { // the first try may have to store where reading of events begins, and another process may do the same at the same time
+	for range 3 { // a stale state must be reset first, and another process may reset it at the same time
 		if err := s.db.Select(ctx, &found, notificationStateQuery, s.db.Clock(), patience.Microseconds()); err != nil {
 			return notificationState{}, err
 		}
@@ -191,8 +191,8 @@ func (s *Activity) notificationState(ctx context.Context, patience time.Duration
 	return found[0], nil
 }
 
-// trailEvents adds to found the events of those audit entries that come after the last entry in state, at most limit
-// entries, and sets state to the last entry that it has read.
+// trailEvents reads at most limit audit entries after the last entry that state names. It adds their events to found,
+// and makes state name the last entry that it has read.
 func (s *Activity) trailEvents(ctx context.Context, found *repository.Events, state *notificationState, limit int) error {
 	var rows []trailEventRow
 	if err := s.db.Select(ctx, &rows, trailEventsQuery, state.Xid, state.ID, limit+1); err != nil {
@@ -245,7 +245,7 @@ const redriveTopicsQuery = `
 	UNION SELECT selection->>'topic' FROM dlq.redrives WHERE id = $1 AND selection->>'topic' > ''
 	ORDER BY 1`
 
-// ofRedrive adds to the event what is known about the redrive. It adds nothing when the redrive was deleted.
+// ofRedrive adds the end of the redrive and its topics to an event. It adds nothing when the redrive was deleted.
 func (s *Activity) ofRedrive(ctx context.Context, event *repository.Event, state entity.RedriveState) error {
 	r, err := s.redrives.Redrive(ctx, event.Object)
 	if errors.Is(err, entity.ErrNotFound) {
@@ -297,7 +297,8 @@ func (s *Activity) spikeEvents(ctx context.Context, found *repository.Events, ru
 	return nil
 }
 
-// cursorOfEvents parses the text in repository.Events.Cursor.
+// cursorOfEvents parses the text in repository.Events.Cursor: the version of the state, a transaction id, and the id of
+// an audit entry.
 func cursorOfEvents(text string) (version int64, xid string, id int64, ok bool) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
@@ -309,8 +310,8 @@ func cursorOfEvents(text string) (version int64, xid string, id int64, ok bool) 
 	return version, parts[1], id, errVersion == nil && errXid == nil && errID == nil
 }
 
-// activityTopicsQuery returns each topic once, by going from one topic to the next along an index. Messages of unknown
-// origin are left out unless the caller may see all topics.
+// activityTopicsQuery returns each original topic of dlq.activity once, by going from one topic to the next along an
+// index. It does not return the empty name, which stands for messages of unknown origin.
 const activityTopicsQuery = `
 	WITH RECURSIVE step AS (
 		(SELECT original_topic AS name FROM dlq.activity WHERE original_topic > '' ORDER BY original_topic LIMIT 1)
@@ -321,7 +322,8 @@ const activityTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name IS NOT NULL`
 
-// arrivalsQuery also returns what IndexedUntil returns, so it has at least one row.
+// arrivalsQuery also returns until when arrivals are counted, as IndexedUntil does. It returns this time even when
+// there are no arrivals, so it has at least one row.
 var (
 	arrivalsQuery         = arrivalsWhere("")
 	arrivalsOfTopicsQuery = arrivalsWhere("a.original_topic = ANY ($5::text[]) AND ")
@@ -370,8 +372,8 @@ func (s *Activity) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (re
 	return came, nil
 }
 
-// activeTopics returns the topics of a query. They are read before the main query, because the patterns cannot be
-// matched in SQL.
+// activeTopics returns the topics whose arrivals a query counts. They are read before the main query, because topic
+// patterns cannot be matched in SQL.
 func (s *Activity) activeTopics(ctx context.Context, q repository.ArrivalsQuery) ([]string, error) {
 	if q.Topic != "" {
 		if q.Topic != codec.Clean(q.Topic) || q.Visible != nil && !q.Visible.Match(q.Topic) {

@@ -21,7 +21,7 @@ import (
 // Groups implements repository.Groups and repository.RecentGroups.
 type Groups struct{ db *conn.DB }
 
-// NewGroups returns the Groups of a database.
+// NewGroups returns Groups that send their statements to db.
 func NewGroups(db *conn.DB) *Groups { return &Groups{db} }
 
 // saveFingerprintsQuery inserts new error groups in the order of their ids. It does not write groups that are stored
@@ -133,7 +133,7 @@ const groupTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name <> ''`
 
-// visibleGroups returns the original topics that the caller may see. They are read before the main query, because the
+// visibleGroups returns the original topics that the caller may see. They are read before the main query, because topic
 // patterns cannot be matched in SQL. Topics whose messages were all deleted are included, because their counters still
 // exist.
 func (s *Groups) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (seenTopics, error) {
@@ -239,15 +239,15 @@ func mutedIn(row string) string {
 		ORDER BY n.original_topic = '*' LIMIT 1), false)`
 }
 
-// arg adds an argument and returns the name of its parameter.
+// arg adds an argument to the query and returns the SQL of its parameter, with a cast.
 func (q *groupsQuery) arg(value any, cast string) string {
 	q.Args = append(q.Args, value)
 	return fmt.Sprintf("$%d::%s", len(q.Args), cast)
 }
 
 // seen returns the SQL condition that a counter c belongs to a topic that the caller may see; "" when the caller may
-// see all topics. The condition is written so that PostgreSQL cannot use an index for it, because PostgreSQL would
-// search the index once for each topic.
+// see all topics. IS TRUE keeps PostgreSQL from using an index for it, because PostgreSQL would search the index once
+// for each topic.
 func (q *groupsQuery) seen(visible seenTopics) string {
 	if visible.All {
 		return ""
@@ -265,9 +265,9 @@ const exactLastSeen = ` CROSS JOIN LATERAL (
 		) s
 	) e`
 
-// pickByTime selects the error groups of a page by their first or last arrival. It walks an index of times and tests
-// each group until the page is full. When the caller may see only some topics, it uses the group's times in these
-// topics, because the times in other topics must not be revealed.
+// pickByTime selects the error groups of a page by their first or last arrival. It walks an index of these times, and
+// tests each group until the page is full. When the caller may see only some topics, it uses the times of the group's
+// arrivals in these topics, because times in other topics must not be revealed.
 func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
 	from, column := q.from(seen), "g.last_seen"
 	if asked.Sort == repository.GroupsByFirstSeen {
@@ -285,11 +285,11 @@ func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) strin
 		WHERE %[3]s ORDER BY %[1]s DESC, g.id DESC LIMIT %[4]s`, column, from, strings.Join(conditions, " AND "), limit)
 }
 
-// pickByLastSeen selects the error groups of a page by their last arrival. The index contains last_seen of the groups'
-// rows, which may be up to a minute too early. So the query first walks this index for the length of a page. Then it
-// takes all groups whose last_seen is at most a minute before the earliest exact time on the way; no other group can
-// belong to the page. It sorts these groups by their exact times. order is the SQL of the exact time, with or without
-// fractions of a second.
+// pickByLastSeen selects the error groups of a page by their last arrival. The index contains the column last_seen of
+// error groups, which may be up to a minute earlier than the last arrival. So the query first walks the index for as
+// many groups as the page has, and reads their exact times. Then it sorts, by their exact times, all groups whose
+// last_seen is at most a minute before the earliest of these times; no other group can belong to the page. order is the
+// SQL of the exact time, with or without fractions of a second.
 func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []string, order, limit string) string {
 	if asked.After != nil {
 		conditions = append(conditions, "g.last_seen < "+q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz")+" + interval '1 second'")
@@ -304,8 +304,8 @@ func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []s
 		ORDER BY %[4]s DESC, g.id DESC LIMIT %[3]s`, exactLastSeen, where, limit, order)
 }
 
-// after returns the SQL condition that a group comes after the cursor in the order of the column; no condition for the
-// first page.
+// after returns the SQL condition that a group comes after the cursor in the order of the column; it returns no
+// condition for the first page.
 func (q *groupsQuery) after(asked repository.GroupQuery, column string) []string {
 	if asked.After == nil {
 		return nil
@@ -314,8 +314,8 @@ func (q *groupsQuery) after(asked repository.GroupQuery, column string) []string
 		q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz"), q.arg(asked.After.ID, "uuid"))}
 }
 
-// from returns the SQL after FROM: the error groups and, if the caller may see only some topics, the times of their
-// arrivals in these topics.
+// from returns the SQL after FROM: the error groups and, if the caller may see only some topics, the times of the
+// groups' arrivals in these topics.
 func (q *groupsQuery) from(seen string) string {
 	if seen == "" {
 		return "dlq.error_groups g"
@@ -323,8 +323,8 @@ func (q *groupsQuery) from(seen string) string {
 	return "dlq.error_groups g JOIN (" + arrivalTimes(seen) + ") a ON a.group_id = g.id"
 }
 
-// conditions returns the SQL conditions of the request on the error groups. With walk, they have a form that PostgreSQL
-// tests for one group after the other; without walk, a form for which it may first find all matching groups.
+// conditions returns the SQL conditions of the request on the error groups. When walk is true, PostgreSQL can only test
+// the conditions for one group after the other; otherwise it may first find all matching groups.
 func (q *groupsQuery) conditions(asked repository.GroupQuery, seen string, walk bool) []string {
 	conditions, times := []string{"g.first_seen IS NOT NULL"}, "g"
 	if seen != "" {
@@ -363,8 +363,8 @@ func (q *groupsQuery) in(statuses []entity.Status) string {
 	return " AND c.status = ANY (" + q.arg(codec.TextArray(names), "text[]") + ")"
 }
 
-// anyOf returns the SQL condition that a group g has messages that are counted in counters c for which the given
-// condition is true.
+// anyOf returns the SQL condition that the error group g has messages that are counted in those counters c for which
+// the given condition is true.
 func (q *groupsQuery) anyOf(condition string) string {
 	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition + " GROUP BY 1 HAVING sum(c.messages) > 0)"
 }
@@ -388,10 +388,11 @@ func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) strin
 		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC LIMIT ` + q.arg(asked.Limit, "bigint")
 }
 
-// pickByRecent selects the error groups of a page by the number of their recent messages, which it adds up from
-// group_minutes, and then by their last arrival. The column place combines both in one number; see
-// repository.RecentKey. When all topics are visible, only the groups with recent messages are sorted by this number;
-// the others on the page come from pickQuiet, which walks the index of the last arrival.
+// pickByRecent selects the error groups of a page by the number of their recent messages, and then by their last
+// arrival. It adds up the recent messages from the table group_minutes. The column place combines the number and the
+// time of the last arrival in one number; see repository.RecentKey. When all topics are visible, the groups without
+// recent messages come from pickQuiet, which walks the index of the last arrival, so that these many groups need not be
+// sorted.
 func (q *groupsQuery) pickByRecent(asked repository.GroupQuery, seen string) string {
 	const place = "SELECT g.id, (least(coalesce(n.messages, 0), 1073741823) << 33) + floor(extract(epoch FROM %s.last_seen))::bigint AS place FROM "
 	q.with += `lately AS MATERIALIZED (
@@ -413,7 +414,8 @@ func (q *groupsQuery) pickByRecent(asked repository.GroupQuery, seen string) str
 	return "SELECT r.id, r.place FROM (" + all + ") r " + after + " ORDER BY r.place DESC, r.id DESC LIMIT " + q.arg(asked.Limit, "bigint")
 }
 
-// pickQuiet selects the error groups without recent messages, by the time of their last arrival in whole seconds.
+// pickQuiet selects those error groups that have no recent messages, by the time of their last arrival in whole
+// seconds.
 func (q *groupsQuery) pickQuiet(asked repository.GroupQuery, where string) string {
 	if after := asked.After; after != nil && after.Key < repository.RecentKey(1, time.Unix(0, 0)) {
 		asked.After = &repository.GroupCursor{Key: time.Unix(after.Key, 0).UnixMicro(), ID: after.ID}
@@ -423,9 +425,9 @@ func (q *groupsQuery) pickQuiet(asked repository.GroupQuery, where string) strin
 	return q.pickByLastSeen(asked, []string{where, "g.last_seen IS NOT NULL", "g.id NOT IN (SELECT group_id FROM lately)"}, "date_trunc('second', e.last_seen)", q.arg(asked.Limit, "bigint"))
 }
 
-// reads returns the complete query for the error groups that the SQL in pick selects. It reads their descriptions and
-// adds up their counters and arrivals, which it finds by the id of the group. Lists are returned as arrays, because
-// JSON would take twice the time.
+// reads returns the complete query for error groups; the parameter pick is the SQL that selects the groups. The query
+// reads the groups' descriptions, and adds up their counters and arrivals, which it finds by the id of the group. It
+// returns lists as arrays, because JSON would take twice the time.
 func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQuery {
 	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
 	if !trend.Until.IsZero() {
@@ -545,8 +547,9 @@ var recentGroupsQuery = `
 		 WHERE regressed_at > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
 		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS regressed`
 
-// mutedEverywhere is the condition that an error group g is muted in every topic in which its messages ever arrived. It
-// has the form of subqueries, which PostgreSQL runs for each group; for EXISTS, PostgreSQL would read all annotations.
+// mutedEverywhere is the SQL condition that the error group g is muted in every topic in which its messages ever
+// arrived. It uses scalar subqueries, which PostgreSQL runs for each group; for EXISTS, PostgreSQL would read all
+// annotations.
 var mutedEverywhere = `(SELECT true FROM dlq.group_annotations n WHERE n.group_id = g.id AND n.muted LIMIT 1) IS NOT NULL AND (
 		SELECT true FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND NOT ` + mutedIn("a") + ` LIMIT 1) IS NULL`

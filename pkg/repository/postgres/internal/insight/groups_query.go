@@ -10,12 +10,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupsQuery is the text of a query for error groups, with its arguments. The text depends only on which conditions
-// are set, so there are only few different texts, and they are kept prepared.
+// groupsQuery is the text of a query for error groups, with its arguments. The text depends only on which conditions of
+// a request are set, so there are only few different texts, and each is kept as a prepared statement.
 type groupsQuery struct {
 	Text string
 	Args []any
-	with string // common table expressions for the conditions
+	with string // common table expressions that come before the query
 }
 
 // pageOfGroups returns the query that selects the error groups of a page and then reads their data.
@@ -50,8 +50,8 @@ func arrivedIn(seen string) []string {
 		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
 }
 
-// arrivalTimes returns the SQL for the times of the first and the last arrival of each error group in the topics that
-// the caller may see.
+// arrivalTimes returns the SQL for the times of each error group's first and last arrival in the topics that the caller
+// may see.
 func arrivalTimes(seen string) string {
 	return `SELECT s.group_id, min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen FROM (
 			SELECT c.group_id, min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
@@ -59,7 +59,7 @@ func arrivalTimes(seen string) string {
 		) s GROUP BY 1`
 }
 
-// groupRow is a row of the query that reads returns: an error group.
+// groupRow is a row of the query that the method reads returns. It describes an error group.
 type groupRow struct {
 	ID          uuid.UUID      `db:"id"`
 	Place       int64          `db:"place"`
@@ -72,23 +72,23 @@ type groupRow struct {
 	RegressedAt sql.NullTime   `db:"regressed_at"`
 	Arrived     int64          `db:"arrived"`
 
-	// The annotations: each list has one element for each topic. Others reports whether the group also has topics
-	// without an annotation.
+	// The annotations of the group: each list has one element for each annotated topic. Others reports whether the
+	// group also has topics without an annotation.
 	Noted  pq.StringArray `db:"noted"`
 	Notes  pq.StringArray `db:"notes"`
 	Links  pq.StringArray `db:"links"`
 	Mutes  pq.BoolArray   `db:"mutes"`
 	Others bool           `db:"others"`
 
-	// The counts: each list has one element for each topic and status.
+	// The numbers of the group's messages: each list has one element for each topic and status.
 	Topics   pq.StringArray `db:"topics"`
 	Statuses pq.StringArray `db:"statuses"`
 	Messages pq.Int64Array  `db:"messages"`
-	// The arrivals by the hour: Hours contains the beginning of each hour in seconds since 1970, HourMessages the
-	// number of its messages.
+	// The group's arrivals by the hour: Hours contains the beginning of each hour in seconds since 1970, HourMessages
+	// the number of messages that arrived in that hour.
 	Hours        pq.Int64Array `db:"hours"`
 	HourMessages pq.Int64Array `db:"hour_messages"`
-	// The arrivals by the minute, in the same form as those by the hour.
+	// The group's arrivals by the minute, in the same form as those by the hour.
 	Minutes        pq.Int64Array `db:"minutes"`
 	MinuteMessages pq.Int64Array `db:"minute_messages"`
 	CountedUntil   sql.NullTime  `db:"counted_until"`

@@ -17,7 +17,7 @@ import (
 // Keys implements repository.Keys.
 type Keys struct{ db *conn.DB }
 
-// NewKeys returns the Keys of a database.
+// NewKeys returns Keys that send their statements to db.
 func NewKeys(db *conn.DB) *Keys { return &Keys{db} }
 
 // openKeyQuery acquires a key that is new, expired or abandoned. It also acquires a key that the caller holds already,
@@ -63,7 +63,7 @@ type keyRow struct {
 
 // OpenKey implements repository.Keys.
 func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
-	for range 10 { // more than two tries are needed only while other callers keep creating and dropping the key
+	for range 10 { // two tries are enough unless other callers keep creating and dropping the key
 		var found []keyRow
 		err := s.db.Select(ctx, &found, openKeyQuery, codec.Clean(k.Principal), codec.Clean(k.Key), k.Request[:],
 			k.Operation, k.Owner, lease.Microseconds(), repository.KeyLife.Microseconds(), s.db.Clock())
@@ -77,7 +77,7 @@ func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duratio
 	return repository.KeyState{}, conn.Unavailable("open idempotency key", errors.New("other callers keep creating and dropping it"))
 }
 
-// state returns the state of the key for the caller who sent k.
+// state returns the state of an idempotency key as the caller sees it who has opened the key with k.
 func (r keyRow) state(k repository.Key) repository.KeyState {
 	state := repository.KeyState{Phase: repository.KeyAtWork, Operation: r.Operation}
 	switch {
@@ -97,7 +97,8 @@ func (r keyRow) state(k repository.Key) repository.KeyState {
 	return state
 }
 
-// ownKey is the SQL condition for the row of a key in progress whose lease belongs to the caller.
+// ownKey is the SQL condition for the row of an idempotency key that the caller holds: its lease belongs to the caller,
+// and no answer is stored yet.
 const ownKey = ` WHERE principal = $1 AND key = $2 AND owner = $3 AND status IS NULL`
 
 // HoldKey implements repository.Keys.
@@ -120,7 +121,7 @@ func (s *Keys) DropKey(ctx context.Context, k repository.Key) error {
 	return s.onKey(ctx, "drop idempotency key", k, `DELETE FROM dlq.idempotency_keys`+ownKey)
 }
 
-// onKey runs a statement on the row of a key in progress. When the caller does not hold the key, the statement changes
+// onKey runs a statement on the row of an idempotency key. When the caller does not hold the key, the statement changes
 // nothing.
 func (s *Keys) onKey(ctx context.Context, where string, k repository.Key, query string, args ...any) error {
 	var none []keyRow
@@ -132,7 +133,7 @@ func (s *Keys) onKey(ctx context.Context, where string, k repository.Key, query 
 // concurrent use.
 type Sessions struct{ db *sqlx.DB }
 
-// NewSessions returns the Sessions of a database whose schema has been migrated. Open returns such a db.
+// NewSessions returns Sessions that are stored in db, whose schema must have been migrated; Open returns such a db.
 func NewSessions(db *sqlx.DB) *Sessions { return &Sessions{db} }
 
 // SigningKeys returns all signing keys; the first one signs new cursors. When there is no key yet, SigningKeys stores
@@ -168,7 +169,7 @@ func (s *Sessions) EndedSessions(ctx context.Context, digests [][32]byte) ([][32
 	err := s.db.SelectContext(ctx, &rows, `SELECT digest FROM dlq.revoked_sessions WHERE digest = ANY ($1)`, byteaArray(digests))
 	found := make([][32]byte, 0, len(rows))
 	for _, row := range rows {
-		found = append(found, [32]byte(row)) // a constraint of the table ensures this length
+		found = append(found, [32]byte(row)) // a constraint of the table ensures that a digest has 32 bytes
 	}
 	return found, conn.Translate("read ended sessions", err)
 }

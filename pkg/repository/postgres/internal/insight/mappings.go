@@ -21,7 +21,7 @@ import (
 // Mappings implements repository.Mappings.
 type Mappings struct{ db *conn.DB }
 
-// NewMappings returns the Mappings of a database.
+// NewMappings returns Mappings that send their statements to db.
 func NewMappings(db *conn.DB) *Mappings { return &Mappings{db} }
 
 type mappingRow struct {
@@ -64,8 +64,8 @@ func (s *Mappings) Mapping(ctx context.Context) (entity.Mapping, error) {
 	return m, nil
 }
 
-// replaceQuery replaces the rules, and writes the new rules with their version to the audit trail. It need not write
-// the previous rules, because the audit entry of the previous version contains them.
+// replaceQuery replaces the rules of the mapping, and writes the new rules with their version to the audit trail. It
+// need not write the previous rules, because the audit entry of the previous version contains them.
 const replaceQuery = `
 	WITH changed AS (
 		UPDATE dlq.topic_mapping SET version = version + 1, rules = $8::jsonb,
@@ -81,8 +81,8 @@ const replaceQuery = `
 	)
 	SELECT version, rules, updated_at, updated_by FROM changed`
 
-// replacedQuery searches by the operation, which is fast here: an operation that replaced the mapping has only one
-// audit entry. Only operations of redrives have many.
+// replacedQuery searches the audit trail by the operation. This is fast, because an operation that replaced the mapping
+// has only one audit entry; only operations of redrives have many.
 const replacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
 
 // ReplaceMapping implements repository.Mappings.
@@ -111,8 +111,9 @@ func (s *Mappings) ReplaceMapping(ctx context.Context, rules []entity.TopicRule,
 	return s.replacedBefore(ctx, cause.Operation)
 }
 
-// replacedBefore is called when a change was refused because the mapping has another version. When the same operation
-// has made that version, the driver has sent the statement twice, and replacedBefore returns the present mapping.
+// replacedBefore is called when the mapping was not replaced because it has another version than the caller expected.
+// When the same operation has made that version, the driver has sent the statement twice, and replacedBefore returns
+// the present mapping. Otherwise it returns an error.
 func (s *Mappings) replacedBefore(ctx context.Context, operation uuid.UUID) (entity.Mapping, error) {
 	var before []bool
 	if err := s.db.Select(ctx, &before, replacedQuery, operation); err != nil {
@@ -125,7 +126,7 @@ func (s *Mappings) replacedBefore(ctx context.Context, operation uuid.UUID) (ent
 	return entity.Mapping{}, &entity.MappingConflictError{Version: m.Version}
 }
 
-// Unmapped implements repository.Mappings. Topics with equal numbers are ordered by name.
+// Unmapped implements repository.Mappings. Topics with the same number of messages are ordered by name.
 func (s *Mappings) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]repository.UnmappedTopic, error) {
 	var found []struct {
 		Topic    string `db:"name"`

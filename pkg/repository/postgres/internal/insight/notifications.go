@@ -19,11 +19,12 @@ import (
 // implements Events.
 type Notifications struct{ db *conn.DB }
 
-// NewNotifications returns the Notifications of a database.
+// NewNotifications returns Notifications that send their statements to db.
 func NewNotifications(db *conn.DB) *Notifications { return &Notifications{db} }
 
-// keepNotificationsQuery does nothing when the stored version is no longer $2, because then another process has changed
-// the state. It locks error groups in the order of their ids, like Store, so that they never deadlock.
+// keepNotificationsQuery does nothing when the version of dlq.notification_state is no longer $2, because then another
+// process has read the events. It locks error groups in the order of their ids, like the ingester's statements, so that
+// they never deadlock.
 const keepNotificationsQuery = `
 	WITH held AS (
 		UPDATE dlq.notification_state SET version = version + 1, mark_xid = $3::text::xid8, mark_id = $4,
@@ -95,8 +96,8 @@ func (s *Notifications) KeepNotifications(ctx context.Context, k repository.Kept
 	return len(kept) > 0, nil
 }
 
-// reportedColumns returns three arguments for a statement: the error groups of the events, the times at which these
-// groups regressed, and the topics with spikes.
+// reportedColumns returns three arguments for keepNotificationsQuery: the error groups of the events, the times at
+// which these groups regressed, and the topics with spikes.
 func reportedColumns(events []repository.Event) (groups, regressed, topics []byte) {
 	id, at, topic := codec.NewArray(codec.OIDUUID, len(events), 16), codec.NewArray(codec.OIDTimestamptz, len(events), 8), codec.NewArray(codec.OIDText, 8, 24)
 	for _, e := range events {
@@ -152,8 +153,8 @@ func notificationColumns(notifications []repository.NewNotification) (notificati
 const notificationShown = `n.id, n.sink, n.kind, n.object, array_to_json(n.topics)::text AS topics, n.events, n.first_at, n.last_at,
 	array_to_json(n.message_ids)::text AS message_ids, n.detail::text AS detail, n.created_at, n.attempts, n.last_error`
 
-// claimNotificationQuery waits for no lock. It skips a sink whose row is locked, because another process is claiming
-// for that sink.
+// claimNotificationQuery claims a notification for a sink. It waits for no lock: it skips a sink whose row is locked,
+// because another process is claiming a notification for that sink.
 const claimNotificationQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment

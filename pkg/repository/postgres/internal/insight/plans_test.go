@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestPlans: no query for the audit trail or for idempotency keys scans its whole table, neither with the custom plan
-// for its arguments nor with the generic plan.
+// TestPlans: no query scans the whole table of the audit trail or of idempotency keys, neither with the custom plan for
+// its arguments nor with the generic plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedAudit(t, db)
 	id := "'" + uuid.NewString() + "'"
 	key := []string{"'alice'", "'key7'", "'\\x01'", id, id, "30000000", "86400000000", "NULL"}
@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 // reads only one end of an index.
 func TestActivityPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.Exec(t, db, `INSERT INTO dlq.activity
 		SELECT 'topic' || topic, minutes, date_bin(minutes * interval '1 minute', now(), 'epoch') - n * minutes * interval '1 minute', 3, 1
 		FROM (VALUES (5, 24), (60, 8 * 24)) s (minutes, steps), generate_series(0, steps) n, generate_series(1, 200) topic`)
@@ -96,7 +96,7 @@ func TestGroupPlans(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		made    *groupsQuery
-		sums    bool // whether the query adds up all counters, so that it has to scan their table
+		sums    bool // true for a query that adds up all counters, so that it has to scan the table of counters
 		indexes []string
 	}{
 		{"FirstPage", pageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},
@@ -123,7 +123,8 @@ func TestGroupPlans(t *testing.T) {
 	})
 }
 
-// seedGroups inserts the messages of postgrestest.SeedMany, and 1,000 error groups and topics.
+// seedGroups inserts the messages of postgrestest.SeedMany, divided among 1,000 error groups, and recent arrivals of
+// these groups.
 func seedGroups(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.Exec(t, db, `INSERT INTO dlq.error_groups (id, title) SELECT md5((n)::text)::uuid, 'group ' || n FROM generate_series(0, 999) n`)
@@ -140,7 +141,7 @@ func literals(args []any) []string {
 	all := make([]string, len(args))
 	for i, arg := range args {
 		switch arg := arg.(type) {
-		case []byte: // the only argument that is a list of topics
+		case []byte: // the only such argument is a list of topics
 			all[i] = "'{topic1,topic2,rare}'"
 		case time.Time:
 			all[i] = "'" + arg.Format(time.RFC3339Nano) + "'"
@@ -174,7 +175,7 @@ func TestRecentGroupsAreReadByTheirIndexes(t *testing.T) {
 		FROM generate_series(1, 20000) n ORDER BY random()`)
 	postgrestest.Exec(t, db, `ANALYZE dlq.error_groups`)
 	postgrestest.Exec(t, db, `PREPARE recent AS `+recentGroupsQuery)
-	for range 10 { // after some executions PostgreSQL has chosen between the generic and the custom plan
+	for range 10 { // after five executions PostgreSQL decides whether it uses the generic plan
 		postgrestest.Exec(t, db, `EXECUTE recent (NULL, 3600000000, '{}')`)
 	}
 	lines := postgrestest.All[string](t, db, `EXPLAIN EXECUTE recent (NULL, 3600000000, '{}')`)

@@ -15,7 +15,7 @@ import (
 // RedirectStore implements repository.Redirects.
 type RedirectStore struct{ db *conn.DB }
 
-// NewRedirectStore returns the RedirectStore of a database.
+// NewRedirectStore returns a RedirectStore that sends its statements to db.
 func NewRedirectStore(db *conn.DB) *RedirectStore { return &RedirectStore{db} }
 
 type redirectRow struct {
@@ -69,8 +69,8 @@ func (s *RedirectStore) RedirectTargets(ctx context.Context, topics []string) (m
 }
 
 // saveRedirectQuery changes nothing when the present version of the redirect is not $10, or when the same operation has
-// made the change already. The step that inserts reads from the step old, so that PostgreSQL reads the earlier redirect
-// before it replaces it.
+// made the change already. The step saved reads from the step old, so that PostgreSQL runs old first and the audit
+// entry contains the earlier target.
 const saveRedirectQuery = `
 	WITH old AS MATERIALIZED (
 		SELECT target, version FROM dlq.redirects WHERE topic = $1 FOR UPDATE
@@ -115,8 +115,8 @@ func (s *RedirectStore) DeleteRedirect(ctx context.Context, topic string, expect
 	return s.change(ctx, "delete a redirect", deleteRedirectQuery, topic, expected, entity.ActionDelete, cause)
 }
 
-// change runs a statement that changes a redirect. When the statement changes nothing, change checks whether the same
-// operation has made the change before.
+// change runs a statement that saves or deletes a redirect. When the statement changes nothing, change checks whether
+// the same operation has made the change before.
 func (s *RedirectStore) change(
 	ctx context.Context, what, query, topic string, expected *int64, action entity.Action, cause entity.AuditInfo, target ...any,
 ) (entity.Redirect, error) {

@@ -16,7 +16,7 @@ import (
 // Runs implements repository.ArchiveRuns.
 type Runs struct{ db *conn.DB }
 
-// NewRuns returns the Runs of a database.
+// NewRuns returns Runs that send their statements to db.
 func NewRuns(db *conn.DB) *Runs { return &Runs{db} }
 
 const keepArchiveRunQuery = `
@@ -34,7 +34,8 @@ func (s *Runs) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) er
 		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(codec.Clean(run.Error)), run.Took.Microseconds()))
 }
 
-// latestArchiveRunsQuery reads the run that started last and the complete one that finished last.
+// latestArchiveRunsQuery reads two runs of the archiver: the run that started last, and the run that finished last of
+// those that did all of their work.
 const latestArchiveRunsQuery = `
 	(SELECT true AS latest, r.* FROM dlq.archive_runs r ORDER BY r.started_at DESC, r.id DESC LIMIT 1)
 	UNION ALL
@@ -72,7 +73,7 @@ func (s *Runs) LatestArchiveRuns(ctx context.Context) (last, complete *repositor
 	return last, complete, nil
 }
 
-// purgeArchiveRunsQuery deletes old runs, but keeps the run that shows when the archiver last succeeded.
+// purgeArchiveRunsQuery deletes old runs of the archiver, but keeps the last run that did all of its work.
 const purgeArchiveRunsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.archive_runs WHERE id = ANY (ARRAY(

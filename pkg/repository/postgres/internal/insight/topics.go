@@ -22,14 +22,14 @@ type Topics struct {
 	scopes *search.Scopes
 }
 
-// NewTopics returns the Topics of a database.
+// NewTopics returns Topics that send their statements to db.
 func NewTopics(db *conn.DB, scopes *search.Scopes) *Topics { return &Topics{db, scopes} }
 
-// topicsQuery reads the numbers of messages from the counters, and the oldest and newest message of each topic from the
-// two ends of an index. $1 and $2 are the original and dead-letter topics that the caller may see, NULL for all. In the
-// counters, messages that were inserted by SQL have the dead-letter topic 0. $3 is the last topic of the previous page
-// and $4 the length of the page, NULL for all topics. $5 is the maximum number of consumer groups that are returned for
-// a topic.
+// topicsQuery reads the numbers of messages from the counters, and the oldest pending and the newest message of each
+// topic from an end of an index. $1 and $2 are the original and dead-letter topics that the caller may see, NULL for
+// all. In the counters, the dead-letter topic 0 stands for messages without a dead-letter topic, which were inserted by
+// SQL. $3 is the last topic of the previous page; NULL for the first page. $4 is the length of the page; NULL for all
+// topics. $5 is the maximum number of consumer groups that are returned for a topic.
 const topicsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
@@ -93,8 +93,8 @@ func (s *Topics) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([
 	return topics, nil
 }
 
-// visibleTopics returns the topics that the patterns match, as arguments of a statement: the names of original topics
-// and the ids of dead-letter topics. Both are nil when all topics match.
+// visibleTopics returns, as arguments of a statement, the existing topics that the patterns match: the names of
+// original topics and the ids of dead-letter topics. Both arguments are nil when the caller may see all topics.
 func (s *Topics) visibleTopics(ctx context.Context, visible *entity.TopicPatterns) (originals, numbers any, err error) {
 	if visible == nil {
 		return nil, nil, nil
@@ -128,7 +128,7 @@ func (r *topicSummaryRow) summary() (repository.TopicSummary, error) {
 	return t, nil
 }
 
-// statusCount is one element of the JSON in which queries return counts.
+// statusCount is the number of messages of a topic with a status, as queries return it in JSON.
 type statusCount struct {
 	Topic    string        `json:"topic"`
 	Status   entity.Status `json:"status"`

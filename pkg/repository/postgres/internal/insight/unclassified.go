@@ -56,16 +56,16 @@ func (s *Groups) AdmitFingerprints(ctx context.Context, failures []repository.To
 	return refused, s.SaveFingerprints(ctx, unclassified)
 }
 
-// unclassifiedTopicsQuery finds the dead-letter topics that have unclassified messages and whose limit allows more new
-// error groups in this hour.
+// unclassifiedTopicsQuery finds the dead-letter topics that have unclassified messages and may get further error
+// groups, because their limit for this hour is not reached.
 const unclassifiedTopicsQuery = `
 	SELECT dlq_topic FROM dlq.error_group_limits
 	WHERE refused_at IS NOT NULL
 	  AND (created < $1::int OR hour < date_trunc('hour', coalesce($2::timestamptz, clock_timestamp()), 'UTC'))
 	ORDER BY dlq_topic`
 
-// unclassifiedQuery reads the oldest messages of each topic's group of unclassified messages, along the index of error
-// groups.
+// unclassifiedQuery reads the oldest messages in each topic's error group for unclassified messages, along the index of
+// error groups.
 var unclassifiedQuery = `
 	WITH oldest AS MATERIALIZED (
 		SELECT m.id, row_number() OVER (ORDER BY g.ord, m.created_at, m.id) AS ord,
@@ -80,9 +80,9 @@ var unclassifiedQuery = `
 	WHERE o.ord <= $2 AND (o.bytes <= $3 OR o.ord = 1)
 	ORDER BY o.ord`
 
-// classifiedQuery marks topics as having no unclassified messages. It does so only an hour after the last refusal,
-// because an ingester whose fingerprints were refused stores its messages after the refusal, but never as late as an
-// hour after it.
+// classifiedQuery stores that topics have no unclassified messages any more, but only an hour after new error groups of
+// the topic were last refused. An ingester whose error groups were refused stores its unclassified messages after the
+// refusal, but never an hour after it.
 const classifiedQuery = `
 	UPDATE dlq.error_group_limits SET refused_at = NULL
 	WHERE dlq_topic = ANY ($1::text[]) AND refused_at < coalesce($2::timestamptz, clock_timestamp()) - $3::bigint * interval '1 microsecond'`
@@ -116,8 +116,8 @@ func (s *Groups) Unclassified(ctx context.Context, limit int, maxBytes int64) ([
 }
 
 // classifyQuery moves messages from one error group to another. It locks the messages in the order of their ids, like
-// every statement that changes many messages. A message that was counted for the old group when its first document was
-// stored is then counted for the new group.
+// every statement that changes many messages. It also moves their arrivals in group_minutes to the new group, but only
+// of messages that have a document, because an arrival is counted when the first document is stored.
 const classifyQuery = `
 	WITH moves AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS x (id, from_group, to_group)

@@ -15,7 +15,7 @@ import (
 // SavedViews implements repository.Views.
 type SavedViews struct{ db *conn.DB }
 
-// NewSavedViews returns the SavedViews of a database.
+// NewSavedViews returns SavedViews that send their statements to db.
 func NewSavedViews(db *conn.DB) *SavedViews { return &SavedViews{db} }
 
 type viewRow struct {
@@ -37,7 +37,7 @@ func (r viewRow) view() entity.View {
 
 const viewColumns = `id, name, owner, shared, list, query, version, updated_at`
 
-// viewsQuery is a UNION of two queries, each of which uses one index.
+// viewsQuery reads the owner's own views and the shared views in two parts, so that each part uses one index.
 const viewsQuery = `
 	SELECT ` + viewColumns + ` FROM (
 		SELECT * FROM dlq.views WHERE owner = $1 AND NOT shared UNION ALL SELECT * FROM dlq.views WHERE shared
@@ -56,7 +56,7 @@ func (s *SavedViews) Views(ctx context.Context, owner string) ([]entity.View, er
 	return views, nil
 }
 
-// saveViewQuery changes a view if it still has the version that the caller has read, or inserts a new view.
+// saveViewQuery inserts a new view, or changes a view if its version is still the one that the caller has read.
 const saveViewQuery = `
 	WITH changed AS (
 		UPDATE dlq.views SET list = $12, query = $13, version = version + 1, updated_at = coalesce($1::timestamptz, clock_timestamp())

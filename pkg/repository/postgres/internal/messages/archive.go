@@ -18,7 +18,7 @@ type Archive struct {
 	messages *Messages
 }
 
-// NewArchive returns the Archive of a database.
+// NewArchive returns an Archive that sends its statements to db.
 func NewArchive(db *conn.DB, messages *Messages) *Archive { return &Archive{db, messages} }
 
 // archiveLock is the number of the advisory lock that allows only one archiver to run at a time. Other products that
@@ -46,8 +46,9 @@ func (s *Archive) TryLock(ctx context.Context) (unlock func(), ok bool, err erro
 
 // ArchiveOld moves to the archive the messages in a final state that have not changed for the given number of days.
 // Each transaction moves at most batch messages. ArchiveOld returns the number of moved messages. It leaves locked
-// messages for the next run. When ctx ends or a batch fails, the batches before stay in the archive and are counted.
-// When the connection is lost, they stay in the archive too, but the returned number is too low.
+// messages for the next run. When ctx ends or a batch fails, the messages of earlier batches stay in the archive and
+// are counted. When the connection is lost, these messages stay in the archive as well, but the returned number is too
+// low.
 func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
 	connection, err := s.db.Pool.Conn(ctx)
 	if err != nil {
@@ -55,7 +56,7 @@ func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error
 	}
 	defer func() { _ = connection.Close() }()
 	var total int64
-	err = conn.Retry(ctx, func() error { // messages that a failed call has moved stay in the archive and are counted
+	err = conn.Retry(ctx, func() error { // the messages that a failed call has moved stay in the archive, so they are counted
 		n, err := s.archiveOnce(ctx, connection, days, batch)
 		total += n
 		return err
@@ -66,20 +67,22 @@ func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error
 // archiveOnce calls the archive procedure once, and returns the number of messages that it has moved.
 func (s *Archive) archiveOnce(ctx context.Context, connection *sql.Conn, days, batch int) (int64, error) {
 	var session int
-	// The count is set to 0 first. Otherwise, if this call fails at once, the count of an earlier call would be read.
+	// The count of moved messages is set to 0 first. Otherwise, if this call fails at once, the count of an earlier
+	// call in the same session would be read.
 	if err := connection.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
 		return 0, err
 	}
 	failed := s.callArchive(ctx, connection, session, days, batch)
 	n, err := archived(ctx, connection)
-	if failed != nil { // an error of archived may only be a consequence of this one
+	if failed != nil { // when the call has failed, an error of archived is probably a consequence of that
 		return n, failed
 	}
 	return n, err
 }
 
-// callArchive calls the procedure once and waits for its end. When ctx ends, it asks the server to cancel the call. The
-// driver would close the connection in this case. Then the count would be lost, because it is stored in the session.
+// callArchive calls the archive procedure once and waits for its end. When ctx ends, it asks the server to cancel the
+// call. With ctx itself, the driver would close the connection, and the count of moved messages would be lost, because
+// it is stored in the session.
 func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session, days, batch int) error {
 	detached, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -110,7 +113,7 @@ const stopTimeout = 2 * time.Second
 func (s *Archive) stopSession(ctx context.Context, session int, ended <-chan struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	for { // again and again, because a cancellation before the statement begins has no effect
+	for { // repeated, because a cancellation that arrives before the statement begins has no effect
 		_, err := s.db.Pool.ExecContext(bounded, `SELECT pg_cancel_backend($1)`, session)
 		again := time.NewTimer(100 * time.Millisecond)
 		select {
@@ -126,8 +129,8 @@ func (s *Archive) stopSession(ctx context.Context, session int, ended <-chan str
 	}
 }
 
-// archived returns the number of messages that the last call of the procedure in a session has moved. The procedure
-// stores this number after every batch.
+// archived returns the number of messages that the last call of the archive procedure in this session has moved. The
+// procedure stores this number after every batch.
 func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -142,8 +145,8 @@ func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	return n, nil
 }
 
-// PurgeQuery deletes archived messages. The cut-off time is in both conditions, so that neither of them reads later
-// partitions.
+// PurgeQuery deletes messages that have been in the archive for longer than $1 days. Both the SELECT and the DELETE
+// contain the cut-off time, so that neither of them reads partitions with later times.
 const PurgeQuery = `
 	WITH due AS MATERIALIZED (
 		SELECT id, archived_at FROM dlq.dlq_messages_archive
@@ -170,9 +173,9 @@ func (s *Archive) CreatePartitions(ctx context.Context, ahead int) (made int64, 
 }
 
 // PurgePartitions detaches the partitions whose messages have all been in the archive for longer than days. Like
-// PurgeArchive, it then deletes what belongs to these messages in other tables. It returns the number of deleted
-// messages. It leaves partitions that are being read for the next call. It also completes the work of an earlier call
-// that was interrupted.
+// PurgeArchive, it then deletes the rows of other tables that belong to these messages. It returns the number of
+// deleted messages. It does not detach partitions that other sessions are reading; the next call detaches them. It also
+// completes the work of an earlier call that was interrupted.
 func (s *Archive) PurgePartitions(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)

@@ -19,18 +19,18 @@ import (
 // Attempts claims messages for attempts and finishes them.
 type Attempts struct{ db *conn.DB }
 
-// NewAttempts returns the Attempts of a database.
+// NewAttempts returns Attempts that send their statements to db.
 func NewAttempts(db *conn.DB) *Attempts { return &Attempts{db} }
 
 // Claims and results contain the ids of their messages, and PostgreSQL must find these messages by the primary key.
-// When its statistics are a minute old, PostgreSQL may expect only few rows with the status RETRYING; then its plan
-// would read all rows with this status for each message. So the queries compare the status in a form for which no index
-// can be used: (status = ...) IS TRUE. For RETRYING the form is IS NOT FALSE, because the form IS TRUE is in the
+// When its statistics are a minute old, PostgreSQL may expect that only few rows have the status RETRYING; then its
+// plan would read all rows with this status for each message. So these queries compare the status in a form for which
+// no index can be used: (status = ...) IS TRUE. For RETRYING alone the form is IS NOT FALSE, because IS TRUE is in the
 // predicate of the index idx_dlq_messages_claimed_hash.
 
-// claimQuery claims messages. It locks rows in the order of their ids, so that callers never deadlock; when it has
-// locked a row, PostgreSQL checks the status again. %LOCK% is replaced by what to do with rows that another caller has
-// locked, %EDITED% by the step that stores edits, and %KEPT% and %ANSWER% by the columns to return.
+// claimQuery claims messages. It locks rows in the order of their ids, so that callers never deadlock; when PostgreSQL
+// has locked a row, it checks the status again. %LOCK% is replaced by SQL that skips rows that another caller has
+// locked, or waits for them, %EDITED% by the step that stores edits, and %KEPT% and %ANSWER% by the columns to return.
 var claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
@@ -85,8 +85,9 @@ var claimQuery = `
 	)%EDITED%
 	SELECT %ANSWER%`
 
-// The columns that a claim returns: all except the bytes of the record, or only those that the claim changes, because
-// copying and sending some fifty columns is a tenth of the work of a claim.
+// The columns that a claim returns. wholeAnswer contains all columns except the bytes of the record. briefAnswer
+// contains only the columns that the claim changes, because copying and sending some fifty columns is a tenth of the
+// work of a claim.
 const (
 	wholeAnswer = codec.StateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -126,8 +127,9 @@ func (s *Attempts) Claim(ctx context.Context, claims []repository.Claim, how rep
 		return nil, conn.Translate("claim messages", err)
 	}
 	if len(taken) < n {
-		// The driver may have sent the statement twice: it was executed the first time, but its connection ended before
-		// the answer arrived. The claims of the first execution belong to this caller too.
+		// The driver sends the statement twice when its connection ends before the answer arrives. Then messages that
+		// were not claimed now may have been claimed by the first execution, and these claims belong to this caller
+		// too.
 		mine, err := s.claimed(ctx, claims, how, claimedBefore(how.Brief), ids.Arg(), claimIDs.Arg())
 		if err != nil {
 			return nil, conn.Translate("claim messages", err)
@@ -148,7 +150,7 @@ func (s *Attempts) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID,
 	return free, conn.Translate("find claimable messages", err)
 }
 
-// claimed runs the given query, which claims messages or finds those that the same claims have claimed before, and
+// claimed runs a query that claims messages, or one that finds messages which the same claims have claimed before, and
 // returns these messages.
 func (s *Attempts) claimed(ctx context.Context, claims []repository.Claim, how repository.Claiming, query string, args ...any) (taken []entity.Message, err error) {
 	err = conn.Retry(ctx, func() error {
@@ -165,7 +167,8 @@ func (s *Attempts) claimed(ctx context.Context, claims []repository.Claim, how r
 	return taken, err
 }
 
-// briefly runs a query that returns briefColumns. It sets the other fields of each message's claim from the request.
+// briefly runs a query that returns briefColumns. It sets the other fields of each message's claim from the caller's
+// claims.
 func (s *Attempts) briefly(ctx context.Context, claims []repository.Claim, query string, args ...any) ([]entity.Message, error) {
 	asked := make(map[uuid.UUID]*repository.Claim, len(claims))
 	for i := range claims {
@@ -193,7 +196,7 @@ func (s *Attempts) briefly(ctx context.Context, claims []repository.Claim, query
 	return taken, err
 }
 
-// claimedBeforeQuery returns the messages that are claimed already with the same claim ids.
+// claimedBeforeQuery returns those messages whose present claim has one of the given claim ids.
 const claimedBeforeQuery = `
 	WITH claimed AS (
 		SELECT m.* FROM unnest($1::uuid[], $2::uuid[]) AS w (message_id, claim_id)
@@ -208,7 +211,7 @@ func claimedBefore(brief bool) string {
 	return claimedBeforeQuery + wholeAnswer
 }
 
-// distinct returns the first entry of each message in a list that may contain messages several times.
+// distinct returns the first entry of each message in a list that may contain a message several times.
 func distinct(messages []entity.Message) []entity.Message {
 	seen := make(map[uuid.UUID]bool, len(messages))
 	return slices.DeleteFunc(messages, func(m entity.Message) bool {
@@ -220,7 +223,7 @@ func distinct(messages []entity.Message) []entity.Message {
 
 // finishQuery ends attempts whose claim is still the message's claim, and appends them to the history. Rows are locked
 // in the order of their ids, because a late worker and the settler may end the same attempts at the same time. When $16
-// is true, the query leaves out attempts that sent nothing although their message has a return. finishAndRefute ends
+// is true, the query does not end attempts that sent nothing although their message has a return. finishAndRefute ends
 // these attempts, because refuteQuery needs a snapshot that was taken after they ended.
 var finishQuery = `
 	WITH result AS MATERIALIZED (
@@ -287,8 +290,8 @@ var finishQuery = `
 	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
 // refuteQuery deletes those returns of the attempts $1 that were recognised by key and value. These attempts have sent
-// nothing, so the record that was stored as their return came from another producer. The message of that record stays a
-// child of the attempt's message, which only means that it reaches the retry limit earlier.
+// nothing, so the record that was stored as a return came from another producer. The message of that record stays a
+// child of the attempt's message, which only means that it reaches its retry limit earlier.
 const refuteQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id
@@ -394,7 +397,7 @@ func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Res
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // an error of Close is not needed, because rows.Err returned it before
+	defer func() { _ = rows.Close() }() // rows.Err returns the error of the query, so an error of Close is not needed
 	var finished []repository.Finished
 	var attempts []uuid.UUID
 	var r finishedRow
@@ -418,8 +421,8 @@ func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Res
 	return finished, tx.Commit()
 }
 
-// expiredQuery has no index of its own, because only few messages are RETRYING at any time, and the index of statuses
-// returns them in the right order.
+// expiredQuery uses the index of statuses: only few messages are RETRYING at any time, and this index returns them in
+// the order of the list.
 const expiredQuery = `
 	SELECT ` + codec.StateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id

@@ -1,12 +1,12 @@
-// Package messages reads and changes messages: claims and results of attempts, pages, changes by hand, outcomes, and
-// the archive. Every method sends one statement, so it is atomic, unless its comment says otherwise.
+// Package messages reads and changes messages: claims and results of attempts, pages, changes by operators, outcomes,
+// and the archive. Every method sends one statement, so it is atomic, unless its comment says otherwise.
 //
 // Read it in this order:
 //
 //   - attempts.go: Attempts, which claims messages and finishes attempts
 //   - restore.go: messages of the archive, read and restored
 //   - archive.go: Archive, which moves and purges old messages
-//   - operate.go: changes by hand
+//   - operate.go: changes by operators
 //   - map.go: a change of the original topic
 //   - due.go: Schedule, messages whose next attempt is due
 //   - outcomes.go: Outcomes, the committed offsets of consumer groups

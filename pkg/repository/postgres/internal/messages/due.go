@@ -19,18 +19,19 @@ import (
 // Schedule finds messages whose next attempt is due, and counts messages whose attempt takes too long.
 type Schedule struct{ db *conn.DB }
 
-// NewSchedule returns the Schedule of a database.
+// NewSchedule returns a Schedule that sends its statements to db.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
-// dueWalk is the number of messages that one call reads to find messages that were never attempted. The limit keeps a
-// call short, some milliseconds, even when a million messages of other topics come first.
+// dueWalk is the number of PENDING messages that one call of Due reads to find messages that were never attempted. The
+// limit keeps the call short, some milliseconds, even when a million messages of topics without automatic retry come
+// first.
 const dueWalk = 1000
 
 // dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
 // never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
-// first. The last row is the message at which the walk ended; there is none when no PENDING messages are left. Messages
-// of excepted topic pairs are read too, and then left out; in the walk, messages of share groups whose record is not
-// stored yet are left out in the same way.
+// first. The last row of the result is the message at which the walk ended; it is missing when the walk has read all
+// PENDING messages. Messages of the pairs of topics in $7 and $8 (DueQuery.Except) are read and then left out. The walk
+// treats messages of share groups in the same way while their record is not stored.
 var dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
@@ -91,9 +92,9 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 	return ids, next, nil
 }
 
-// mergeDue merges the messages of both sources in the order of time, up to the limit. next is the cursor at which the
-// next walk begins: the end of this walk or, if the limit may have left out messages that were never attempted, the
-// last returned message.
+// mergeDue merges the messages of both sources of dueQuery in the order of time, up to the limit. next is the cursor at
+// which the walk of the next call begins: the end of this walk or, if the limit may have left out messages that were
+// never attempted, the last of them that is returned.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0

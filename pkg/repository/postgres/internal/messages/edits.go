@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// editedStep is the part of claimQuery that stores the edits of the claimed messages. Its parameters follow $17. It is
-// part of the query only when a claim has an edit.
+// editedStep is the part of claimQuery that stores the edits of the claimed messages. Its parameters are those after
+// $17. claimQuery contains it only when a claim has an edit.
 const editedStep = `, edited AS (
 		INSERT INTO dlq.edits (message_id, attempt_id, target_topic, set_value, value, set_key, key, set_headers, headers,
 			patch, record_hash, created_at)
@@ -20,10 +20,10 @@ const editedStep = `, edited AS (
 		ON CONFLICT (message_id, attempt_id) DO NOTHING
 	)`
 
-// SentHashOf returns the SQL for the hash of the record that an attempt sends: the hash of its edit if it has one,
-// otherwise the hash of the message. The parameters message and attempt are the names of columns of the row whose SQL
-// name is in the parameter from. The result is a scalar subquery, for which PostgreSQL can only use the primary key of
-// edits. Usually this index shows that there is no edit.
+// SentHashOf returns the SQL for the hash of the record that an attempt sends: the hash that is stored with its edit
+// or, without an edit, the hash of the message's record. The parameter from is the SQL name of a row, and message and
+// attempt are the names of its columns with the two ids. The result is a scalar subquery, which PostgreSQL can only
+// answer with the primary key of dlq.edits. Usually that index shows that there is no edit.
 func SentHashOf(from, message, attempt string) string {
 	return `nullif(coalesce((SELECT e.record_hash FROM dlq.edits e WHERE e.message_id = ` + from + `.` + message +
 		` AND e.attempt_id = ` + from + `.` + attempt + `), ` + from + `.record_hash), 0)`

@@ -14,10 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// mapQuery sets the original topic of messages to $8. It has the same steps as the statements in operate.go. A message
-// to which an operator has already given this topic is returned, but not changed. The consumer groups that failed on
-// the messages are stored as consumer groups of the topic, because their committed offsets show the outcomes of records
-// that are sent to this topic.
+// mapQuery sets the original topic of messages to $8. It has the same steps as the statements in operate.go. When an
+// operator has already given this topic to a message, the query returns the message, but does not change it. The
+// consumer groups of the messages are stored as consumer groups of the topic, because their committed offsets show the
+// outcomes of records that are sent to this topic.
 var mapQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same,

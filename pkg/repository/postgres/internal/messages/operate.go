@@ -14,13 +14,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Each manual action has one statement, for one message and for many. The statement locks the rows in the order of
-// their ids, changes them, and writes audit entries. PostgreSQL must find the rows by the primary key; see the comment
-// above claimQuery.
+// Each action of an operator has one statement, for one message and for many. The statement locks the rows in the order
+// of their ids, changes them, and writes audit entries. PostgreSQL must find the rows by the primary key; see the
+// comment above claimQuery.
 
-// leaseFrom8 and leaseFrom10 are conditions on a lease, which the parameters from $8 or $10 on contain; see leaseArgs.
-// A condition is true while its lease is valid, and when there is no lease. It locks the batch of the lease until the
-// statement ends.
+// leaseFrom8 and leaseFrom10 are SQL conditions that the caller's lease of a redrive's batch is still valid. The lease
+// is in the three parameters from $8 or $10 on; see leaseArgs. The condition is also true when the caller has no lease.
+// It locks the row of the batch until the statement ends.
 const (
 	leaseFrom8 = `($8::uuid IS NULL OR EXISTS (
 		SELECT FROM dlq.redrive_batches WHERE redrive_id = $8::uuid AND batch_no = $9::int AND owner = $10::uuid FOR SHARE))`
@@ -32,8 +32,8 @@ func leaseArgs(l repository.Lease) []any {
 	return []any{uuid.NullUUID{UUID: l.RedriveID, Valid: l != (repository.Lease{})}, l.Number, l.Owner}
 }
 
-// deleteQuery also deletes the attempts of the message and their edits. Without the message, these rows would prove
-// nothing, and nothing would delete them.
+// deleteQuery deletes messages, together with their attempts and the edits and returns of these attempts. Without the
+// message, these rows would prove nothing, and nothing would delete them.
 const deleteQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE AND ` + leaseFrom8 + `
@@ -154,9 +154,9 @@ func (s *Messages) Change(ctx context.Context, c repository.Change, cause entity
 	return append(changed, again...), nil
 }
 
-// operate runs one of the statements above. It returns the rows that the statement changed, and, in again, the ids of
-// messages that the same operation has changed before, because the driver sends a statement twice when its connection
-// ends before the answer arrives.
+// operate runs the statement of an action: requeueQuery, giveUpQuery or deleteQuery. It returns as changed the rows
+// that the statement changed. It returns as again the ids of messages that the same operation has changed before,
+// because the driver sends a statement twice when its connection ends before the answer arrives.
 func (s *Messages) operate(
 	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.AuditInfo,
 ) (changed []codec.Row, again []uuid.UUID, err error) {
@@ -174,7 +174,7 @@ func (s *Messages) operate(
 	return changed, again, err
 }
 
-// without returns those of the ids for which there is no row in rows, each id once.
+// without returns those of the ids that no row in rows has, each id once.
 func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 	seen := make(map[uuid.UUID]bool, len(ids))
 	for _, r := range rows {

@@ -12,7 +12,7 @@ import (
 // Outcomes implements repository.Outcomes.
 type Outcomes struct{ db *conn.DB }
 
-// NewOutcomes returns the Outcomes of a database.
+// NewOutcomes returns Outcomes that send their statements to db.
 func NewOutcomes(db *conn.DB) *Outcomes { return &Outcomes{db} }
 
 var saveGroupsQuery = `
@@ -20,8 +20,8 @@ var saveGroupsQuery = `
 		SELECT DISTINCT topic, consumer_group FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group)
 	)` + saveGivenGroups
 
-// saveGivenGroups stores the consumer groups in the step given. It stores a new consumer group only while the topic has
-// fewer than repository.MaxTopicGroups.
+// saveGivenGroups stores the consumer groups that the step named given selects. It stores a new consumer group only
+// while its topic has fewer than repository.MaxTopicGroups.
 var saveGivenGroups = `
 	INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
 	SELECT n.topic, n.consumer_group, true FROM (
@@ -66,7 +66,8 @@ func (s *Outcomes) ConfigureGroups(ctx context.Context, groups []repository.Topi
 	return conn.Translate("configure consumer groups", s.db.Exec(ctx, configureGroupsQuery, topics, names))
 }
 
-// watchedQuery returns the consumer groups of those topics to which messages were sent, as the counters show.
+// watchedQuery returns the consumer groups of those topics to which messages were sent. The counters of RESOLVED
+// messages show which topics these are.
 const watchedQuery = `
 	SELECT topic, consumer_group FROM dlq.topic_groups g
 	WHERE (

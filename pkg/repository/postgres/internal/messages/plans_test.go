@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 // with the generic plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedMany(t, db)
 	ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`)
 	list := func(values ...string) string { return "'{" + strings.Join(values, ",") + "}'" }
@@ -81,7 +81,7 @@ func TestPlans(t *testing.T) {
 // arguments nor with the generic plan.
 func TestOutcomePlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedMany(t, db)
 	postgrestest.SeedSent(t, db)
 	resolved := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' LIMIT 1`)
@@ -109,7 +109,8 @@ func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
 		"the attempts of messages that were not published are read:\n%s", plan)
 }
 
-// TestDueIsBounded: many messages of topics without automatic retry do not delay the due messages of other topics.
+// TestDueIsBounded: Due reads at most dueWalk messages of topics without automatic retry in each call, and these
+// messages do not delay the due messages of other topics that have earlier attempts.
 func TestDueIsBounded(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	schedule := NewSchedule(conn.New(db, nil))
@@ -162,12 +163,12 @@ func BenchmarkDue(b *testing.B) {
 	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
 }
 
-// TestListPlans: a page is read along an index that contains only messages of the page's topic. This must also be so
-// when ten topics fail at the same time: then every time range contains messages of each topic, and PostgreSQL could
-// expect a scan of all messages to be cheap.
+// TestListPlans: a page is read along an index that contains only messages of the page's topic. This is also true when
+// ten topics receive messages at the same time: then every time range contains messages of each topic, so that
+// PostgreSQL could expect a scan of all messages to be cheap.
 func TestListPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(0, 9) n`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
 		SELECT 'topic' || n % 10, 'boom ' || n, now() - (20000 - n) * interval '1 second', 1 + n % 10, '{"order": 1}', '\x00'
@@ -206,8 +207,8 @@ func seedShares(t *testing.T, db *sqlx.DB, messages int, status entity.Status, s
 		SELECT id, 'g', 'orders', 0, row_number() OVER (), sha256('x'), $1 FROM dlq.dlq_messages`, state)
 }
 
-// TestDueReadsNoTableOfShareRecords: a look for due messages does not read all rows of dlq.share_records, which stay as
-// long as their messages are live or archived.
+// TestDueReadsNoTableOfShareRecords: the query for due messages does not read all rows of dlq.share_records, which are
+// kept as long as their messages are live or archived.
 func TestDueReadsNoTableOfShareRecords(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	seedShares(t, db, 20_000, entity.Pending, entity.Completed)

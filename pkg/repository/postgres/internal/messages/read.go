@@ -16,14 +16,14 @@ import (
 // Messages reads and changes messages.
 type Messages struct{ db *conn.DB }
 
-// New returns the Messages of a database.
+// New returns Messages that send their statements to db.
 func New(db *conn.DB) *Messages { return &Messages{db} }
 
-// pageOfTopic returns the query for the ids of a page. The messages of a topic are those whose original topic or
-// dead-letter topic it is. The query walks one index for each of these two columns, and merges their messages in order.
-// The second walk leaves out messages that the first one returns. The second walk compares the dead-letter topic with a
-// range of (topic, time, id): because PostgreSQL does not know the id of the topic when it plans the query, it would
-// walk all messages for an equality. The parameters offset and size are SQL expressions.
+// pageOfTopic returns the query for the ids of a page. A message belongs to a topic when the topic is its original
+// topic or its dead-letter topic. The query walks one index for each of these two columns, and merges their messages in
+// order. The second walk leaves out messages that the first walk returns. The second walk compares the dead-letter
+// topic with a range of (topic, time, id) and not for equality, because PostgreSQL does not know the topic's id when it
+// plans the query, and would walk all messages. The parameters offset and size are SQL expressions.
 func pageOfTopic(offset, size string) string {
 	return `
 	SELECT id, created_at FROM (
@@ -42,8 +42,9 @@ func pageOfTopic(offset, size string) string {
 }
 
 // listQueryOf returns the query for a page of a topic. The total comes from the counters in the same snapshot, and is
-// returned even when the page is empty. The column room limits the bytes of keys, values and headers; PostgreSQL knows
-// their lengths without reading values that are stored out of line.
+// returned even when the page is empty. The column room is the maximum number of bytes of each key, value and headers
+// that is read; it is 0 for messages that no longer fit into the page. PostgreSQL knows the lengths without reading
+// values that are stored out of line.
 func listQueryOf(offset, size, limit, page string) string {
 	return `
 	WITH total AS (
@@ -75,7 +76,7 @@ func firstPageQuery(size int) string {
 // List implements repository.Reader.
 func (s *Messages) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
 	if topic != codec.Clean(topic) {
-		return repository.List{}, nil // no stored topic has such a name
+		return repository.List{}, nil // a text column cannot contain this name, so no message has this topic
 	}
 	query, args := listQuery, []any{topic, page.Offset(), page.Size, repository.ListValueLimit, repository.ListPageLimit}
 	if page.Offset() == 0 {
@@ -152,7 +153,7 @@ func (s *Messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([
 	loaded := make([]entity.Message, 0, len(ids))
 	err := codec.EachRow(ctx, s.db, loadQuery, []any{codec.UUIDArray(ids), maxBytes}, &total, func(r *codec.Row) error {
 		switch {
-		case examined < len(ids): // an earlier message in the list was too large for maxBytes
+		case examined < len(ids): // an earlier message in the list did not fit into maxBytes
 			return nil
 		case total <= maxBytes:
 			m, err := r.MessageWithBytes()

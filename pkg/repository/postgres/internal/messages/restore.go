@@ -48,14 +48,15 @@ const RestoredColumns = `
 	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
 	attempt_no, last_publish_error, last_publish_error_class, record_hash`
 
-// PointerStep makes the record to which a restored message points due again, when it was not read yet; see
-// takePointersQuery of package ingest.
+// PointerStep makes the pointer of a restored message due again if the message's record is not stored and may still be
+// read; see takePointersQuery of package ingest.
 const PointerStep = `, pointer AS (
 		UPDATE dlq.share_records s SET due_at = m.updated_at FROM back m
 		WHERE s.message_id = m.id AND s.state IN ('waiting', 'refused')
 	)`
 
-// RestoreQuery moves the message in one statement, so that the message is in exactly one of the two tables at any time.
+// RestoreQuery moves a message from the archive to the live table in one statement, so that the message is in exactly
+// one of the two tables at any time.
 var RestoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
@@ -93,8 +94,9 @@ func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	return entity.Message{}, &entity.NotFoundError{ID: id}
 }
 
-// eraseQuery erases a message of the archive. $8 is the id of its object, NULL for a message in the database; $9 and $10
-// are its topics there, $11 is its created_at.
+// eraseQuery erases an archived message. $8 is the id of the object that contains the message; NULL when the message is
+// in the database. $9, $10 and $11 are the message's original topic, dead-letter topic and created_at, as the object
+// contains them.
 const eraseQuery = `
 	WITH gone AS MATERIALIZED (
 		SELECT dlq.erase_archived($1, $8, $9, $10, $11) AS done
@@ -105,8 +107,8 @@ const eraseQuery = `
 	)
 	SELECT done FROM gone`
 
-// InObject says in which object a message is, with its topics and its created_at there; the zero value for a message in
-// the database.
+// InObject names the object that contains an archived message, and the message's topics and created_at in that object.
+// It is the zero value for a message in the database.
 type InObject struct {
 	ID               uuid.UUID
 	Topic, DeadTopic string

@@ -7,5 +7,5 @@
 //
 //   - rewrite.go: Rewriter, which replaces, purges and deletes objects
 //   - read.go: Reader, which finds objects, converts their rows to messages, and restores messages
-//   - move.go: Mover, which selects rows, and deletes these rows when their object is in the manifest
+//   - move.go: Mover, which selects archived messages, and deletes their rows when their object is in the manifest
 package objects

@@ -19,12 +19,12 @@ import (
 // Mover selects the archived messages that move to objects.
 type Mover struct{ db *conn.DB }
 
-// NewMover returns the Mover of a database.
+// NewMover returns a Mover that sends its statements to db.
 func NewMover(db *conn.DB) *Mover { return &Mover{db} }
 
-// movable is the condition that the row m can be stored in a file: its times have years of four digits, it has no
-// claim, and its payload is not the JSON null when the payload is its only value. Users of the database may have
-// inserted other rows; these stay in the database.
+// movable is the SQL condition that the archived message m can be stored in an object: its times have years of four
+// digits, it has no claim, and its payload is not the JSON null when the payload is its only value. Users of the
+// database may have inserted other rows; these stay in the database.
 const movable = `m.claim_id IS NULL AND NOT m.unsettled AND (m.dlq_topic_id IS NOT NULL OR m.payload IS NULL OR m.payload <> 'null')
 	AND m.created_at BETWEEN '0001-01-02' AND '9999-12-30' AND m.updated_at BETWEEN '0001-01-02' AND '9999-12-30'
 	AND coalesce(m.last_retry_at, 'epoch') BETWEEN '0001-01-02' AND '9999-12-30'
@@ -48,7 +48,8 @@ func (s *Mover) ClosedDay(ctx context.Context, from time.Time) (day time.Time, o
 	return found[0].Time.UTC(), true, nil
 }
 
-// pickQuery computes the sizes without reading the bytes. JSON has two digits for each byte of an edit.
+// pickQuery computes the size of each message without reading its bytes. The bytes of an edit count twice, because an
+// object contains them as JSON with two hexadecimal digits for each byte.
 const pickQuery = `
 	SELECT id, archived_at, bytes FROM (
 		SELECT id, archived_at, bytes, sum(bytes) OVER (ORDER BY id) - bytes AS before FROM (
@@ -68,8 +69,8 @@ const pickQuery = `
 		) m
 	) m WHERE before < $4 ORDER BY id`
 
-// PickArchived returns the next messages of a day that come after an id, in the order of their ids: at most limit
-// messages, with at most maxBytes bytes together, but at least one message.
+// PickArchived returns archived messages of a day whose id is higher than after, in the order of their ids: at most
+// limit messages, with at most maxBytes bytes together, but at least one message.
 func (s *Mover) PickArchived(ctx context.Context, day time.Time, after uuid.UUID, limit int, maxBytes int64) ([]repository.PickedRow, error) {
 	var picked []repository.PickedRow
 	err := s.db.SelectUnprepared(ctx, &picked, pickQuery, day.UTC(), after, limit, maxBytes)
@@ -131,7 +132,8 @@ func (s *Mover) LoadArchived(ctx context.Context, picked []repository.PickedRow)
 	return whole, nil
 }
 
-// unpackHeaders sets the headers of a row, and reports whether packHeaders would give the same bytes again.
+// unpackHeaders decodes the headers of a row. It returns false when packHeaders would not encode them to the same bytes
+// again.
 func unpackHeaders(r *repository.ArchivedRow) bool {
 	if r.Packed == nil {
 		return true
@@ -151,7 +153,7 @@ func unpackHeaders(r *repository.ArchivedRow) bool {
 	return true
 }
 
-// packHeaders encodes the headers of a row in the form in which the database stores them, which unpackHeaders decodes.
+// packHeaders encodes the headers of a row in the form in which the database stores headers.
 func packHeaders(r *repository.ArchivedRow) {
 	if r.Packed = nil; r.Headers == nil {
 		return
@@ -166,15 +168,15 @@ func packHeaders(r *repository.ArchivedRow) {
 	r.Packed = codec.PackHeaders(headers)
 }
 
-// BeginObject stores the key of an object that is about to be written with some of these messages. If its process dies
-// before the object is in the manifest, the object is deleted later.
+// BeginObject stores the key of an object that is about to be written, and the ids of the messages that it will
+// contain. If the process dies before the object is in the manifest, the object is deleted later.
 func (s *Mover) BeginObject(ctx context.Context, key, bucket string, ids []uuid.UUID) error {
 	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids) VALUES ($1, $2, $3)`, key, bucket, codec.UUIDArray(ids))
 	return conn.Translate("begin an object of the archive", err)
 }
 
-// AbandonObject makes an object that has not entered the manifest due to be deleted. When it was not written, its key is
-// forgotten.
+// AbandonObject gives up an object that has not entered the manifest. If the object was written, it becomes due to be
+// deleted; otherwise the database forgets its key.
 func (s *Mover) AbandonObject(ctx context.Context, key string, written bool) error {
 	query := `DELETE FROM dlq.archive_deletions WHERE object_key = $1 AND NOT begun AND NOT replaced`
 	if written {
@@ -183,9 +185,10 @@ func (s *Mover) AbandonObject(ctx context.Context, key string, written bool) err
 	return conn.Translate("abandon an object of the archive", s.db.Exec(ctx, query, key))
 }
 
-// AddObject enters an object into the manifest and deletes its rows from the database, in one step. It returns how many
-// rows it deleted. Rows that changed or left the archive since they were read are hidden in the object. When the object
-// took longer than an hour to write, it may have been deleted, and AddObject returns an error.
+// AddObject enters an object into the manifest and deletes the rows of its messages from the database, in one
+// statement. It returns the number of deleted rows. Messages whose rows changed or left the archive after they were
+// read are marked as hidden in the object. When the object took longer than an hour to write, it may have been deleted,
+// and AddObject returns an error.
 func (s *Mover) AddObject(ctx context.Context, o repository.ArchiveObject, rows []repository.ArchivedRow) (int64, error) {
 	entry, err := json.Marshal(o)
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
 )
 
-// Reader finds objects and converts their rows to messages.
+// Reader finds archive objects and converts their rows to messages.
 type Reader struct {
 	db       *conn.DB
 	messages *messages.Messages
 }
 
-// NewReader returns the Reader of a database.
+// NewReader returns a Reader that sends its statements to db.
 func NewReader(db *conn.DB, m *messages.Messages) *Reader { return &Reader{db, m} }
 
-// objectQuery selects entries of the manifest, with their topics and hidden messages at the same moment.
+// objectQuery selects entries of the manifest, each with its topics and hidden messages, from one snapshot.
 const objectQuery = `
 	SELECT o.id, o.object_key, o.bucket, o.day::text AS day, o.messages, o.bytes, o.sha256, o.first_id, o.last_id,
 		o.first_created_at, o.last_created_at, o.first_archived_at, o.last_archived_at,
@@ -67,14 +67,15 @@ func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.Arc
 	return found[0], true, nil
 }
 
-// HasObjects reports whether an object has messages of the archive.
+// HasObjects reports whether the manifest contains an object that is not purged.
 func (s *Reader) HasObjects(ctx context.Context) (bool, error) {
 	var has []bool
 	err := s.db.Select(ctx, &has, `SELECT EXISTS (SELECT FROM dlq.archive_objects WHERE purged_at IS NULL)`)
 	return len(has) > 0 && has[0], conn.Translate("find objects of the archive", err)
 }
 
-// HidingObjects returns the objects that have a message which is no longer in the archive.
+// HidingObjects returns the objects that still contain a message which is marked as hidden in them, because it left the
+// archive.
 func (s *Reader) HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error) {
 	return find(ctx, s.db, "find the objects of a hidden message", objectQuery+`
 		JOIN dlq.archive_hidden h ON h.object_id = o.id WHERE h.message_id = $1 AND o.purged_at IS NULL ORDER BY o.id`, id)
@@ -110,7 +111,8 @@ const statsQuery = `
 			 WHERE (replaced OR begun) AND (retained_until IS NULL OR retained_until < now()))) AS waiting_since
 	FROM dlq.archive_objects`
 
-// ObjectStats describes the objects of the manifest.
+// ObjectStats returns the numbers of objects, messages and bytes in the manifest, and since when objects wait to be
+// rewritten or deleted.
 func (s *Reader) ObjectStats(ctx context.Context) (repository.ObjectStats, error) {
 	var found []struct {
 		repository.ObjectStats
@@ -124,16 +126,16 @@ func (s *Reader) ObjectStats(ctx context.Context) (repository.ObjectStats, error
 	return stats, nil
 }
 
-// documentOf returns JSON that PostgreSQL converts to a row of dlq_messages_archive. It does not contain the bytes of
-// the record.
+// documentOf returns the JSON that PostgreSQL converts to a row of dlq_messages_archive. It contains neither the key
+// nor the value nor the headers of the record.
 func documentOf(r *repository.ArchivedRow) ([]byte, error) {
 	state := *r
 	state.Key, state.Value, state.Packed = nil, nil, nil
 	return json.Marshal(state)
 }
 
-// showQuery makes messages of rows as they would be in the archive. The outcome of a message whose replay came back
-// later is in the database only.
+// showQuery converts rows of objects to messages as if they were in the archive's table. When a replay came back after
+// its message had moved to an object, only the database contains the outcome returned, so the query looks it up.
 var showQuery = `
 	SELECT ` + codec.StateColumns + `, ` + codec.ConsumptionColumns + `
 	FROM (
@@ -146,7 +148,7 @@ var showQuery = `
 	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + codec.ConsumptionOf + `
 	ORDER BY m.ord`
 
-// Show converts rows to messages, in the same order. It reserves no memory for the messages.
+// Show converts rows of objects to messages, in the same order. It reserves no memory for the messages.
 func (s *Reader) Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -183,8 +185,8 @@ func (s *Reader) Show(ctx context.Context, rows []repository.ArchivedRow, limits
 }
 
 // restoreQuery moves a message of an object to the live table in one statement, as messages.RestoreQuery does. In the
-// same step it marks the message as hidden in the object. When the message's error group was purged meanwhile, the
-// indexer assigns it to an error group again.
+// same statement it marks the message as hidden in the object. When the message's error group was purged meanwhile, the
+// message has no group, and the indexer assigns it to one again.
 var restoreQuery = `
 	WITH gone AS MATERIALIZED (
 		SELECT r.* FROM jsonb_populate_record(NULL::dlq.dlq_messages_archive, $9::jsonb || jsonb_build_object(
@@ -207,8 +209,9 @@ var restoreQuery = `
 	)
 	SELECT ` + codec.StateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
-// RestoreRow moves the message of a row from its object to the live table, as repository.Archive describes for Restore.
-// When the message is no longer in the object, the error is a *entity.NotFoundError.
+// RestoreRow moves a message from its object to the live table, as repository.Archive describes for Restore. The
+// parameter r is the message's row in the object. When the message is no longer in the object, the error is a
+// *entity.NotFoundError.
 func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error) {
 	document, err := documentOf(r)
 	if err != nil {
@@ -235,13 +238,14 @@ func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository
 	return entity.Message{}, &entity.NotFoundError{ID: r.ID}
 }
 
-// EraseRow erases the message of a row of an object, under the rules of repository.Archive, and hides it there.
+// EraseRow erases a message that is in an object, as repository.Archive describes for Erase, and marks it as hidden in
+// the object. The parameter r is the message's row in the object.
 func (s *Reader) EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error {
 	in := messages.InObject{ID: object, Topic: r.OriginalTopic, DeadTopic: r.DLQTopic, CreatedAt: r.CreatedAt.Time()}
 	return messages.EraseFrom(ctx, s.db, r.ID, in, cause)
 }
 
-// bytesArg returns the argument for a bytea; nil becomes NULL, which the driver would not send for a nil slice.
+// bytesArg returns b as the argument for a bytea. It returns NULL for nil, because the driver would send empty bytes.
 func bytesArg(b repository.Bytes) any {
 	if b == nil {
 		return nil

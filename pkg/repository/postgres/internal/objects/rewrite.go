@@ -18,11 +18,11 @@ import (
 // Rewriter replaces and removes objects of the manifest.
 type Rewriter struct{ db *conn.DB }
 
-// NewRewriter returns the Rewriter of a database.
+// NewRewriter returns a Rewriter that sends its statements to db.
 func NewRewriter(db *conn.DB) *Rewriter { return &Rewriter{db} }
 
-// HiddenObjects returns objects that contain hidden messages: at most limit, in the order of their ids, beginning after
-// an id.
+// HiddenObjects returns objects that contain hidden messages, in the order of their ids: at most limit objects whose id
+// is higher than after.
 func (s *Rewriter) HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error) {
 	return find(ctx, s.db, "find objects to write again", objectQuery+`
 		WHERE o.hidden > 0 AND o.purged_at IS NULL AND o.id > $1 ORDER BY o.id LIMIT $2`, after, limit)
@@ -37,16 +37,17 @@ func (s *Rewriter) Object(ctx context.Context, id uuid.UUID) (o repository.Archi
 	return found[0], true, nil
 }
 
-// BeginReplacement stores the key of an object that is about to be written in place of an object of the manifest.
+// BeginReplacement stores the key of an object that is about to be written, and that will replace the object with the
+// given id in the manifest.
 func (s *Rewriter) BeginReplacement(ctx context.Context, key, bucket string, id uuid.UUID) error {
 	err := s.db.Exec(ctx, `INSERT INTO dlq.archive_deletions (object_key, bucket, message_ids)
 		VALUES ($1, $2, dlq.archive_object_ids($3))`, key, bucket, id)
 	return conn.Translate("begin an object of the archive", err)
 }
 
-// ReplaceObject replaces an object of the manifest, which has the key old, by one that lacks the removed messages. A
-// nil object has no messages left; then the entry is deleted. ReplaceObject returns false when the entry has another
-// key meanwhile.
+// ReplaceObject replaces the object with the given id and the key old in the manifest by o, which lacks the removed
+// messages. When o is nil, no messages are left, and the entry of the manifest is deleted. ReplaceObject returns false
+// when the key of the entry is no longer old.
 func (s *Rewriter) ReplaceObject(
 	ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID,
 ) (bool, error) {
@@ -63,8 +64,9 @@ func (s *Rewriter) ReplaceObject(
 	return len(done) > 0 && done[0], conn.Translate("replace an object of the archive", err)
 }
 
-// deletionsQuery takes the keys of objects that were replaced, and the keys of objects that were not added to the
-// manifest within an hour after BeginObject. After that, AddObject refuses these objects.
+// deletionsQuery selects the objects that must be deleted: objects that were replaced or abandoned, and objects that
+// were not added to the manifest within an hour after BeginObject. It marks them, so that AddObject refuses them from
+// then on.
 const deletionsQuery = `
 	UPDATE dlq.archive_deletions d SET begun = true
 	FROM (
@@ -76,7 +78,7 @@ const deletionsQuery = `
 	) due WHERE d.object_key = due.object_key
 	RETURNING d.object_key, d.bucket, true AS due`
 
-// DueDeletions returns up to limit objects that can be deleted now, after a key.
+// DueDeletions returns objects that can be deleted now: at most limit objects whose key is higher than after.
 func (s *Rewriter) DueDeletions(ctx context.Context, after string, limit int) ([]repository.ObjectCopy, error) {
 	var due []repository.ObjectCopy
 	err := s.db.Select(ctx, &due, deletionsQuery, s.db.Clock(), after, limit)
@@ -87,7 +89,7 @@ const copiesQuery = `
 	SELECT object_key, bucket, replaced OR begun AS due, CASE WHEN retained_until > coalesce($2::timestamptz, now()) THEN retained_until END AS retained_until
 	FROM dlq.archive_deletions WHERE $1 = ANY (message_ids) ORDER BY object_key`
 
-// Copies returns the objects outside the manifest that may have the bytes of a message.
+// Copies returns the objects outside the manifest that may still contain the bytes of a message.
 func (s *Rewriter) Copies(ctx context.Context, id uuid.UUID) ([]repository.ObjectCopy, error) {
 	var found []struct {
 		repository.ObjectCopy
@@ -102,7 +104,8 @@ func (s *Rewriter) Copies(ctx context.Context, id uuid.UUID) ([]repository.Objec
 	return copies, conn.Translate("find copies of a message", err)
 }
 
-// EndDeletion stores that an object was deleted, or the time until which an Object Lock retains it.
+// EndDeletion records that an object was deleted. When an Object Lock retains the object, EndDeletion records until
+// when.
 func (s *Rewriter) EndDeletion(ctx context.Context, key string, retained time.Time) error {
 	query := `DELETE FROM dlq.archive_deletions WHERE object_key = $1 AND (begun OR replaced) AND $2::timestamptz IS NULL`
 	if !retained.IsZero() {
@@ -122,7 +125,7 @@ func (s *Rewriter) PurgeObjects(ctx context.Context, days, batch int) (int64, er
 	return s.db.DeleteInBatches(ctx, "purge objects of the archive", `SELECT dlq.purge_archive_objects($1, $2)`, days, batch)
 }
 
-// Used reports whether there is an object in the manifest or an object that must be deleted.
+// Used reports whether the manifest contains an object, or whether an object must still be deleted.
 func (s *Rewriter) Used(ctx context.Context) (bool, error) {
 	var used []bool
 	err := s.db.Select(ctx, &used, `SELECT EXISTS (SELECT FROM dlq.archive_objects) OR EXISTS (SELECT FROM dlq.archive_deletions)`)

@@ -20,14 +20,15 @@ type Batches struct {
 	lifecycle *Lifecycle
 }
 
-// NewBatches returns the Batches of the redrives of a database.
+// NewBatches returns Batches that send their statements to db.
 func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db, lifecycle} }
 
 // leaseQuery locks the redrive first, so that it leases no batch of a paused redrive, and so that only one caller at a
 // time uses the rate limit. It skips batches that another caller is saving or leasing. When the redrive keeps the order
 // of keys, only its first unfinished batch can be leased; if that batch is finished while the statement runs, the
-// statement leases nothing, and the next call leases the next batch. Of an inactive redrive it leases only abandoned
-// batches, whatever the redrive's rate and order, because their results must still be saved.
+// statement leases nothing, and the next call leases the next batch. When the redrive is not active, it leases only
+// batches whose earlier lease has expired, because their results must still be saved; the redrive's rate and the order
+// of keys do not matter then.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
@@ -104,8 +105,9 @@ func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
 	return b, nil
 }
 
-// renewQuery renews the leases of an owner. It reads all unfinished batches, which are few. With an index of owners,
-// every lease would have to write this index. All callers lock the rows in the same order, so that they never deadlock.
+// renewQuery renews all leases of an owner. It reads all unfinished batches, which are few. An index of owners would
+// make each lease slower, because every lease would have to write the index. All callers lock the rows in the same
+// order, so that they never deadlock.
 const renewQuery = `
 	WITH mine AS MATERIALIZED (
 		SELECT redrive_id, batch_no FROM dlq.redrive_batches WHERE owner = $1 AND NOT done
@@ -123,8 +125,9 @@ func (s *Batches) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.D
 	return conn.Translate("renew leases", err)
 }
 
-// saveBatchQuery merges the new results with those that were saved before, message by message, and counts all results
-// again. It appends new targets, which are the partitions to which records were sent, to those that were saved before.
+// saveBatchQuery merges the new results of a batch's messages with the results that were saved before, and counts all
+// results again. It appends new targets, which are the partitions to which records were sent, to the targets that were
+// saved before.
 const saveBatchQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
@@ -203,8 +206,8 @@ func (s *Batches) SaveBatch(ctx context.Context, r repository.BatchResults) (boo
 	return false, s.lifecycle.mustExist(ctx, "save a batch", r.RedriveID)
 }
 
-// lastOfEach returns the items that have a result. When several items have the same number, it returns the last of
-// them.
+// lastOfEach returns the items that have a result. When several items are about the same message of the batch, it
+// returns only the last of them.
 func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	at := make(map[int]int, len(items))
 	once := make([]entity.RedriveItem, 0, len(items))

@@ -17,11 +17,11 @@ type Results struct {
 	lifecycle *Lifecycle
 }
 
-// NewResults returns the Results of the redrives of a database.
+// NewResults returns Results that send their statements to db.
 func NewResults(db *conn.DB, lifecycle *Lifecycle) *Results { return &Results{db, lifecycle} }
 
-// deadLetterOf returns the SQL of codec.DeadLetterOf for o, an item of the redrive $1. The parameter record is the SQL
-// name of a row with the topic, the partition, the offset and the consumer group of the record that was sent.
+// deadLetterOf returns the SQL of codec.DeadLetterOf for o, an item of the redrive $1. The parameter record lists the
+// SQL expressions for the topic, the partition, the offset and the consumer group of the record that was sent.
 func deadLetterOf(record string) string {
 	return codec.DeadLetterOf(record, `coalesce(
 				(SELECT m.dlq_topic_id FROM dlq.dlq_messages m WHERE m.id = o.id),
@@ -30,9 +30,9 @@ func deadLetterOf(record string) string {
 		"(SELECT created_at FROM dlq.redrives WHERE id = $1)")
 }
 
-// targetsOfBatch selects the few partitions to which b, a row of dlq.redrive_batches, was sent, each with its committed
-// offset. When the consumer group of a partition is not known, that is the highest offset of the consumer groups that
-// are configured for the topic.
+// targetsOfBatch selects the few partitions to which the records of b, a row of dlq.redrive_batches, were sent. For
+// each partition it also selects the committed offset of the consumer group. When the consumer group is not known, it
+// selects the highest committed offset of the consumer groups that are configured for the topic.
 const targetsOfBatch = `
 		SELECT x.no - 1 AS no, x.topic, x.topic_id, x.partition, g.consumer_group, g.committed
 		FROM ROWS FROM (jsonb_to_recordset(b.targets) AS (topic text, topic_id text, partition int, consumer_group text))
@@ -51,7 +51,7 @@ const targetsOfBatch = `
 		) g ON true
 		OFFSET 0`
 
-// itemsOfBatch selects the messages of b, a row of dlq.redrive_batches, with their outcomes.
+// itemsOfBatch selects the messages of b, a row of dlq.redrive_batches, with their results and outcomes.
 var itemsOfBatch = `
 	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
 	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
@@ -65,8 +65,8 @@ var itemsOfBatch = `
 	LEFT JOIN (` + targetsOfBatch + `
 	) p ON p.no = o.target`
 
-// redriveItemsQuery expands only the batches of the page. With a filter of results or outcomes it also skips the
-// batches that have no such message.
+// redriveItemsQuery reads the messages of a redrive, batch by batch, from the batch that contains the first message of
+// the page. With a filter of results or outcomes, it skips batches in which no message has such a result or outcome.
 var redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches
@@ -122,10 +122,10 @@ func (s *Results) RedriveItems(ctx context.Context, id uuid.UUID, q repository.I
 }
 
 // redriveOutcomesQuery counts the outcomes that itemsOfBatch would return. Returned messages are counted from the table
-// of returns, whatever the result of the item is. It reads the ids of the messages only when there are returned
-// messages, to leave these out of the other counts, and in batches among whose records share groups have dead letters.
-// It joins with a FULL JOIN, because PostgreSQL never runs that as a nested loop; it would choose a nested loop when it
-// expects few items.
+// of returns, whatever result their items have. The query reads the ids of a batch's messages only in two cases: when
+// there are returned messages, which must be left out of the other counts, and when a share group has a dead letter in
+// the range of offsets that the batch has sent. It joins with a FULL JOIN, which PostgreSQL never runs as a nested
+// loop; it would choose a nested loop when it expects few items.
 var redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
@@ -175,8 +175,8 @@ func (s *Results) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool
 	return counts, nil
 }
 
-// attemptsOfQuery finds the last attempt of a redrive on each message: the message's present claim if the redrive made
-// it, otherwise the last attempt in the history.
+// attemptsOfQuery finds the last attempt that a redrive has made on each message: the message's present claim if the
+// redrive made it, otherwise the last attempt of the redrive in the history.
 const attemptsOfQuery = `
 	WITH made AS (
 		SELECT ` + codec.AttemptColumns + `
@@ -191,8 +191,8 @@ const attemptsOfQuery = `
 	SELECT a.*, coalesce((SELECT m.consumer_group FROM dlq.dlq_messages m WHERE m.id = a.message_id), '') AS consumer_group
 	FROM (SELECT DISTINCT ON (message_id) * FROM made ORDER BY message_id, attempt_no DESC) a ORDER BY a.message_id`
 
-// AttemptsOf implements repository.Attempts. The attempts are ordered by the ids of their messages. An attempt that is
-// still claimed has no actor.
+// AttemptsOf implements repository.Attempts. The attempts are ordered by the ids of their messages. An attempt that has
+// no result yet has no actor.
 func (s *Results) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	if len(ids) == 0 || redrive == uuid.Nil {
 		return nil, nil

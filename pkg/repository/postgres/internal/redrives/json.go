@@ -34,7 +34,7 @@ type selectionJSON struct {
 	Fields        []fieldJSON     `json:"fields,omitempty"`
 	Words         []string        `json:"words,omitempty"`
 	Visible       *[]string       `json:"visible,omitempty"`
-	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // further lists of patterns for visible topics, each of which must match too
+	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // further lists of topic patterns; a topic must match each
 }
 
 type headerJSON struct {

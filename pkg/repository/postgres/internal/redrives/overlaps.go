@@ -13,11 +13,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// waitingIn is the SQL that lists the messages of the batch b, each with its result in this batch. A message without a
-// result waits.
+// waitingIn is the SQL that lists the messages of b, a row of dlq.redrive_batches, each with its result. A message
+// without a result waits to be processed.
 const waitingIn = `unnest(b.message_ids, b.results) AS o (id, result)`
 
-// overlapsQuery counts, for each redrive in %OTHERS%, the messages in %MINE% that wait in that redrive.
+// overlapsQuery counts, for each redrive in the list %OTHERS%, its waiting messages that the query %MINE% also returns.
 const overlapsQuery = `
 	SELECT r.id, r.action, r.state, r.actor, r.created_at, count(*) AS messages
 	FROM dlq.redrives r
@@ -79,8 +79,8 @@ func (s *Lifecycle) RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity
 	return overlapsOf(found), nil
 }
 
-// unfinished returns the redrives that have not ended, except the redrive with the given id. Usually there are none,
-// and then no messages need to be compared.
+// unfinished returns the ids of all redrives that have not ended, except the given one. Usually there are none, and
+// then no messages need to be compared.
 func (s *Lifecycle) unfinished(ctx context.Context, but uuid.UUID) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	err := s.db.Select(ctx, &ids, `
@@ -98,8 +98,9 @@ func overlapsOf(found []overlapRow) []entity.Overlap {
 	return overlaps
 }
 
-// returnedErrorsQuery reads at most $2 returned messages, because open pages of the console send it every few seconds.
-// It reads the messages with the newest parents, which come last in the index.
+// returnedErrorsQuery counts the returns of a redrive by their error groups and topics. It reads at most $2 returns,
+// because open pages of the console send it every few seconds. It reads the returns with the newest parents, which come
+// last in the index.
 const returnedErrorsQuery = `
 	SELECT m.group_id, coalesce(g.class, '') AS class, coalesce(g.title, '') AS title,
 	       coalesce(m.original_topic, '') AS topic, coalesce(t.name, '') AS dlq_topic, count(*) AS messages

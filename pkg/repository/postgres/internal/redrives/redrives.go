@@ -25,14 +25,14 @@ type Lifecycle struct {
 	scopes *search.Scopes
 }
 
-// NewLifecycle returns the Lifecycle of the redrives of a database.
+// NewLifecycle returns a Lifecycle that sends its statements to db.
 func NewLifecycle(db *conn.DB, scopes *search.Scopes) *Lifecycle { return &Lifecycle{db, scopes} }
 
 // createQuery creates a redrive and stores its selection in one statement. It collects the ids of all selected
 // messages, in order, in one array, and gives each batch a slice of the array. For a million messages this takes one
-// walk of an index and about 50 MB of the server's memory. %SELECTION% and %ORDER% are replaced by parts of a
-// selection, whose parameters follow $14. No step may sort rows that contain the whole array, or use window functions
-// on them, because each row would get a copy of it.
+// walk of an index and about 50 MB of the server's memory. %SELECTION% is replaced by the query of a selection, whose
+// parameters are those after $14, and %ORDER% by its order. No step may sort rows that contain the whole array, or use
+// window functions on them, because each row would get a copy of it.
 const createQuery = `
 	WITH matched AS (
 	%SELECTION%
@@ -81,7 +81,7 @@ func (s *Lifecycle) CreateRedrive(ctx context.Context, r repository.NewRedrive) 
 	if err != nil {
 		return entity.Redrive{}, conn.Translate("create redrive", err)
 	}
-	var made []uuid.UUID // empty when another caller has created the redrive before
+	var made []uuid.UUID // empty when the redrive exists already, because another caller has created it
 	if err := s.db.SelectUnprepared(ctx, &made, query, args...); err != nil {
 		return entity.Redrive{}, conn.Translate("create redrive", err)
 	}
@@ -133,8 +133,8 @@ func actionOf(stored string) entity.RedriveAction {
 	return entity.RedriveAction(stored)
 }
 
-// batchSize returns the size of the batches. When the redrive has a rate, a batch contains at most the messages of one
-// second, because whole batches are delayed to keep the rate.
+// batchSize returns the number of messages in a batch. When the redrive has a rate, a batch contains at most the
+// messages of one second, because leasing a whole batch is delayed to keep the rate.
 func batchSize(r repository.NewRedrive) (int, error) {
 	if r.BatchSize < 1 {
 		return 0, fmt.Errorf("batches of %d messages: %w", r.BatchSize, entity.ErrInvalid)
@@ -145,7 +145,8 @@ func batchSize(r repository.NewRedrive) (int, error) {
 	return r.BatchSize, nil
 }
 
-// previewQuery counts the messages of a selection. It has no other parameters than those of the selection.
+// previewQuery counts the messages of a selection by reason, topic and confidence. Its only parameters are those of the
+// selection.
 const previewQuery = `
 	WITH matched AS (
 	%SELECTION%
@@ -178,8 +179,8 @@ func (s *Lifecycle) PreviewRedrive(ctx context.Context, r repository.NewRedrive)
 	return groups, nil
 }
 
-// redriveColumns are the columns of a redriveRow. In the query, r must be the alias of dlq.redrives. The counts are the
-// sums of those of the redrive's batches; a million messages make a few thousand batches.
+// redriveColumns are the columns of a redriveRow. In the query, r must be the alias of dlq.redrives. The counts of a
+// redrive are the sums of its batches' counts; a redrive of a million messages has a few thousand batches.
 const redriveColumns = `
 	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.call_id, r.selection, r.options,
 	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
@@ -232,7 +233,7 @@ const redrivesQuery = `
 	) r ` + redriveTables + `
 	ORDER BY r.created_at DESC, r.id DESC`
 
-// The two queries differ in their conditions, so that PostgreSQL plans each of them with its own index.
+// The condition on the actor is only in the second query, so that PostgreSQL plans each query with its own index.
 var (
 	redrivesOfAll   = strings.Replace(redrivesQuery, "%ACTOR%", "", 1)
 	redrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
@@ -368,9 +369,9 @@ func redriveStates(states []entity.RedriveState) []byte {
 	return c.Arg()
 }
 
-// moveRedriveQuery locks the redrive first, so that each caller sees the change of the previous one. But the statement
-// sees the batches as they were when it started, so a batch that was saved after that still counts as unfinished. For
-// this reason the process that saves the last batch runs the query again afterwards.
+// moveRedriveQuery locks the redrive first, so that each caller sees the change that the previous caller made. But the
+// statement sees the batches as they were when it started, so a batch that was saved later still counts as unfinished.
+// For this reason the process that saves the last batch runs the query again afterwards.
 const moveRedriveQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, state FROM dlq.redrives WHERE id = $1 FOR NO KEY UPDATE
@@ -413,8 +414,8 @@ func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.
 		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
 	}
 	if before := entity.RedriveState(found[0].State); !found[0].Moved && !slices.Contains(from, before) {
-		// The driver may have sent the statement twice. Then the first execution has changed the redrive, and there is
-		// an audit entry for it.
+		// The driver may have sent the statement twice. Then the second execution changes nothing, but the audit trail
+		// contains an entry of the first execution.
 		again, err := audit.ChangedBy(ctx, s.db, m.Cause.Operation, m.Action, []uuid.UUID{id})
 		if err != nil {
 			return entity.Redrive{}, conn.Translate("move redrive", err)
@@ -427,7 +428,7 @@ func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.
 	return s.Redrive(ctx, id)
 }
 
-// arrows returns the states of a redrive from which the change m of the redrive's state is allowed.
+// arrows returns the states from which m is allowed to move a redrive to the state m.To.
 func arrows(m repository.RedriveMove) []entity.RedriveState {
 	var from []entity.RedriveState
 	for _, s := range entity.RedriveStates() {
@@ -438,7 +439,8 @@ func arrows(m repository.RedriveMove) []entity.RedriveState {
 	return from
 }
 
-// saveWaitingQuery does not change an inactive redrive, because its note says why it is in its state.
+// saveWaitingQuery stores that an active redrive waits, and why. It does not change an inactive redrive, whose note
+// says why it is paused, stopped or ended.
 const saveWaitingQuery = `
 	UPDATE dlq.redrives SET note = $4,
 		waiting_since = CASE WHEN $3 THEN coalesce(waiting_since, $2::timestamptz, clock_timestamp()) END

@@ -43,7 +43,7 @@ func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRe
 	return q, nil
 }
 
-// taken returns the SQL condition that the action of r can be applied to the message m.
+// taken returns the SQL condition that the action of the redrive r can be applied to the message m.
 func taken(r repository.NewRedrive) (string, error) {
 	switch r.Action {
 	case entity.RedriveRetry:
@@ -63,8 +63,8 @@ func taken(r repository.NewRedrive) (string, error) {
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
 
-// worked returns the statuses that a message may have when the action changes it, and RETRYING, because a redrive also
-// reports the RETRYING messages that it leaves out.
+// worked returns the statuses of messages that the redrive r changes or reports. RETRYING is always one of them,
+// because a redrive reports the RETRYING messages that it leaves out.
 func worked(r repository.NewRedrive) []entity.Status {
 	switch r.Action {
 	case entity.RedriveRequeue:
@@ -88,9 +88,9 @@ const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
 
-// columns returns the columns of a selection. The parameter takes is the condition that the action can be applied to a
-// message. With the action RedriveMap, when a message has a suitable status but the condition is false, the reason is
-// that a header of its record names the original topic.
+// columns returns the columns of a selection. The parameter takes is the SQL condition that the action can be applied
+// to a message. With the action RedriveMap, a message with a suitable status for which the condition is false gets the
+// reason that a header of its record names the original topic.
 func columns(action entity.RedriveAction, takes string) string {
 	known := "''"
 	if action == entity.RedriveMap {
@@ -99,8 +99,8 @@ func columns(action entity.RedriveAction, takes string) string {
 	return fmt.Sprintf(selectedColumns, takes, known)
 }
 
-// byFilter selects messages by the filter: it walks the indexes of their topics or, without topics, of their statuses.
-// When the filter has no cut-off time, the snapshot of the statement decides which messages are selected.
+// byFilter makes q select messages by the filter: it walks the indexes of the filter's topics or, without topics, of
+// statuses. When the filter has no cut-off time, the snapshot of the statement decides which messages are selected.
 func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes string) {
 	q.order = "created_at, id"
 	f := r.Selection.Filter
@@ -121,8 +121,9 @@ func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes stri
 	q.query = search.Join(walks, "\n\tUNION ALL\n\t")
 }
 
-// indexed returns the SQL condition that the message m meets the filter's conditions on documents. The function ask
-// returns this condition for the case that the documents are in the database.
+// indexed returns the SQL condition that the message m meets the filter's conditions on documents of the search index.
+// When a search engine has found the messages already, the condition lists their ids. Otherwise the function ask
+// returns the condition.
 func (q *selection) indexed(r repository.NewRedrive, ask func(entity.Filter) []string) []string {
 	switch {
 	case !r.Selection.NeedsSearchIndex():
@@ -133,14 +134,14 @@ func (q *selection) indexed(r repository.NewRedrive, ask func(entity.Filter) []s
 	return ask(r.Selection.Filter)
 }
 
-// byID selects messages by their ids. An id counts as gone when its message does not exist or the caller may not see
-// it. A message that does not match the filter is left out.
+// byID makes q select messages by their ids. An id counts as gone when its message does not exist or the caller may not
+// see it. A message that does not match the filter is left out.
 func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) {
 	s := r.Selection
 	q.order = "ord"
 	sight := "m.id = w.id"
 	for _, seen := range q.Seen(n) {
-		sight += " AND (" + seen + ") IS TRUE" // written so that no index can be used for it
+		sight += " AND (" + seen + ") IS TRUE" // IS TRUE keeps PostgreSQL from using an index for it
 	}
 	n.Visible = nil
 	conditions := q.Conditions(s.Filter)

@@ -3,8 +3,8 @@
 //
 // Read it in this order:
 //
-//   - reads.go: Reads, each of which chooses between the two
+//   - reads.go: Reads, whose methods choose between the replica and the database
 //   - export.go: an export that the database continues when the replica ends it
 //   - readers.go: the statements of reads
-//   - follower.go: how far the replica is, and what it may answer
+//   - follower.go: how much of the log the replica has replayed, and which reads it may answer
 package replica

@@ -18,7 +18,8 @@ type export struct {
 	yield   func(*entity.Message) error
 	refused error // error that the function yield returned
 
-	// The number of messages that were passed to yield so far, and the creation time and the id of the last of them.
+	// The number of messages that were passed to yield so far, and the creation time and the id of the last of these
+	// messages.
 	yielded   int
 	createdAt time.Time
 	id        uuid.UUID
@@ -26,12 +27,12 @@ type export struct {
 
 var errAllYielded = errors.New("all messages were yielded")
 
-// run continues the export on the server from: it passes the messages after the last yielded message to yield. When
+// run begins the export on the server from, or continues it there after the last message that was passed to yield. When
 // yield fails, run stores the error in refused and returns nil.
 func (e *export) run(ctx context.Context, from Readers) error {
 	q, before := e.query, *e
 	if e.yielded > 0 {
-		q.Filter.CreatedBefore = e.createdAt.Add(time.Microsecond) // includes the messages with the same creation time as the last yielded one
+		q.Filter.CreatedBefore = e.createdAt.Add(time.Microsecond) // includes messages with the same creation time as the last yielded message
 	}
 	err := from.Export(ctx, q, func(m *entity.Message) error {
 		if before.has(m) {
@@ -53,8 +54,8 @@ func (e *export) run(ctx context.Context, from Readers) error {
 	return nil
 }
 
-// has reports whether the message m, which is as old as the last yielded message or older, was yielded before. Exports
-// are sorted by creation time and id, the newest first.
+// has reports whether the message m was passed to yield before. m must not be newer than the last message that was
+// passed to yield. Exports are sorted by creation time and id, the newest first.
 func (e *export) has(m *entity.Message) bool {
 	return e.yielded > 0 && m.CreatedAt.Equal(e.createdAt) && bytes.Compare(m.ID[:], e.id[:]) >= 0
 }

@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// followInterval is the pause between two calls of look.
+	// followInterval is the pause between two calls of look, which asks the database and the replica for their
+	// positions.
 	followInterval = time.Second
-	// askTimeout limits the time in which the database and the replica must answer look.
+	// askTimeout is the time in which the database, and then the replica, must answer look.
 	askTimeout = 2 * time.Second
 	// maxWritten is the maximum number of positions in follower.written.
 	maxWritten = 10_000
@@ -39,7 +40,7 @@ type server interface {
 // may answer. It is safe for concurrent use.
 type follower struct {
 	primary server
-	replica server // the replica, over a connection of its own, which no read of the API uses
+	replica server // asks for the replica's position, over a connection that no read of the API uses
 	maxLag  time.Duration
 	log     *zap.Logger
 	now     func() time.Time
@@ -49,11 +50,11 @@ type follower struct {
 
 	mu       sync.Mutex
 	history  conn.History  // history (system and timeline) that the database writes
-	written  []writtenAt   // ends of the database's log in this history, at different times, the oldest first
-	replayed conn.LSN      // position up to which the replica had replayed the log at the last call of look; 0 when it is not known
+	written  []writtenAt   // ends of the database's log at different times, all in this history, the oldest first
+	replayed conn.LSN      // position up to which the replica had replayed the log at the last call of look; 0 when the position is not known
 	oldest   time.Duration // age of the data of the oldest server that a read has reached since the last call of oldestAge
 
-	alive context.Context // ends when the replica does not answer a call of look or follows another history, so that reads stop waiting for the replica
+	alive context.Context // ends when the replica does not answer look or follows another history, so that reads stop waiting for the replica
 	lose  context.CancelFunc
 }
 
@@ -63,16 +64,16 @@ type writtenAt struct {
 	at  time.Time
 }
 
-// The values of the label answer of the metric dlq_replica_reads_total, which counts reads by the server that answered
-// them.
+// The values of the label answer of the metric dlq_replica_reads_total, which counts the reads that may use the replica
+// by the server that answered them, and why.
 const (
 	byReplica = "replica" // the replica answered
-	isBehind  = "behind"  // the database answered, because the replica had not replayed the caller's last change or did not have the object
-	isLate    = "late"    // the database answered, because the replica was away or too far behind
-	hasFailed = "failed"  // the database answered, because the replica did not answer this read
+	isBehind  = "behind"  // the database answered, because the replica had not replayed the caller's last change, or what was asked for
+	isLate    = "late"    // the database answered, because the replica could not be reached or its data was too old
+	hasFailed = "failed"  // the database answered, because the replica did not answer this read or ended it
 )
 
-// newFollower returns a follower. The replica answers no reads until run has asked how far it is.
+// newFollower returns a follower. The replica answers no reads before look has read the replica's position.
 func newFollower(primary, replica server, maxLag time.Duration, registry prometheus.Registerer, log *zap.Logger) *follower {
 	f := &follower{
 		primary: primary, replica: replica, maxLag: maxLag, log: log, now: time.Now,
@@ -95,7 +96,7 @@ func newFollower(primary, replica server, maxLag time.Duration, registry prometh
 	return f
 }
 
-// run calls look again and again until ctx ends.
+// run calls look every followInterval until ctx ends, and logs when the replica cannot be used.
 func (f *follower) run(ctx context.Context) {
 	for out := new(outage.Log); ctx.Err() == nil; wait.Sleep(ctx, followInterval) {
 		err := f.look(ctx)
@@ -104,7 +105,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// measure sets the metric of the replica's age.
+// measure sets the metric of the age of the replica's data.
 func (f *follower) measure() {
 	age := math.Inf(1)
 	if oldest := f.oldestAge(); oldest != unknownAge {
@@ -113,7 +114,7 @@ func (f *follower) measure() {
 	f.lag.Set(age)
 }
 
-// look asks the database for the end of its log, and then the replica how much of the log it has replayed. When the
+// look asks the database for the end of its log, and then the replica how much of this log it has replayed. When the
 // replica does not answer within askTimeout, or replays another history than the database's, the reads that wait for
 // the replica end at once.
 func (f *follower) look(ctx context.Context) error {
@@ -154,7 +155,7 @@ func (f *follower) write(p conn.Position, at time.Time) {
 	defer f.mu.Unlock()
 	f.enter(p.History)
 	if f.written = append(f.written, writtenAt{p.LSN, at}); len(f.written) > maxWritten {
-		f.written = f.written[maxWritten/2:] // so many positions are kept only when the replica is hours behind; its age becomes unknown
+		f.written = f.written[maxWritten/2:] // drops positions that only a replica that is hours behind still needs; the age of its data becomes unknown
 	}
 }
 
@@ -168,7 +169,7 @@ func (f *follower) enter(h conn.History) {
 
 func (f *follower) askReplica(ctx context.Context) (conn.Position, error) {
 	alive, lose := context.WithCancel(context.Background())
-	defer time.AfterFunc(askTimeout, lose).Stop() // the connection is closed only when the replica does not answer within askTimeout
+	defer time.AfterFunc(askTimeout, lose).Stop() // closes the connection if the replica does not answer within askTimeout
 	return ask(conn.WithNeed(ctx, conn.Need{Alive: alive}), f.replica.Replayed)
 }
 
@@ -232,8 +233,8 @@ func (f *follower) needed() (conn.Need, bool) {
 }
 
 // serves reports whether the replica may answer a read; when it may not, serves counts the read as one for the
-// database. The returned context makes each connection check that its own server has replayed enough. A read whose
-// caller brings the mark of a change is not answered before the replica has replayed this change.
+// database. The returned context makes each connection check that its own server has replayed enough. When the caller's
+// request carries the mark of a change, a server answers the read only if it has replayed this change.
 func (f *follower) serves(ctx context.Context, reading *repository.Reading) (context.Context, bool, error) {
 	if reading == nil || reading.UsesPrimary() {
 		return ctx, false, nil
@@ -253,8 +254,8 @@ func (f *follower) serves(ctx context.Context, reading *repository.Reading) (con
 }
 
 // failed handles the error of a read that the replica should have answered. It returns nil when the database must
-// answer the read: when the replica is away, has not replayed enough, does not have the object, or ended the statement
-// because of what it replays.
+// answer the read: when the replica cannot be reached, has not replayed enough, does not contain what was asked for, or
+// ended the statement in order to replay changes.
 func (f *follower) failed(ctx context.Context, reading *repository.Reading, err error) error {
 	var behind *conn.BehindError
 	switch {
@@ -271,7 +272,8 @@ func (f *follower) failed(ctx context.Context, reading *repository.Reading, err 
 	return err
 }
 
-// refused returns why a read was not sent to a server that is at p.
+// refused returns isLate or isBehind, the reason why a server did not answer a read. p is the position up to which this
+// server has replayed the log.
 func (f *follower) refused(p conn.Position) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -42,15 +42,15 @@ func newFollowed() *followed {
 	return f
 }
 
-// pass advances the clock by a second, sets the positions of the database and of the replica, and calls look.
+// pass advances the clock by a second, sets the positions of the fake database and of the fake replica, and calls look.
 func (f *followed) pass(written, replayed conn.LSN) error {
 	f.clock = f.clock.Add(time.Second)
 	f.primary.LSN, f.replica.LSN = written, replayed
 	return f.look(context.Background())
 }
 
-// answersTo returns who may answer a read with this mark according to the positions that look has read: the replica, or
-// the database because the replica is behind or late.
+// answersTo returns which server may answer a read with this mark, according to the positions that look has read:
+// byReplica for the replica; isBehind or isLate for the database, as the reason why the replica may not answer.
 func (f *followed) answersTo(t *testing.T, mark string) string {
 	t.Helper()
 	before := map[string]float64{}
@@ -69,8 +69,8 @@ func (f *followed) answersTo(t *testing.T, mark string) string {
 	return byReplica
 }
 
-// TestAge: the age of the replica's data is that of the newest position that the replica has reached, and unknown until
-// it has reached one.
+// TestAge: the age of the replica's data is the age of the newest known position that the replica has reached. It is
+// unknown until the replica has reached such a position.
 func TestAge(t *testing.T) {
 	t.Parallel()
 	f := newFollowed()
@@ -130,8 +130,8 @@ func TestReplicaThatIsLost(t *testing.T) {
 	check.Equal(t, f.answersTo(t, ""), byReplica, "who answers after the next look")
 }
 
-// TestSeveralReplicas: database.read_host may name several replicas, as a Service or a reader endpoint does. What one of
-// them has replayed says nothing about another one, and the metric shows the age of the oldest.
+// TestSeveralReplicas: database.read_host may lead to several replicas, as a Service or a reader endpoint does. The
+// position of one replica says nothing about another replica. The metric shows the age of the oldest data.
 func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	f := newFollowed()
@@ -158,8 +158,8 @@ func TestSeveralReplicas(t *testing.T) {
 	check.Same(t, f.oldestAge(), 0, "age after the next look")
 }
 
-// TestFailover: the database fails over to a server at an earlier position than the replica, which stays on the old
-// timeline. The replica does not answer before it has reached the new timeline.
+// TestFailover: the database fails over to a server whose log ends before the position that the replica has reached on
+// the old timeline. The replica answers no reads before it has reached the new timeline.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	f := newFollowed()

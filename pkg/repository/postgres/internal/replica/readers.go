@@ -6,7 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
-// Readers have the statements of Reads.
+// Readers contains the types whose methods answer the reads of Reads. All of them read from the database, or all from
+// the replica.
 type Readers struct {
 	*search.Searcher
 	*search.Indexer
@@ -16,5 +17,5 @@ type Readers struct {
 	*insight.Activity
 	*insight.Audit
 
-	replica bool // whether these Readers read from the replica, and not from the database
+	replica bool // true when they read from the replica, not from the database
 }

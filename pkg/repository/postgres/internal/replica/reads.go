@@ -29,8 +29,9 @@ type Reads struct {
 	primary, secondary Readers // secondary reads from the replica
 }
 
-// New returns the Reads of a database, whose own reads are in primary, and of its replica, which is used while its data
-// is not older than maxLag. It opens connections to the replica. Both use the index version of scopes. Run must run.
+// New returns Reads that read from the database with primary, or from the replica at the address in at. They use the
+// replica while its data is not older than maxLag. Searches of both servers use the index version of scopes. The caller
+// must call Run.
 func New(
 	primary Readers, db *conn.DB, scopes *search.Scopes, at conn.Config, maxLag time.Duration,
 	registry prometheus.Registerer, log *zap.Logger, options ...conn.OpenOption,
@@ -39,8 +40,9 @@ func New(
 	if err != nil {
 		return nil, err
 	}
-	// The calls of look get a pool with one connection, because reads may use all connections of their own pool for long.
-	// The connection has a short lifetime, so that these calls reach each server when read_host names several.
+	// The calls of follower.look get a pool with one connection, because reads may use all connections of the other
+	// pool for a long time. The connection has a short lifetime, so that these calls reach each server when read_host
+	// leads to several.
 	at.MaxOpenConns, at.MaxIdleConns, at.ConnMaxLifetime = 1, 1, lookLifetime
 	looks, err := conn.Open(at)
 	if err != nil {
@@ -61,7 +63,7 @@ func New(
 	}, nil
 }
 
-// lookLifetime is the time for which one connection is used by the calls of follower.look.
+// lookLifetime is the time after which the calls of follower.look use a new connection.
 const lookLifetime = 10 * time.Second
 
 // Close closes the connections to the replica.
@@ -73,7 +75,7 @@ func (r *Reads) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run finds out, until ctx ends, which changes the replica has.
+// Run finds out again and again, until ctx ends, how much of the database's log the replica has replayed.
 func (r *Reads) Run(ctx context.Context) { r.follower.run(ctx) }
 
 // WriteMark returns a mark for repository.WithReading: a read with this mark sees all changes that were made before the
@@ -119,8 +121,8 @@ func (r *Reads) CountMatching(ctx context.Context, q repository.CountQuery) (rep
 	})
 }
 
-// Export implements repository.Searcher. When the replica ends an export, the database goes on where the replica ended,
-// unless the export must be of one snapshot.
+// Export implements repository.Searcher. When the replica ends an export, the database continues it after the last
+// message, unless all messages must come from one snapshot.
 func (r *Reads) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	e := export{query: q, yield: yield}
 	_, err := answer(ctx, r, func(ctx context.Context, from Readers) (struct{}, error) {

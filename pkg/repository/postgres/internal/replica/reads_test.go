@@ -41,7 +41,7 @@ func TestEachConnectionAsksItsServer(t *testing.T) {
 	t.Cleanup(func() { check.NoError(t, r.Close()) })
 	looked := &at{Position: check.Must(db.Written(t.Context()))(t)}
 	r.follower.replica = looked
-	r.follower.maxLag = time.Nanosecond // a server must have replayed what the database had written at the last call of look
+	r.follower.maxLag = time.Nanosecond // so that a server must have replayed all that the database had written at the last call of look
 	change := func() {
 		check.Must(pool.ExecContext(t.Context(), `INSERT INTO dlq.audit (at, action, kind, object_id, actor) VALUES (now(), 'x', 'message', $1, 'alice')`, uuid.New()))(t)
 		looked.Position = check.Must(db.Written(t.Context()))(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// CountMatching implements repository.Searcher. When the counters have the number, the answer is exact, whatever q.How
-// is.
+// CountMatching implements repository.Searcher. When the counters contain the number of matching messages, the answer
+// is exact, whatever q.How says.
 func (s *Searcher) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	count, err := s.countMatching(ctx, q)
 	return count, conn.Translate("count messages", err)
@@ -51,11 +51,11 @@ func (s *Searcher) countMatching(ctx context.Context, q repository.CountQuery) (
 	return count, err
 }
 
-// countStep is the number of messages that the cursor moves over, and counts, in one statement.
+// countStep is the number of messages by which one statement moves the cursor. The moved messages are counted.
 const countStep = 1000
 
-// countVisible counts the messages that the caller may see, up to repository.CountLimit. When its time is over, it
-// returns the number that it has counted until then.
+// countVisible counts the messages that the caller may see, up to repository.CountLimit. When its time limit has
+// passed, it returns the number that it has counted until then.
 func (s *Searcher) countVisible(ctx context.Context, f entity.Filter, n Scope, from codec.Source) (repository.MatchCount, error) {
 	query, args := visibleQuery(f, n, from)
 	var counted int64
@@ -119,7 +119,7 @@ func visibleQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 	return "SELECT FROM (" + visible + ") m WHERE " + And(conditions...) + " LIMIT " + codec.Bigint(repository.CountLimit+1), a.Values
 }
 
-// counted reports whether the counters have the number of messages of a filter.
+// counted reports whether the counters contain the number of messages that match the filter.
 func counted(f entity.Filter) bool {
 	f.Topic, f.Topics, f.Statuses, f.UnknownOrigin, f.Visible = "", entity.TopicPatterns{}, nil, false, nil
 	return !f.Narrow() && f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() && f.RetriedAfter.IsZero() && f.RetriedBefore.IsZero()
@@ -133,7 +133,7 @@ func counterQuery(f entity.Filter, n Scope) (string, []any) {
 	) m WHERE ` + And(conditions...), a.Values
 }
 
-// exactQuery returns the query that counts the messages of each walk (see Walks) separately, and adds the numbers.
+// exactQuery returns the query that counts the messages of each walk (see Walks) separately, and adds up these numbers.
 func exactQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	walks := a.Walks(f, n)

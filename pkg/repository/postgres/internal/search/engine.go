@@ -20,23 +20,24 @@ const (
 	otherEngine    = "opensearch"
 )
 
-// engineOf is the name of the engine that has the documents of an Indexer, and, while another engine is filled, the
-// version of the documents with which the database answers searches.
+// engineOf names the engine in which an Indexer stores its documents. While a search engine is being filled, served is
+// the version of the documents in the database, with which the database still answers searches.
 type engineOf struct {
 	name   string
 	served sql.NullInt64
 }
 
-// UseEngine makes the Indexer fill another engine: documents of that version are in the engine, and the rows of the
-// database only say so. served is the version of the documents that the database itself would have. Until EngineFilled is
-// called, searches of the database find documents of both versions. Call it before any other method.
+// UseEngine makes the Indexer fill the search engine outside of the database: documents of the given version are stored
+// in that engine, and the database stores only for which messages it has one. served is the version that documents in
+// the database would have. Until EngineFilled is called, searches of the database find documents of both versions.
+// UseEngine must be called before any other method.
 func (s *Indexer) UseEngine(version, served int64) {
 	s.engine = engineOf{otherEngine, sql.NullInt64{Int64: served, Valid: true}}
 	s.scopes.version.Store(&[]int64{version, served})
 }
 
-// EngineState returns the version of the search index, and whether an engine outside of the database has all of its
-// documents, so that the engine can answer searches.
+// EngineState returns the version of the search index. serves reports whether the search engine has all documents of
+// this version, so that it can answer searches.
 func (s *Indexer) EngineState(ctx context.Context) (version int64, serves bool, err error) {
 	var found []struct {
 		Version sql.NullInt64 `db:"version"`
@@ -49,13 +50,15 @@ func (s *Indexer) EngineState(ctx context.Context) (version int64, serves bool, 
 	return found[0].Version.Int64, found[0].Serves, nil
 }
 
-// EngineFilled makes the engine answer all further searches.
+// EngineFilled records that the search engine has all documents of the version. From then on the engine answers all
+// searches.
 func (s *Indexer) EngineFilled(ctx context.Context, version int64) error {
 	err := s.db.Exec(ctx, `UPDATE dlq.search_index SET served_version = NULL WHERE version = $1 AND served_version IS NOT NULL`, version)
 	return conn.Translate("use the search engine", err)
 }
 
-// NextWrite returns a number for writes to the engine that is higher than all earlier ones.
+// NextWrite returns the number of the next write to the search engine. It is higher than all numbers that were returned
+// before.
 func (s *Indexer) NextWrite(ctx context.Context) (int64, error) {
 	var number []int64
 	err := s.db.Select(ctx, &number, `SELECT nextval('dlq.search_writes')`)
@@ -77,8 +80,8 @@ const engineFactsQuery = `
 	) m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 	WHERE isfinite(m.created_at)`
 
-// EngineFacts returns the facts of messages, live or archived. It leaves out messages that do not exist, and those that
-// get no document.
+// EngineFacts returns what a document in the search engine says about its message besides the words: time, topics,
+// error group, and whether it is archived. It leaves out messages that do not exist, and messages that get no document.
 func (s *Indexer) EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repository.EngineFacts, error) {
 	var found []struct {
 		ID            uuid.UUID     `db:"id"`
@@ -100,7 +103,7 @@ func (s *Indexer) EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repositor
 	return facts, nil
 }
 
-// EngineChanges returns the oldest changes that the engine does not have yet.
+// EngineChanges returns the oldest changes of messages that are not stored in the search engine yet.
 func (s *Indexer) EngineChanges(ctx context.Context, limit int) ([]repository.EngineChange, error) {
 	var found []struct {
 		Number    int64     `db:"number"`
@@ -116,7 +119,7 @@ func (s *Indexer) EngineChanges(ctx context.Context, limit int) ([]repository.En
 	return changes, nil
 }
 
-// ForgetEngineChanges deletes changes that the engine has.
+// ForgetEngineChanges deletes changes that are now stored in the search engine.
 func (s *Indexer) ForgetEngineChanges(ctx context.Context, changes []repository.EngineChange) error {
 	numbers := codec.NewArray(codec.OIDInt8, len(changes), 8)
 	for _, c := range changes {
@@ -126,7 +129,8 @@ func (s *Indexer) ForgetEngineChanges(ctx context.Context, changes []repository.
 	return conn.Translate("forget changes for the search engine", err)
 }
 
-// EngineDays returns which documents of that version the engine should have, the earliest day first.
+// EngineDays returns, for each day, the number of documents of the given version that the search engine should have,
+// and a checksum of their ids. The earliest day comes first.
 func (s *Indexer) EngineDays(ctx context.Context, version int64) ([]repository.EngineDay, error) {
 	var found []struct {
 		Day       time.Time `db:"day"`
@@ -147,11 +151,11 @@ func (s *Indexer) EngineDays(ctx context.Context, version int64) ([]repository.E
 	return days, nil
 }
 
-// ofDay is the condition that the document d belongs to the day $2 of EngineDays.
+// ofDay is the SQL condition that the document d belongs to the day $2 that EngineDays has returned.
 const ofDay = `(d.created_at >= $2 OR $2 <= '1999-12-31 00:00Z') AND (d.created_at < $2::timestamptz + interval '1 day' OR $2 >= '2100-01-01 00:00Z')`
 
-// EngineDocuments returns the ids of the messages of a day that have a document of that version in the engine, in their
-// order after a given id.
+// EngineDocuments returns the ids of those messages of a day that should have a document of the given version in the
+// search engine: at most limit ids that are higher than after, in their order.
 func (s *Indexer) EngineDocuments(ctx context.Context, version int64, day time.Time, after uuid.UUID, limit int) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := s.db.Select(ctx, &found, `SELECT d.message_id FROM dlq.message_documents d
@@ -159,8 +163,8 @@ func (s *Indexer) EngineDocuments(ctx context.Context, version int64, day time.T
 	return found, conn.Translate("read the documents of the search engine", err)
 }
 
-// IndexAgain makes Unindexed return messages again that have a document of that version, because the engine has lost
-// their documents.
+// IndexAgain makes Unindexed return those of the messages again that should have a document of the given version,
+// because the search engine has lost these documents.
 func (s *Indexer) IndexAgain(ctx context.Context, version int64, ids []uuid.UUID) error {
 	err := s.db.Exec(ctx, `WITH lost AS (
 			UPDATE dlq.message_documents d SET version = -1
@@ -169,7 +173,7 @@ func (s *Indexer) IndexAgain(ctx context.Context, version int64, ids []uuid.UUID
 	return conn.Translate("index messages again", err)
 }
 
-// IndexDayAgain does the same for all messages of a day of EngineDays.
+// IndexDayAgain does the same as IndexAgain for all messages of a day that EngineDays has returned.
 func (s *Indexer) IndexDayAgain(ctx context.Context, version int64, day time.Time) error {
 	err := s.db.Exec(ctx, `WITH lost AS (
 			UPDATE dlq.message_documents d SET version = -1 WHERE d.version = $1 AND `+ofDay+` RETURNING d.created_at
@@ -177,13 +181,13 @@ func (s *Indexer) IndexDayAgain(ctx context.Context, version int64, day time.Tim
 	return conn.Translate("index a day again", err)
 }
 
-// rewindFrom moves the indexer's positions back to the first of the lost documents.
+// rewindFrom moves the indexer's positions back to the earliest document in the step named lost.
 const rewindFrom = `
 	UPDATE dlq.search_index SET walked_at = least(walked_at, l.at), walked_id = ` + codec.ZeroUUID + `, mark = least(mark, l.at),
 		archive_walked = '-infinity', archive_mark = '-infinity', found_until = least(found_until, l.at)
 	FROM (SELECT min(created_at) AS at FROM lost) l WHERE l.at IS NOT NULL`
 
-// EngineScope returns the existing topics that a filter matches.
+// EngineScope returns the existing topics that a filter matches, by their names.
 func (s *Indexer) EngineScope(ctx context.Context, f entity.Filter, archived bool) (repository.EngineScope, error) {
 	n, err := s.scopes.Resolve(ctx, f, codec.SourceOf(archived))
 	if err != nil || n.Topics == nil && n.Visible == nil {

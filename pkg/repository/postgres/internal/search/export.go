@@ -14,15 +14,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Limits that bound the memory of an export: one statement reads at most ExportStep messages, and at most ExportBytes
-// of each key, value and so on. A message with a longer part is read by a statement of its own.
+// Limits that bound the memory of an export. One statement reads at most ExportStep messages, and leaves out each key,
+// header list, value or error message that is longer than ExportBytes. A message with such a long part is read by a
+// statement of its own.
 const (
 	ExportStep  = 250
 	ExportBytes = 16 << 10
 )
 
-// The export first tests a sample of the messages for the filter's words. When at least exportHits have them, it tests
-// all messages one by one.
+// An export first tests a sample of exportSample messages for the filter's words. When at least exportHits of them
+// contain the words, the export tests all messages one by one.
 const (
 	exportSample = 5000
 	exportHits   = exportSample / 100
@@ -43,7 +44,7 @@ func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield f
 	begun := false
 	once := func(m *entity.Message) error { begun = true; return yield(m) }
 	err = Bounded(ctx, s.db, s.SearchTimeout, func(tx *sqlx.Tx) error {
-		if begun { // the caller has received messages already, so the export cannot start again
+		if begun { // begun says that the caller has received messages already, so the export must not start again
 			return broken
 		}
 		how, err := howToExport(ctx, tx, from, q, n)
@@ -68,8 +69,8 @@ func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield f
 	return conn.Translate("export messages", err)
 }
 
-// exportQuery returns the query of an export. It merges the rows of several walks (see Walks); meanwhile these rows
-// have only pointers to the bytes of the records.
+// exportQuery returns the query of an export. It merges the rows of several walks (see Walks) in the order of the
+// export. The merge copies only pointers to the bytes of the records, because PostgreSQL stores these out of line.
 func exportQuery(from codec.Source, q repository.ExportQuery, n Scope, how string) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	walks := a.ways(q.Filter, n, how)
@@ -95,7 +96,7 @@ func exportQuery(from codec.Source, q repository.ExportQuery, n Scope, how strin
 	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.Arg(q.Limit) + `::bigint`, a.Values
 }
 
-// The columns of an export of whole messages.
+// wholeColumns are the columns of an export of whole messages. Parts longer than ExportBytes are NULL.
 var (
 	exportBytes  = codec.Bigint(ExportBytes)
 	wholeColumns = codec.StateColumnsBefore +
@@ -105,7 +106,7 @@ var (
 		coalesce(octet_length(m.key), 0) > ` + exportBytes + ` OR octet_length(m.error_message) > ` + exportBytes + ` AS cut`
 )
 
-// partColumns returns the columns of an export of parts of messages.
+// partColumns returns the columns of an export that needs only some parts of the records.
 func partColumns(p repository.RecordParts) string {
 	columns := `m.id, m.created_at, m.original_topic, t.name AS dlq_topic, m.dlq_topic_id, m.status, m.error_class, m.consumer_group,
 		m.dialect, m.group_id, ` + strconv.FormatBool(p.Key) + " AND octet_length(m.key) > " + exportBytes + " AS cut"
@@ -121,8 +122,8 @@ func partColumns(p repository.RecordParts) string {
 	return columns
 }
 
-// howToExport returns testEach when many messages have the filter's words or the rest of the filter matches few
-// messages; otherwise findFirst.
+// howToExport returns testEach when many messages of the sample contain the filter's words, or when so few messages
+// match the rest of the filter that all of them were tested. Otherwise it returns findFirst.
 func howToExport(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.ExportQuery, n Scope) (string, error) {
 	if !q.Filter.NeedsSearchIndex() {
 		return "", nil
@@ -156,7 +157,7 @@ type exported struct {
 	cut     bool
 }
 
-// run yields all messages. It returns an error of yield as refused, and an error of the database as err.
+// run passes all messages to yield. It returns an error of yield as refused, and an error of the database as err.
 func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (refused, err error) {
 	step := make([]exported, 0, ExportStep)
 	for {
@@ -171,7 +172,7 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 			if err := yield(m); err != nil {
 				return err, nil
 			}
-			step[i] = exported{} // frees the bytes of the row
+			step[i] = exported{} // lets the garbage collector free the bytes of this row
 		}
 		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; only the first read has a span
 		if len(step) < ExportStep {
@@ -186,7 +187,7 @@ func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, erro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err has the error already
+	defer func() { _ = rows.Close() }() // codec.ScanRows has returned the error of rows.Err
 	err = codec.ScanRows(rows, func(r *codec.ScannedRow) error {
 		m, err := r.MessageToShow()
 		step = append(step, exported{m, r.Cut.Bool})

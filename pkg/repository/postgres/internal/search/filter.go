@@ -16,7 +16,7 @@ import (
 type Arguments struct {
 	First   int // number of the SQL parameter of the first argument, as 1 in $1
 	Values  []any
-	Version *[]int64 // versions of documents that the query may read; nil when it may read documents of any version
+	Version *[]int64 // versions of documents that the query may read; nil for any version
 }
 
 // Arg adds an argument and returns the name of its parameter.
@@ -25,8 +25,8 @@ func (a *Arguments) Arg(v any) string {
 	return fmt.Sprintf("$%d", a.First+len(a.Values)-1)
 }
 
-// text adds s as an argument and returns the SQL for the argument. When no text column can hold s, it returns NULL,
-// which equals no column.
+// text adds s as an argument and returns the SQL for the argument. When s cannot be stored in a text column, it returns
+// NULL, so that a comparison with any column is not true.
 func (a *Arguments) text(s string) string {
 	if s != codec.Clean(s) {
 		return "NULL::text"
@@ -104,7 +104,7 @@ func Status(wanted []entity.Status) string {
 	return "m.status IN (" + strings.Join(known, ", ") + ")"
 }
 
-// documented returns a filter's conditions on d, the document of the message.
+// documented returns a filter's conditions on its words, headers and fields, as SQL for the document d of a message.
 func (a *Arguments) documented(f entity.Filter) string {
 	if slices.ContainsFunc(f.Words, func(word string) bool { return word != codec.Clean(word) }) {
 		return "false"
@@ -136,8 +136,8 @@ var literally = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 // documentOfM is the SQL condition that d is the document of m.
 const documentOfM = "d.message_id = m.id AND d.created_at = m.created_at"
 
-// inPartitions returns conditions on d with which PostgreSQL skips the partitions that can have no document of the
-// filter. It locks and reads the partitions that it does not skip.
+// inPartitions returns conditions on the time of the document d. With them, PostgreSQL skips the partitions that can
+// contain no document of the filter; it locks and reads all others.
 func (a *Arguments) inPartitions(f entity.Filter) string {
 	var all []string
 	if !f.CreatedAfter.IsZero() {

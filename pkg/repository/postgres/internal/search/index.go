@@ -23,19 +23,20 @@ type Indexer struct {
 	engine engineOf
 }
 
-// errorGroups stores the fingerprints by which error groups are described; package insight implements it.
+// errorGroups stores the fingerprints that describe error groups; package insight implements it.
 type errorGroups interface {
 	SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 }
 
-// NewIndexer returns an Indexer. The version of SetIndexVersion also applies to all searches that use these scopes.
+// NewIndexer returns an Indexer. The version that SetIndexVersion sets also applies to all searches that use the given
+// scopes.
 func NewIndexer(db *conn.DB, scopes *Scopes, groups errorGroups) *Indexer {
 	return &Indexer{db: db, scopes: scopes, groups: groups, engine: engineOf{name: postgresEngine}}
 }
 
-// acquireLeaseQuery takes or renews the lease. When the version has changed, it also resets the indexer's positions, so
-// that all messages are indexed again. $5 is the engine of the index, and $6 the version of the documents with which the
-// database answers searches while another engine is filled.
+// acquireLeaseQuery takes or renews the indexer's lease. When the version of the search index has changed, it also
+// resets the indexer's positions, so that all messages are indexed again. $5 is the engine that has the search index.
+// $6 is the version of the documents with which the database answers searches while a search engine is being filled.
 const acquireLeaseQuery = `
 	UPDATE dlq.search_index c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
 		engine = $5, served_version = CASE WHEN version = $2 THEN served_version WHEN version = $6 THEN version END,
@@ -50,12 +51,13 @@ const acquireLeaseQuery = `
 	WHERE c.owner = $1 OR c.lease_expires_at IS NULL OR c.lease_expires_at <= n.moment
 	RETURNING true`
 
-// createPartitionsQuery creates the partitions of today and tomorrow.
+// createPartitionsQuery creates the partitions of the search index for today and tomorrow.
 const createPartitionsQuery = `
 	SELECT dlq.create_document_partitions(ARRAY[n.moment, n.moment + interval '1 day'])
 	FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// timesOfDocuments returns created_at of the messages $1, live or archived; documents have the same created_at.
+// timesOfDocuments returns the created_at of the messages $1, live or archived. The document of a message has the same
+// created_at.
 const timesOfDocuments = `
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
 		UNION ALL
@@ -76,24 +78,24 @@ func (s *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, vers
 	return len(held) > 0, conn.Translate("acquire the indexer lease", err)
 }
 
-// pendingQuery finds messages without a document. It continues at the position where the last call ended (walked_at,
-// archive_walked). It moves this position to the first message that it finds. When it finds none, it moves the position
-// to ten seconds ago, because a transaction that stores messages may take that long.
+// pendingQuery finds messages without a document. It continues at the position at which the last call ended (walked_at,
+// archive_walked), and moves this position to the first message that it finds. When it finds none, it moves the
+// position to ten seconds ago, because a transaction that stores messages may take that long.
 //
-// Transactions that take longer are the reason for a second position (mark, archive_mark). No message that appears
-// later is before the second position. Once a minute the query scans again from there. After such a scan, the second
-// position moves to ten seconds before an earlier scan, but only when all transactions that were open at that earlier
-// scan have ended. A message that is already older than ten seconds when it is stored is found through late_messages
-// instead. While one of these transactions stays open, the second position does not move. Each scan would then read
-// more messages than the previous one, so scans become rarer; the messages of that transaction are found after it has
-// ended. seen_xid is the id of the earlier scan's own transaction. It is higher than the ids of all transactions that
-// had written until then. The xmax of the scan's snapshot would not do, because it need not be higher than the id of
-// the youngest open transaction.
+// Transactions that take longer are the reason for a second position (mark, archive_mark). All messages that such
+// transactions add are after the second position. Once a minute the query scans again from the second position. After
+// such a scan, the second position moves to ten seconds before an earlier scan, but only when all transactions that
+// were open at that earlier scan have ended. A message that is already older than ten seconds when it is stored is
+// found through the table late_messages instead. While one of these transactions stays open, the second position does
+// not move, and each scan would read more messages than the previous scan. So scans become rarer; the messages of that
+// transaction are found after it has ended. seen_xid is the id of the earlier scan's own transaction. It is higher than
+// the ids of all transactions that had written until then. The xmax of the scan's snapshot cannot be used instead,
+// because it need not be higher than the id of the youngest open transaction.
 //
-// A message whose created_at is infinite is in no list, and gets no document.
+// A message whose created_at is infinite gets no document.
 //
-// The document of each message is looked up separately, because the planner would otherwise read both tables
-// completely. A caller whose version differs from that of the search index finds nothing.
+// A subquery looks up the document of each message, because for a join the planner would read both tables completely. A
+// caller whose version differs from that of the search index finds nothing.
 var pendingQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT k.*, n.moment, seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid AS settles
@@ -164,9 +166,9 @@ var pendingQuery = `
 		` + pendingOf("dlq.archived_messages", "k.archived AND m.archived_at = k.at", 4) + `
 	) both_tables ORDER BY ord`
 
-// chosenMessages returns the SQL that chooses the first messages of picked, as many as have together at most as many
-// bytes as the parameter number maxBytes says. A value longer than the parameter number maxValue does not count,
-// because it is not loaded.
+// chosenMessages returns the SQL that chooses the first messages of the step named picked, until they have more bytes
+// together than the parameter with the number maxBytes. A value longer than the parameter with the number maxValue does
+// not count, because it is not loaded.
 func chosenMessages(maxBytes, maxValue int) string {
 	return fmt.Sprintf(`sized AS MATERIALIZED (
 		SELECT p.id, p.archived, p.at, p.ord, sum(
@@ -216,14 +218,15 @@ func pendingMessages(what string, found []pendingRow) ([]entity.Message, error) 
 	return messages, nil
 }
 
-// storeDocumentsQuery stores documents if the caller has the version of the search index. It locks no message, because
-// a deletion locks the message first and its document second. A message is counted as an arrival when its first
-// document is inserted; it counts for the error group that it has, or that this document gives it. A message that is
-// too old for the counters is not counted.
+// storeDocumentsQuery stores documents if the caller has the version of the search index. It locks no message: a
+// deletion locks the message first and then its document, so a lock in the opposite order could deadlock. A message is
+// counted as an arrival when its first document is inserted. It is counted for the error group that it has, or else for
+// the one that this document gives it. A message that is too old for the counters is not counted.
 //
-// $10 are the messages whose record was not stored with them yet when they were read. A document without that record is
-// not stored: the message is read again. The row of dlq.share_records has that the message is counted, because its record
-// may make it a return; see completeQuery of package ingest.
+// $10 are those messages of share groups whose record was not stored yet when the indexer read them. If the record has
+// been stored since then, the document is not stored, and the indexer reads the message again. Otherwise the query sets
+// counted in dlq.share_records, because the record may later show that the message is a return; see completeQuery of
+// package ingest.
 const storeDocumentsQuery = `
 	WITH completed AS MATERIALIZED (
 		SELECT message_id, state FROM dlq.share_records WHERE message_id = ANY ($10::uuid[]) ORDER BY message_id FOR NO KEY UPDATE
@@ -306,8 +309,9 @@ const groupDocumentsQuery = `
 	UPDATE dlq.dlq_messages_archive m SET group_id = a.group_id
 	FROM archived a WHERE m.id = a.id AND m.archived_at = a.archived_at AND m.group_id IS NULL`
 
-// dropStraysQuery deletes documents whose messages were deleted, or moved to an object, while the documents were stored. PurgeStraysQuery
-// deletes the documents that an interrupted deletion has left. $3 and $4 exclude other partitions.
+// dropStraysQuery deletes documents whose messages were deleted, or moved to an object, while the documents were being
+// stored. $3 and $4 are the earliest and the latest time of these documents, so that PostgreSQL reads no other
+// partitions. PurgeStraysQuery deletes the documents that are left when a process dies before it runs dropStraysQuery.
 const dropStraysQuery = `
 	DELETE FROM dlq.message_documents d USING (
 		SELECT o.message_id, o.created_at
@@ -319,7 +323,7 @@ const dropStraysQuery = `
 	) gone
 	WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN $3 AND $4`
 
-// PurgeStraysQuery reads all documents, so only the archiver runs it.
+// PurgeStraysQuery deletes documents without a message. It reads all documents, so only the archiver runs it.
 const PurgeStraysQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.message_documents d USING (
@@ -333,8 +337,8 @@ const PurgeStraysQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// StoreDocuments implements repository.SearchIndex. The names of error groups are stored first, so that every group
-// that has messages has a name.
+// StoreDocuments implements repository.SearchIndex. It stores the descriptions of error groups before the documents, so
+// that every error group that has messages has a description.
 func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
 	if len(documents) == 0 {
 		return nil
@@ -400,9 +404,9 @@ func (s *Indexer) UnderLoad(ctx context.Context) (bool, error) {
 	return len(answer) > 0 && answer[0], conn.Translate("check the load of the store", err)
 }
 
-// inPartitions calls store, which stores the documents of the messages ids. When a partition is missing, it creates the
-// partition and calls store again. It may have to do so several times, because the archiver may drop a partition while
-// it is empty.
+// inPartitions calls the function store, which stores the documents of the messages ids. When a partition is missing,
+// it creates the partition and calls store again. It may have to do so several times, because the archiver may drop the
+// new partition while it is still empty.
 func (s *Indexer) inPartitions(ctx context.Context, ids []byte, store func() error) error {
 	for tries := 0; ; tries++ {
 		err := store()
@@ -447,8 +451,8 @@ func latest(documents []entity.Document) []entity.Document {
 	return last
 }
 
-// termsText returns the terms in PostgreSQL's text form of an array. An array of arrays cannot be used, because all its
-// elements must have the same length.
+// termsText returns the terms as an array in PostgreSQL's text form. The terms of all documents cannot be sent as an
+// array of arrays, because these would have to have the same length.
 func termsText(terms []int64) string {
 	text := make([]byte, 0, 2+21*len(terms))
 	text = append(text, '{')
@@ -461,7 +465,7 @@ func termsText(terms []int64) string {
 	return string(append(text, '}'))
 }
 
-// IndexedUntil implements repository.SearchIndex. The time that it returns says nothing about archived messages.
+// IndexedUntil implements repository.SearchIndex. The returned time says nothing about archived messages.
 func (s *Indexer) IndexedUntil(ctx context.Context) (time.Time, error) {
 	var until []sql.NullTime
 	if err := s.db.Select(ctx, &until, `SELECT found_until FROM dlq.search_index`); err != nil {
@@ -473,7 +477,8 @@ func (s *Indexer) IndexedUntil(ctx context.Context) (time.Time, error) {
 	return codec.TimeOf(until[0]), nil
 }
 
-// indexStallQuery also describes the transaction for which the indexer waits, if the role may see it.
+// indexStallQuery returns for how long the indexer has waited for an open transaction. It also names the transaction's
+// process, if the role may see it.
 const indexStallQuery = `
 	SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - seen_at)::float8 AS seconds,
 		coalesce((SELECT 'process ' || pid FROM pg_stat_activity WHERE backend_xid = x.oldest LIMIT 1),

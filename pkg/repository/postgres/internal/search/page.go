@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// idQuery is a query for the messages of a page, with its arguments. It returns id, at (the time by which the list is
-// sorted) and created_at, in the order of the page.
+// idQuery is a query for the ids of the messages of a page, with its arguments. It returns id, at (the time by which
+// the list is sorted) and created_at, in the order of the page.
 type idQuery struct {
 	Arguments
 	Query string
@@ -38,8 +38,8 @@ func (a *Arguments) words(f entity.Filter, how string) []string {
 	return nil
 }
 
-// ways returns the walks of a filter; see Walks. With findFirst there is at most one, because the messages are found by
-// their documents.
+// ways returns the walks of a filter; see Walks. With findFirst it returns a single walk, because the messages are
+// found by their documents.
 func (a *Arguments) ways(f entity.Filter, n Scope, how string) [][]string {
 	if how == findFirst {
 		return [][]string{a.Named(f, n)}
@@ -50,26 +50,26 @@ func (a *Arguments) ways(f entity.Filter, n Scope, how string) [][]string {
 	return a.Walks(f, n)
 }
 
-// listPart limits a query to a part of a list.
+// listPart limits a query to a part of a list: the first messages that meet an additional condition.
 type listPart struct {
 	limit  int
 	within string // an SQL condition on the message m that limits the part; "" for no condition
 	first  int    // number of the query's first parameter
 }
 
-// Listed returns the query for the ids of a page.
+// Listed returns the query for the ids of the messages of a page.
 func Listed(from codec.Source, q repository.SearchQuery, n Scope, how string) *idQuery {
 	return listedIn(from, q, n, how, listPart{limit: q.Limit, first: 1})
 }
 
-// listedIn returns the query for a part of the list that q asks for.
+// listedIn returns the query for the part s of the list that q asks for.
 func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, s listPart) *idQuery {
 	p := &idQuery{Arguments: Arguments{First: s.first, Version: n.Version}, noValues: q.NoValues}
 	p.order = orderBy(q.Sort, "at", "id")
 	column := sortColumn(q.Sort)
 	walks := p.ways(q.Filter, n, how)
 	if len(walks) == 0 {
-		p.Values = nil // the query below has no parameters
+		p.Values = nil // no message can match, so the query needs no parameters
 		p.Query = "SELECT NULL::uuid AS id, NULL::timestamptz AS at, NULL::timestamptz AS created_at WHERE false"
 		return p
 	}
@@ -81,7 +81,7 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	if s.within != "" {
 		conditions = append(conditions, s.within)
 	}
-	limit := codec.Bigint(s.limit) // written into the query, so that the planner knows how small the limit is
+	limit := codec.Bigint(s.limit) // a literal in the query, so that the planner knows how small the limit is
 	if how != findFirst {
 		walks = byStatus(walks, q)
 	}
@@ -93,8 +93,8 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	return p
 }
 
-// byStatus returns one walk (see Walks) for each status when the statuses are the only condition that can select an
-// index.
+// byStatus returns one walk (see Walks) for each status of the filter, when no other condition of the filter can use an
+// index. Otherwise it returns the given walks.
 func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	if len(walks) != 1 || len(walks[0]) > 0 || q.Filter.Group != uuid.Nil || q.Sort.By != repository.ByCreated {
 		return walks
@@ -150,7 +150,7 @@ func (a *Arguments) behind(q repository.SearchQuery) []string {
 		" (" + a.Arg(entity.TruncateTime(q.After.CreatedAt)) + "::timestamptz, " + a.Arg(q.After.ID) + "::uuid)"}
 }
 
-// these returns the query for the messages with the given ids.
+// these returns the idQuery for the messages with the given ids.
 func these(from codec.Source, q repository.SearchQuery, ids []uuid.UUID) *idQuery {
 	p := &idQuery{Arguments: Arguments{First: 1}, order: orderBy(q.Sort, "at", "id"), noValues: q.NoValues}
 	p.Query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at, m.created_at FROM unnest(" + p.Arg(codec.UUIDArray(ids)) + "::uuid[]) AS w (id) " + from.Join("w.id") +

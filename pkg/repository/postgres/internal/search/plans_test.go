@@ -128,13 +128,13 @@ func seedSearch(t *testing.T, db *sqlx.DB) {
 	postgrestest.Exec(t, db, `ANALYZE dlq.search_index`)
 }
 
-// TestSearchInPairs: a search that reads one pair of original and dead-letter topic after the other finds the same
-// messages as the filter's conditions in one query.
+// TestSearchInPairs: a search may read one pair of original and dead-letter topic after the other. It then finds the
+// same messages as one query with all conditions of the filter.
 func TestSearchInPairs(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'd' || n FROM generate_series(0, 3) n`)
-	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('a')`) // 'a' is then also a dead-letter topic
+	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('a')`) // a is both an original topic and a dead-letter topic
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, dlq_topic_id)
 		SELECT o, 'x', (SELECT id FROM dlq.topics WHERE name = d)
 		FROM unnest('{a,b,c,d1,""}'::text[]) o, unnest('{d0,d1,d2,a,none}'::text[]) d, generate_series(1, 2)
@@ -166,7 +166,8 @@ func TestSearchInPairs(t *testing.T) {
 	check.True(t, asked >= 100, "%d of the filters are walked pair by pair, want most", asked)
 }
 
-// wantSame compares the messages of a list with the messages that meet all conditions of the filter in one plain query.
+// wantSame compares the messages of the query that Listed returns with the messages of one plain query with all
+// conditions on topics.
 func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n Scope) {
 	t.Helper()
 	p := Listed(codec.SourceOf(false), repository.SearchQuery{Filter: f, Limit: 1000}, n, LeaveOut)
@@ -181,8 +182,8 @@ func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n Scope) {
 	}
 }
 
-// TestPairPlans: when a few messages match among many of the same dead-letter topic or of unknown origin, they are
-// found through the index of the condition that matches the fewest messages.
+// TestPairPlans: when only a few of the many messages of a dead-letter topic, or of unknown origin, match a filter,
+// PostgreSQL finds them through the index of the filter's rarest condition.
 func TestPairPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -245,12 +246,12 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestPlainPlans: a plain page is read along an index with one plan for all arguments. This also holds when ten topics
-// fail at once: then every time range has messages of each topic, and PostgreSQL could expect a scan of all messages to
-// be cheap.
+// TestPlainPlans: a plain page (see plain) is read along an index with one plan for all arguments. This is also true
+// when ten topics receive messages at the same time: then every time range contains messages of each topic, and
+// PostgreSQL could expect a scan of all messages to be cheap.
 func TestPlainPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // each session has its own plans and settings
+	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(0, 9) n`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
 		SELECT 'topic' || n % 10, 'boom ' || n, now() - (20000 - n) * interval '1 second', 1 + n % 10, '{"order": 1}', '\x00'
@@ -267,7 +268,7 @@ func TestPlainPlans(t *testing.T) {
 		check.True(t, plain(c.q, Scope{}), "%+v is not plain, want it", c.q)
 		query, _ := PageQuery(codec.SourceOf(false), Listed(codec.SourceOf(false), c.q, Scope{}, LeaveOut))
 		if c.args == nil {
-			query += " OFFSET $1" // gives the query a parameter
+			query += " OFFSET $1" // the helper Explain needs a query with a parameter
 			c.args = []string{"0"}
 		}
 		plan := postgrestest.Explain(t, db, "force_generic_plan", query, c.args)

@@ -16,12 +16,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// timeRange is a range of time from From to To, without To itself, in microseconds since 2000.
+// timeRange is the range of time from From up to, but not including, To, in microseconds since 2000.
 type timeRange struct{ From, To int64 }
 
 func (r timeRange) empty() bool { return r.From >= r.To }
 
-// Length returns the number of microseconds.
+// Length returns the length of the range in microseconds.
 func (r timeRange) Length() int64 { return r.To - r.From }
 
 // and returns the intersection of the ranges r and o.
@@ -64,7 +64,7 @@ func (r timeRange) behind(p repository.Cursor, ascending bool) timeRange {
 	return r
 }
 
-// since2000 is the year 2000 in microseconds of Unix time.
+// since2000 is the beginning of the year 2000 in microseconds of Unix time.
 const since2000 = 946_684_800_000_000
 
 // micros2000 returns the microseconds from 2000 to t.
@@ -72,7 +72,8 @@ func micros2000(t time.Time) int64 { return t.UnixMicro() - since2000 }
 
 func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }
 
-// The first and the last partition have all earlier and all later times. Their numbers are these days since 2000.
+// The first partition of the search index also contains all earlier times, and the last partition all later times.
+// Their numbers are days since 2000-01-01.
 const (
 	earliestDay = -1
 	latestDay   = 36_525 // 2100-01-01
@@ -85,7 +86,7 @@ type day struct {
 	Table string // SQL name; "" when the role may read the partition only through dlq.message_documents
 }
 
-// daysOf returns the existing partitions in the order of the page.
+// daysOf returns the existing partitions of the search index in the order of the page.
 func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
 	var found []struct {
 		Number int64  `db:"number"`
@@ -114,7 +115,8 @@ func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
 	return days, nil
 }
 
-// leftOf returns the range from the oldest to the newest message, without the times that the query excludes.
+// leftOf returns the time range that a search has to cover: from the oldest to the newest message, without the times
+// that the query excludes.
 func leftOf(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery) (timeRange, error) {
 	var found []struct {
 		Oldest int64 `db:"oldest"`
@@ -151,8 +153,8 @@ func microsOf(at string) string {
 	return "(extract(epoch FROM " + at + " - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint"
 }
 
-// Settings of the planner for reading a time range. With byIndex, PostgreSQL must use an index: it does not know how
-// few documents have a word, and might otherwise read all documents.
+// Settings of the planner for reading a time range. byIndex makes PostgreSQL use an index. Otherwise it might read all
+// documents, because it does not know how few documents contain a word. inAnyWay lets PostgreSQL choose freely again.
 const (
 	byIndex  = `; SET LOCAL enable_seqscan = off`
 	inAnyWay = `; SET LOCAL enable_seqscan = on`
@@ -162,8 +164,8 @@ const (
 // would read all messages of the range for words that it considers common. The documents are sorted before they are
 // joined to their messages, so that few messages are read.
 //
-// When the range consists of whole days, their documents are found by their words alone; in a part of a day, documents
-// are found by their time. PostgreSQL does not choose well between the two: in a new day, which it has not analyzed, it
+// When the range consists of whole days, PostgreSQL must find the documents by their words; in a part of a day, it
+// finds them by their time. The choice is not left to PostgreSQL, because in a new day, which it has not analyzed, it
 // would read every document by its time.
 func rangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in timeRange, whole []day) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
@@ -185,12 +187,13 @@ func rangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in timeRan
 	ORDER BY ` + orderBy(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + codec.Bigint(q.Limit), a.Values
 }
 
-// onDocument returns conditions on the message m as conditions on its document.
+// onDocument rewrites conditions on the created_at and id of the message m as conditions on its document; the parameter
+// document is the document's SQL name.
 func onDocument(conditions []string, document string) string {
 	return strings.NewReplacer("m.created_at", document+".created_at", "m.id", document+".message_id").Replace(And(conditions...))
 }
 
-// unionOf returns the SQL that selects the documents of these days.
+// unionOf returns the SQL that selects the documents of these partitions.
 func unionOf(days []day) string {
 	var tables []string
 	for _, d := range days {

@@ -11,37 +11,38 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Scopes reads which existing topics the topic names and patterns of a filter match.
+// Scopes finds out which existing topics match the topic names and patterns of a filter.
 type Scopes struct {
 	db      *conn.DB
-	version *atomic.Pointer[[]int64] // versions of documents that searches may read; nil when they read only those of the search index's version
+	version *atomic.Pointer[[]int64] // versions of documents that searches may read; nil for the version of the search index only
 }
 
-// NewScopes returns the Scopes of a database.
+// NewScopes returns Scopes that send their statements to db.
 func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db, version: new(atomic.Pointer[[]int64])} }
 
-// On returns Scopes that read from another database. SetIndexVersion sets the version of both.
+// On returns Scopes that read from the database db. SetIndexVersion sets the version of the original and of the
+// returned Scopes.
 func (s *Scopes) On(db *conn.DB) *Scopes { return &Scopes{db: db, version: s.version} }
 
-// Scope has the topics that a filter matches. They are read before the query of the filter, because the planner must
-// know them. A topic that appears in between adds no message to the result.
+// Scope contains the existing topics that a filter matches. They are read before the filter's query is sent, because
+// the planner must know them. When a new topic appears in between, its messages are not in the result.
 type Scope struct {
 	Number  sql.NullInt32 // number of the dead-letter topic that Filter.Topic names, if it names one
 	Topics  *topicSet     // topics that Filter.Topics matches; nil for any topic
 	Visible *topicSet     // topics that Filter.Visible matches; nil for all topics
-	// Pairs has the original topics of each dead-letter topic, by the number of the dead-letter topic. Number 0 stands
-	// for messages without a dead-letter topic, and the name "" for messages without an original topic. Pairs is nil
-	// when they are unknown.
+	// Pairs contains the original topics of each dead-letter topic, by the number of the dead-letter topic. Number 0
+	// stands for messages without a dead-letter topic, and the name "" for messages without an original topic. Pairs is
+	// nil when the pairs are not known.
 	Pairs map[int32][]string
 
-	Version *[]int64 // versions of documents that searches of this process may read; nil when they read only those of the search index's version
+	Version *[]int64 // versions of documents that searches of this process may read; nil for the version of the search index only
 }
 
-// topicSet is the set of existing topics that match patterns.
+// topicSet is the set of existing topics that match given patterns.
 type topicSet struct {
 	Originals []string // names of the original topics
 	Numbers   []int32  // numbers of the dead-letter topics
-	Unnamed   bool     // the patterns also match messages without a topic name
+	Unnamed   bool     // true when the patterns also match messages without a topic name
 }
 
 // The two queries read the names of topics: they step from one topic name to the next along an index. Only the counters
@@ -112,7 +113,8 @@ func (s *Scopes) Resolve(ctx context.Context, f entity.Filter, from codec.Source
 	}
 	if f.Visible != nil {
 		n.Visible = Matching(*f.Visible, originals, topics)
-		// Whether a message without an original topic is visible depends on its dead-letter topic.
+		// The name "" is removed, because the dead-letter topic decides whether a message without an original topic is
+		// visible.
 		n.Visible.Originals = slices.DeleteFunc(n.Visible.Originals, func(name string) bool { return name == "" })
 	}
 	return n, nil
@@ -199,8 +201,8 @@ func (a *Arguments) Walks(f entity.Filter, n Scope) [][]string {
 	return walks
 }
 
-// apart returns the walks of a filter (see Walks), and whether each of them has an index. Instead of too many walks it
-// returns one walk without an index.
+// apart returns the walks of a filter (see Walks). inOrder reports whether each walk can be read in order along an
+// index. When there would be more than maxWalks walks, apart returns a single walk, and inOrder is false.
 func (a *Arguments) apart(f entity.Filter, n Scope) (walks [][]string, inOrder bool) {
 	switch {
 	case f.Topic != "":
@@ -232,9 +234,9 @@ func (a *Arguments) walksOfTopic(f entity.Filter, n Scope) [][]string {
 	return walks
 }
 
-// walksOfTopics returns the walks (see Walks) of a filter with patterns of topics. A dead-letter topic needs walks only
-// for messages whose original topic has no walk of its own. Mostly no such messages exist, and a walk would notice that
-// only after reading the whole dead-letter topic; so there is one walk for each pair that exists.
+// walksOfTopics returns the walks (see Walks) of a filter with patterns of topics. Each matching original topic has one
+// walk. A matching dead-letter topic has one walk for each of its other original topics. A single walk for all of them
+// would usually find no messages, but would notice this only after reading the whole dead-letter topic.
 func (a *Arguments) walksOfTopics(f entity.Filter, n Scope) [][]string {
 	others := append(unknown(f), a.Seen(n)...)
 	var walks [][]string
@@ -255,7 +257,8 @@ func (a *Arguments) walksOfTopics(f entity.Filter, n Scope) [][]string {
 	return walks
 }
 
-// sees reports whether messages of a topic are visible. A nil set makes all visible.
+// sees reports whether messages with this original topic and this dead-letter topic are visible. A nil topicSet makes
+// all messages visible.
 func (s *topicSet) sees(original string, number int32) bool {
 	if s == nil || original != "" {
 		return s == nil || slices.Contains(s.Originals, original)
@@ -281,7 +284,7 @@ func (n Scope) seesUnnamed() bool {
 	})
 }
 
-// visibleOriginals returns the visible original topics that may have messages of the filter.
+// visibleOriginals returns the visible original topics that may have messages which match the filter.
 func (n Scope) visibleOriginals(f entity.Filter) []string {
 	if f.UnknownOrigin {
 		return nil

@@ -23,8 +23,8 @@ type Searcher struct {
 	db     *conn.DB
 	scopes *Scopes
 
-	SearchTimeout, CountTimeout time.Duration // time limits of one statement with a filter of a user
-	SearchTime, rangeTime       time.Duration // time limits of a page of a free-text search, and of one of its statements
+	SearchTimeout, CountTimeout time.Duration // time limits of a search or an export, and of a count
+	SearchTime, rangeTime       time.Duration // time limits of one page of a free-text search, and of one of the statements that search for it
 }
 
 // New returns a Searcher with the time limits of production.
@@ -71,8 +71,8 @@ func (s *Searcher) Search(ctx context.Context, q repository.SearchQuery) (reposi
 // messages of the filter and sort them. PostgreSQL prefers to collect when its statistics say that few messages match.
 // But the statistics may be old: when a topic was flooded since then, PostgreSQL would collect the whole topic for
 // every page, while a walk is fast with few and with many matches. So foundTogether is only used for filters whose
-// messages no index has in order: filters with words, with too many topics, or with alternatives of which one has no
-// index.
+// messages no index has in order: filters with words, with too many topics, or with alternatives (see the function of
+// this name).
 const (
 	walkedInOrder = `SET LOCAL enable_bitmapscan = off`
 	foundTogether = `SET LOCAL enable_bitmapscan = on`
@@ -81,7 +81,7 @@ const (
 // way returns the setting of the planner for a filter.
 func way(f entity.Filter, n Scope) string {
 	if n.Pairs == nil && (f.Topic != "" || f.UnknownOrigin) && alternatives(f, n) {
-		return foundTogether // some of the alternatives have no index
+		return foundTogether // the messages of the alternatives are in no index in the order of the page
 	}
 	if _, inOrder := (&Arguments{First: 1}).apart(f, n); inOrder {
 		return walkedInOrder
@@ -89,8 +89,8 @@ func way(f entity.Filter, n Scope) string {
 	return foundTogether
 }
 
-// readMessages runs a query for messages. It prepares the query in the transaction, so that the statement timeout ends
-// a wait for a lock too; otherwise the driver would wait without limit.
+// readMessages runs a query for messages. It prepares the query in the transaction, so that the statement timeout also
+// ends a wait for a lock; otherwise the driver would wait without limit.
 func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([]entity.Message, error) {
 	st, err := tx.PrepareContext(ctx, query)
 	if err != nil {
@@ -101,7 +101,7 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err has the error already
+	defer func() { _ = rows.Close() }() // codec.ScanRows has returned the error of rows.Err
 	found := make([]entity.Message, 0, codec.Expected)
 	var shown codec.ShownPage
 	err = codec.ScanRows(rows, func(r *codec.ScannedRow) error {
@@ -113,8 +113,8 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 }
 
 // plain reports whether a page is one range of one index: all messages, or those of one original topic, sorted by
-// creation. A plain query needs no transaction and no plan for its arguments. Other filters need both, because the
-// planner must know whether the matches of their arguments are rare or common.
+// creation. The query for such a page needs no transaction and no plan for its arguments. The queries for other filters
+// need both, because the planner must know whether few or many messages match their arguments.
 func plain(q repository.SearchQuery, n Scope) bool {
 	return q.Sort.By == repository.ByCreated && !n.Number.Valid &&
 		reflect.DeepEqual(q.Filter, entity.Filter{Topic: q.Filter.Topic})
@@ -138,8 +138,8 @@ func (s *Searcher) plainPage(ctx context.Context, from codec.Source, q repositor
 	return messages, nil
 }
 
-// tooLong returns a *repository.TooBroadError for a statement that its own time limit ended. When the caller's context
-// ended it, tooLong returns err.
+// tooLong returns a *repository.TooBroadError for a statement that ended because of its own time limit. When the
+// statement ended because of the caller's context, tooLong returns err.
 func tooLong(caller, own context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || conn.Canceled(err)
 	if ended && own.Err() != nil && caller.Err() == nil {
@@ -166,11 +166,11 @@ func Bounded(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *
 }
 
 func boundedOnce(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *sqlx.Tx) error, settings []string) error {
-	tx, err := db.Pool.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true}) // a replica refuses other transactions
+	tx, err := db.Pool.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true}) // a replica accepts only transactions that are read-only
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // the transaction has written nothing
+	defer func() { _ = tx.Rollback() }() // ends the transaction, which has only read
 	all := append([]string{fmt.Sprintf(
 		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL statement_timeout = %d`,
 		max(1, limit.Milliseconds()))}, settings...)

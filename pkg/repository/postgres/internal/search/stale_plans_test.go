@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// fewBuffers is the maximum number of buffers that a page of 20 messages may read: for the messages of the page, and to
-// check that some hundred newer messages have no documents.
+// fewBuffers is the maximum number of buffers that PostgreSQL may read for a page of 20 messages. They include the
+// buffers for checking that some hundred newer messages have no documents.
 const fewBuffers = 1500
 
 // TestStalePlans: a page reads few buffers although PostgreSQL analyzed the table before a topic was flooded.
@@ -85,7 +85,7 @@ func TestStalePlans(t *testing.T) {
 	t.Run("Stale", bothWays)
 	for name, f := range map[string]entity.Filter{
 		"Words": {Words: []string{"boom"}}, "WordsOfTopic": {Words: []string{"boom"}, Topic: "calm1"},
-		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // no message of the flooded topic is DEAD
+		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // the flooded topic has no DEAD messages
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
@@ -135,7 +135,7 @@ func seedStale(t *testing.T, db *sqlx.DB) {
 	postgrestest.Exec(t, db, columns+flood+`100000) n`)
 }
 
-// way returns foundTogether for filters whose messages no index has in order.
+// way returns foundTogether for those filters whose matching messages are in no index in the order of the page.
 func TestWay(t *testing.T) {
 	t.Parallel()
 	few, many := &topicSet{Originals: []string{"a"}}, &topicSet{}

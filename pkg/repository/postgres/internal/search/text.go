@@ -20,13 +20,13 @@ const (
 	// statements, and the page ends at the message that the search has reached.
 	searchTime = time.Second
 	// rangeTime is the time limit of one statement of the search. When a statement takes longer, it is cancelled, and
-	// another one searches a shorter time range.
+	// another statement searches a shorter time range.
 	rangeTime = 300 * time.Millisecond
-	// quick is the duration below which a statement counts as quick: the next statement of the search then searches twice
-	// as many days as that statement did.
+	// quick is a duration. When searching some days took less time than quick, the next statement searches twice as
+	// many days.
 	quick = rangeTime / 10
 	// shortestRange is the length in microseconds of a time range that is not divided further. The statement that
-	// searches it has the time limit of any other query.
+	// searches such a range has the time limit of any other query.
 	shortestRange = int64(time.Second / time.Microsecond)
 	// maxScanned is the maximum number of messages that one statement tests one by one. promising decides whether the
 	// search continues to test messages one by one: it does so only if the matches so far suggest that the page will be
@@ -35,8 +35,8 @@ const (
 	promising  = 8_000
 )
 
-// textSearch finds the messages of a page that have a filter's words. It tests the newest messages one by one. Then it
-// searches the documents day by day, or several days at once when that is quick.
+// textSearch finds the messages of a page that contain a filter's words. It tests the newest messages one by one. Then
+// it searches the documents day by day, or several days at once when that is quick.
 type textSearch struct {
 	q     repository.SearchQuery // q.After is the present cursor of the search
 	hits  []uuid.UUID
@@ -47,16 +47,16 @@ type textSearch struct {
 	deadline time.Time // after this time no statement begins
 	step     int       // number of messages that the next statement tests one by one
 
-	// find finds the first messages of the time range r. whole has the partitions of the range, and is empty when the
-	// range is a part of a day. ended is false when the statement exceeded its time limit.
+	// find finds the first messages of the time range r. whole contains the partitions of the range; it is empty when
+	// the range is a part of a day. ended is false when the statement exceeded its time limit.
 	find func(ctx context.Context, q repository.SearchQuery, r timeRange, whole []day) (hits []uuid.UUID, ended bool, err error)
-	// scan tests whether the next messages that match the rest of the filter have the words. ended is false when the
-	// statement exceeded its time limit.
+	// scan reads the next messages that match the rest of the filter, and tests one by one whether they contain the
+	// words. ended is false when the statement exceeded its time limit.
 	scan func(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error)
 }
 
-// searchText finds the messages of a page. next is the cursor from which the search continues when its time ended
-// before the page was full.
+// searchText finds the messages of a page. When the page's time ended before the page was full, next is the cursor from
+// which the next page continues the search.
 func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (*idQuery, repository.Cursor, error) {
 	began := time.Now()
 	l, err := scanIndexed(ctx, tx, from, q, n)
@@ -66,7 +66,7 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 	if l.all || len(l.hits) >= q.Limit {
 		return these(from, q, l.hits), repository.Cursor{}, nil
 	}
-	if q.Sort.By != repository.ByCreated { // documents have no other time than created_at
+	if q.Sort.By != repository.ByCreated { // documents contain only the time created_at, so they cannot be searched in another order
 		_, err := tx.ExecContext(ctx, foundTogether)
 		return Listed(from, q, n, findFirst), repository.Cursor{}, err
 	}
@@ -84,8 +84,8 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 	return these(from, q, t.hits), t.next(), err
 }
 
-// run searches until the page is full, the whole time range is searched, or the time is over. The caller has already
-// tested scanned messages; the parameter found is how many of these had the words.
+// run searches until the page is full, the whole time range is searched, or the time is over. The caller has tested
+// some messages already: scanned is their number, and found is how many of them contain the words.
 func (t *textSearch) run(ctx context.Context, days []day, scanned, found int) error {
 	for scanned*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
 		before := len(t.hits)
@@ -160,7 +160,7 @@ func (t *textSearch) scanOnce(ctx context.Context) (ended bool, err error) {
 	return t.passScanned(l), nil
 }
 
-// passScanned moves the search past the messages that were tested. It reports whether any were tested.
+// passScanned moves the search past the messages that were tested one by one. It reports whether any were tested.
 func (t *textSearch) passScanned(l scanResult) bool {
 	t.keep(l.hits)
 	switch {
@@ -205,7 +205,8 @@ func (t *textSearch) done() bool { return len(t.hits) >= t.q.Limit || t.left.emp
 
 func (t *textSearch) inTime() bool { return time.Now().Before(t.deadline) }
 
-// next returns the cursor from which the search continues; the zero Cursor when it is complete or the page is full.
+// next returns the cursor from which the next page continues the search; the zero Cursor when the search is complete or
+// the page is full.
 func (t *textSearch) next() repository.Cursor {
 	if t.done() {
 		return repository.Cursor{}
@@ -218,7 +219,7 @@ type rangeReader struct {
 	tx          *sqlx.Tx
 	from        codec.Source
 	names       Scope
-	short, long time.Duration // time limit of a search statement, and of the statement that may take longer
+	short, long time.Duration // short is the time limit of a statement that searches, long of the statements that must not be cut short
 	settings    string        // settings of the transaction; "" when unknown
 }
 
@@ -235,8 +236,8 @@ func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
 	return daysOf(ctx, r.tx, t.q.Sort.Ascending)
 }
 
-// end sets the longer time limit for the statement that reads the messages of the page, so that a page that was found
-// is not lost.
+// end sets the long time limit for the statement that reads the messages of the page, so that the messages that were
+// found are not lost.
 func (r *rangeReader) end(ctx context.Context) error {
 	_, err := r.tx.ExecContext(ctx, foundTogether+inAnyWay+timeout(r.long))
 	return err
@@ -244,7 +245,7 @@ func (r *rangeReader) end(ctx context.Context) error {
 
 func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in timeRange, whole []day) (hits []uuid.UUID, ended bool, err error) {
 	if in.Length() <= shortestRange || !byWords(q.Filter) || slices.ContainsFunc(whole, func(d day) bool { return d.Table == "" }) {
-		whole = nil // search the parent table by time
+		whole = nil // the documents are found by their time, in the parent table
 	}
 	query, args := rangeQuery(r.from, q, r.names, in, whole)
 	settings, limit := foundTogether+byIndex, r.short
@@ -253,7 +254,7 @@ func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in tim
 	}
 	ended, err = r.within(ctx, limit, settings, func() error {
 		hits = nil
-		return r.tx.SelectContext(ctx, &hits, query, args...) // returns no bytea, so the query need not be prepared
+		return r.tx.SelectContext(ctx, &hits, query, args...) // the result has no bytea, so the query need not be prepared
 	})
 	if err == nil && !ended && in.Length() <= shortestRange {
 		err = &repository.TooBroadError{}
@@ -269,8 +270,8 @@ func (r *rangeReader) scan(ctx context.Context, q repository.SearchQuery, limit 
 	return l, ended, err
 }
 
-// within runs statements with a time limit. ended is false when one of them exceeded it. Then the transaction can still
-// be used, without the result of that statement.
+// within runs statements with a time limit. ended is false when a statement exceeded it. The transaction can still be
+// used then, but the result of that statement is missing.
 func (r *rangeReader) within(ctx context.Context, limit time.Duration, settings string, do func() error) (ended bool, err error) {
 	if settings += timeout(limit); settings != r.settings {
 		if _, err := r.tx.ExecContext(ctx, settings); err != nil {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// fakeIndex answers the statements of a textSearch from a list of messages, which has the order of the page.
+// fakeIndex answers the statements of a textSearch from a list of messages. The list has the order of the page.
 type fakeIndex struct {
 	messages  []repository.Cursor
 	hits      map[uuid.UUID]bool
@@ -58,7 +58,7 @@ func compareCursors(a, b repository.Cursor) int {
 func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r timeRange, _ []day) (ids []uuid.UUID, ended bool, err error) {
 	f.asked = append(f.asked, r)
 	if r.Length() > shortestRange && f.tooLong(r) {
-		<-time.After(rangeTime) // by the clock of synctest
+		<-time.After(rangeTime) // this waits on the fake clock of package synctest
 		return nil, false, nil
 	}
 	for _, m := range f.following(q.After) {

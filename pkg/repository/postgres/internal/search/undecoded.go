@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// undecodedQuery returns the messages that are due to be decoded again, and deletes the rows of messages that no longer
-// exist.
+// undecodedQuery returns the messages that could not be decoded for the search index and are due for another try. It
+// deletes the rows of messages that no longer exist.
 var undecodedQuery = `
 	WITH due AS MATERIALIZED (
 		SELECT message_id AS id, due_at FROM dlq.undecoded_messages
@@ -42,7 +42,8 @@ func (s *Indexer) Undecoded(ctx context.Context, limit int, maxBytes, maxValue i
 	return pendingMessages("find messages to decode", found)
 }
 
-// deferDecodingQuery sets when a message is due again. The time doubles with every try, from $2 to at most $3 seconds.
+// deferDecodingQuery sets when decoding a message is tried again. The pause doubles with every try. $2 and $3 are the
+// first and the longest pause of each message in seconds.
 const deferDecodingQuery = `
 	INSERT INTO dlq.undecoded_messages AS u (message_id, due_at)
 	SELECT x.id, coalesce($4::timestamptz, clock_timestamp()) + x.first * interval '1 second'

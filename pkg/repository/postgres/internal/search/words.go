@@ -21,8 +21,8 @@ import (
 // documents in this order and some of these messages may have one. There is a limit because hundreds of thousands of
 // messages have no document during heavy ingest.
 //
-// A special case: the indexer goes back when a long transaction stored older messages. Then the message that follows
-// the tested newer messages has a document of the current version, and this shows that the indexer had been further.
+// The indexer goes back when a long transaction has stored older messages. Then the message that follows the tested
+// newer messages already has a document of the current version. In this case the indexer's position is ignored.
 const (
 	scannedAtOnce = 500
 	scannedNewer  = 500
@@ -31,8 +31,7 @@ const (
 // scanResult is the result of testing messages one by one.
 type scanResult struct {
 	hits []uuid.UUID
-	// all is true when no message that matches the rest of the filter is left to be tested. It is false when the page is
-	// full.
+	// all is true when all messages that match the rest of the filter were tested. It is false when the page is full.
 	all bool
 	// last is the last message that was tested, unless the page is full; the zero Cursor when none was tested.
 	last repository.Cursor
@@ -68,8 +67,9 @@ func scanMessages(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposit
 	return resultOf(q, found, documents, limit), err
 }
 
-// scanIndexed does the work of scanMessages for a page of the newest messages. It leaves out messages without documents
-// and fills the page with other messages; searched_until shows how far the index is.
+// scanIndexed does the work of scanMessages for a page of the newest messages, some of which may not be indexed yet. It
+// leaves out messages without documents and fills the page with older messages; searched_until of the page shows how
+// far the index is.
 func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (scanResult, error) {
 	if from.Archived || q.Sort != (repository.Sort{}) {
 		return scanMessages(ctx, tx, from, q, n, scannedAtOnce)
@@ -96,8 +96,8 @@ func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposito
 	return resultOf(q, found, documents, scannedAtOnce), nil
 }
 
-// candidatesQuery finds the newest messages before the indexer's position that match the filter, and the next messages
-// after it.
+// candidatesQuery finds the newest messages before the indexer's position that match the filter, and the first messages
+// after the indexer's position.
 func candidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until time.Time) (string, []any) {
 	a := Arguments{First: 1, Version: n.Version}
 	at := a.Arg(until) + "::timestamptz"
@@ -111,7 +111,7 @@ func candidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until
 		"\n) found ORDER BY " + orderBy(q.Sort, "found.created_at", "id"), append(a.Values, indexed.Values...)
 }
 
-// resultOf returns which candidates have the words of the filter. The parameter found is in the order of the page.
+// resultOf returns which candidates contain the words of the filter. The parameter found is in the order of the page.
 func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UUID]documentState, limit int) (l scanResult) {
 	indexed := 0
 	for _, c := range found {
@@ -137,7 +137,7 @@ func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UU
 // documentState is the result of testing the document of a message.
 type documentState struct {
 	current bool // whether the document has the version of the search index
-	hit     bool // whether the document has the filter's words and meets its other conditions on documents
+	hit     bool // whether the document matches the filter's words and its other conditions on documents
 }
 
 // readDocuments tests the documents of messages. The query contains the messages' created_at, so that PostgreSQL opens
@@ -183,9 +183,10 @@ func readDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n Scope, o
 	return states, nil
 }
 
-// alternatives reports whether a filter's condition on topics can match in several ways in one walk (see Walks): a
-// dead-letter topic with some of its original topics, or messages of unknown origin with some dead-letter topics. No
-// index has the messages of such a walk in the order of the page, and few among millions may match.
+// alternatives reports whether messages can match a filter's conditions on topics in several ways within one walk (see
+// Walks): messages of one dead-letter topic that have one of several original topics, or messages of unknown origin in
+// one of several dead-letter topics. No index contains the messages of such a walk in the order of the page, and only
+// few among millions may match.
 func alternatives(f entity.Filter, n Scope) bool {
 	switch {
 	case n.Topics == nil && n.Visible == nil:
@@ -196,9 +197,9 @@ func alternatives(f entity.Filter, n Scope) bool {
 	return f.UnknownOrigin || n.Topics == nil
 }
 
-// WalksOfPairs returns one walk (see Walks) for each matching pair of original and dead-letter topic; one walk reads an
-// original topic as a whole where that suffices. It returns false when there are no alternatives, when the pairs are
-// unknown, or when there would be too many walks.
+// WalksOfPairs returns one walk (see Walks) for each matching pair of original and dead-letter topic. When all messages
+// of an original topic match, it returns one walk for that topic instead of its pairs. apart is false when there are no
+// alternatives, when the pairs are not known, or when there would be too many walks.
 func (a *Arguments) WalksOfPairs(f entity.Filter, n Scope) (walks [][]string, apart bool) {
 	if n.Pairs == nil || !alternatives(f, n) {
 		return nil, false
@@ -228,8 +229,8 @@ func (a *Arguments) WalksOfPairs(f entity.Filter, n Scope) (walks [][]string, ap
 	return walks, true
 }
 
-// suffices reports whether all messages of the original topic match, whatever their dead-letter topic is, even one that
-// appears after the pairs were read.
+// suffices reports whether all messages of the original topic match, whatever their dead-letter topic is. This includes
+// a dead-letter topic that appears after the pairs were read.
 func (n Scope) suffices(f entity.Filter, original string) bool {
 	return (original != "" || n.Visible == nil) && (f.Topic == "" || original == f.Topic) &&
 		(n.Topics == nil || slices.Contains(n.Topics.Originals, original))
