@@ -18,8 +18,8 @@ import (
 // maxDocument limits how many bytes of an issuer's answer are read.
 const maxDocument = 1 << 20
 
-// newClient returns a client for requests to the issuer. It follows no redirect, because the location of the keys
-// decides which tokens are accepted.
+// newClient returns a client for requests to the issuer. It follows no redirect, because only keys from the configured
+// issuer may decide which tokens are accepted.
 func newClient(cfg OIDCConfig) (*http.Client, error) {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,

@@ -53,8 +53,8 @@ func (s *Signer) Use(keys [][]byte) { s.keys.Store(&keys) }
 // Sign returns the signature of a text for a purpose. The purpose must not contain NUL.
 func (s *Signer) Sign(purpose, text string) []byte { return hmacOf(s.current()[0], purpose, text) }
 
-// Verify reports whether sum is the beginning of the signature of text for purpose. At least half of the signature is
-// required.
+// Verify reports whether sum is the signature of text for purpose, or the beginning of that signature. sum must have at
+// least half of the signature's length.
 func (s *Signer) Verify(purpose, text string, sum []byte) bool {
 	if len(sum) < sha256.Size/2 || len(sum) > sha256.Size {
 		return false

@@ -94,7 +94,7 @@ func readTokens(path string, raw []byte) ([]token, error) {
 	if err := decoder.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s must be a YAML list of tokens: %w", path, err)
 	}
-	if len(list) == 0 { // perhaps the file is being rewritten at this moment
+	if len(list) == 0 { // an empty list is an error, because another program may be rewriting the file at this moment
 		return nil, fmt.Errorf("%s lists no token", path)
 	}
 	if err := errors.Join(validateTokens(path+": tokens", list)...); err != nil {
