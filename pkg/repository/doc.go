@@ -12,7 +12,7 @@
 //   - shares.go: the records to which dead letters of share groups point
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
-//   - engine.go: what a store tells and asks a search engine that has its search index
+//   - engine.go: what a store and a search engine outside of it exchange
 //   - facets.go: the values of matching messages
 //   - objects.go: archived messages in objects
 //   - search.go: searches, counts, exports and the archive
