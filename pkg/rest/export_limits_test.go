@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// The number of exports that hold a connection of the store is limited, and no client has more than half of them.
-// Further exports wait a while.
+// The number of exports that hold a connection of the store is limited, and one client gets at most half of them.
+// Further exports wait for a few seconds.
 func TestExport_OnlySoManyAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 			<-begun
 		}
 		refused("10.0.0.3:1000", 503, "4 exports are all")
-		wantStatus(t, f.do("HEAD", "/api/v1/export", ""), 200) // HEAD holds no connection of the store
+		wantStatus(t, f.do("HEAD", "/api/v1/export", ""), 200) // a HEAD request is answered even now, because it holds no connection of the store
 		go export("10.0.0.3:1000")                             // this export waits
 		synctest.Wait()
 		close(release)
@@ -68,8 +68,7 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 	})
 }
 
-// A client that reads slowly does not hold a connection to the store for ever: an export as a whole has a time
-// limit.
+// A client that reads slowly does not hold a connection to the store for ever, because a whole export has a time limit.
 func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
