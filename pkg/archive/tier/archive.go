@@ -137,7 +137,8 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 	return value, err
 }
 
-// Restore implements repository.Archive. It compares the checksum of the object before it restores one of its messages.
+// Restore implements repository.Archive. If the message is in an object, Restore reads the whole object and compares
+// its checksum before it restores the message.
 func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (m entity.Message, err error) {
 	if m, err = a.db.Restore(ctx, id, cause); !errors.Is(err, entity.ErrNotFound) {
 		return m, err

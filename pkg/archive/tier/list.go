@@ -174,7 +174,7 @@ func (a *Archive) listOnce(
 	return a.load(ctx, objects, first, limits)
 }
 
-// first returns the first entries of a list. An object is read only when it may have one of them.
+// first returns the first entries of a list. It reads an object only when the object may contain one of these entries.
 func (a *Archive) first(ctx context.Context, l *listing, objects []repository.ArchiveObject) ([]found, error) {
 	var first []found
 	for i := range objects {

@@ -78,7 +78,7 @@ func newDraft(b Bucket, id uuid.UUID, day string) *draft {
 	}
 }
 
-// add appends a row; rows must be added in the order of their ids.
+// add appends a row to the object. Rows must be added in the order of their ids.
 func (d *draft) add(r *repository.ArchivedRow) error {
 	if err := d.file.Add(r); err != nil {
 		return err

@@ -16,7 +16,8 @@ const manifestStep = 100
 
 // Manifest reads and changes the manifest's entries of objects, and the keys of objects to delete.
 type Manifest interface {
-	// HiddenObjects returns objects with hidden messages, in the order of their ids, after an id.
+	// HiddenObjects returns the next objects that have hidden messages, in the order of their ids, after the object
+	// with the given id.
 	HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error)
 	// Object returns the manifest's entry of an object; ok is false when the manifest has no such entry.
 	Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
