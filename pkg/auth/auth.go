@@ -31,8 +31,8 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 // to both.
 func WithRevocations(r *Revocations) Option { return func(o *options) { o.revoked = r } }
 
-// New returns the authenticator of cfg. It reads files at once, and opens no connection: the first token causes a
-// request to the issuer.
+// New returns the authenticator of cfg. It reads files at once, but opens no connection; in mode oidc, the first token
+// causes the first request to the issuer.
 func New(cfg Config, log *zap.Logger, change ...Option) (Authenticator, error) {
 	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {

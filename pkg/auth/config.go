@@ -157,8 +157,8 @@ func spread(errs []error) (all []error) {
 	return all
 }
 
-// validateTokens allows several tokens for one principal, because replacing a token needs two for a while, but not one
-// token for several principals.
+// validateTokens checks the configured tokens. One principal may have several tokens, because replacing a token needs
+// two for a while. Several principals must not have the same token.
 func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
 	seen := map[string]string{}
 	for i, t := range tokens {

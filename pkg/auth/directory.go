@@ -75,7 +75,7 @@ type endpoints struct {
 	Methods []string `json:"token_endpoint_auth_methods_supported"`
 }
 
-// discover reads the issuer's metadata, and checks that the URL of its keys is believable.
+// discover reads the metadata of the issuer. It checks that answers from the URL of the issuer's keys can be trusted.
 func discover(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
 	if err != nil {

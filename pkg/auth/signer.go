@@ -18,8 +18,9 @@ const KeySize = 32
 // minKey is the shortest allowed line of auth.signing_key_file, in bytes.
 const minKey = 32
 
-// Signer authenticates, by HMAC-SHA-256, data that clients receive and send back, such as cursors of lists. A
-// signature is valid for one purpose. The first key signs, all keys verify. It is safe for concurrent use.
+// Signer authenticates, by HMAC-SHA-256, data that clients receive and send back, such as cursors of lists. A signature
+// is valid only for the purpose for which it was made. The first key signs; all keys verify. It is safe for concurrent
+// use.
 type Signer struct {
 	file *reloaded[[][]byte]      // nil: the keys are in the field keys
 	keys atomic.Pointer[[][]byte] // never empty
