@@ -90,7 +90,8 @@ type steps struct {
 	mu  sync.Mutex
 }
 
-// Step runs do as one atomic step, with one time of the clock. Like a database, it does nothing when ctx has ended.
+// Step calls do under the store's lock, with one time of the clock. When ctx has ended, it does not call do and returns
+// an error, as a database would.
 func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -133,8 +133,8 @@ func auditTakeOver(h *harness) {
 	h.wantEntries(m.ID, want)
 }
 
-// auditTwinClaims: when a caller claims the same message twice in one call, it makes only one attempt, with one of the
-// two claim ids, and one audit entry.
+// auditTwinClaims: when a caller claims the same message twice in one call, the store makes only one attempt, with one
+// of the two claim ids, and adds one audit entry.
 func auditTwinClaims(h *harness) {
 	m := h.put()
 	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}

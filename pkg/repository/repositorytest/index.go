@@ -285,8 +285,8 @@ func indexUntil(h *harness) {
 	}
 }
 
-// indexUndecoded: a deferred message becomes due again and again, each time after a longer pause, until it is forgotten
-// or deleted.
+// indexUndecoded: a message whose schema could not be read becomes due again and again, each time after a longer pause,
+// until it is forgotten or deleted.
 func indexUndecoded(h *harness) {
 	h.hold(1)
 	list := h.puts(2)

@@ -218,7 +218,7 @@ func cursorOfEvents(text string) (version, mark int64, ok bool) {
 	return version, mark, errVersion == nil && errMark == nil
 }
 
-// keep adds events, which KeepNotifications has completed, to the reported ones.
+// keep remembers that events were reported. It is called when KeepNotifications has completed them.
 func (t *reported) keep(events []repository.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {

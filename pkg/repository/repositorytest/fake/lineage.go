@@ -24,7 +24,7 @@ type arrival struct {
 }
 
 // findReturns finds the returns among messages that will be stored, and their attempts. It finds returns by headers
-// first, because an attempt that has a confirmed return by headers is not matched by content.
+// first. An attempt that has a confirmed return by headers cannot get a return by key and value.
 func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
