@@ -39,8 +39,8 @@ func newLimits(cfg Config) limits {
 	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes), newBudget(1)}
 }
 
-// account is what one request has taken from the limits. API calls of a console page use the page's account, so that
-// they never wait for memory that the page itself has reserved. It is safe for concurrent use.
+// account counts how much of the limits one request has taken. API calls of a console page use the page's account, so
+// that they never wait for memory that the page itself has reserved. It is safe for concurrent use.
 type account struct {
 	limits limits
 
@@ -168,7 +168,7 @@ func (a *account) close() {
 	a.limits.bytes.release(a.who, a.reserved)
 	a.slot.release(a.who, 1)
 	if a.large {
-		debug.FreeOSMemory() // free this large value before the next one is read
+		debug.FreeOSMemory() // returns the memory of this large value to the system before another one is read
 		a.limits.large.release(a.who, 1)
 	}
 	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false

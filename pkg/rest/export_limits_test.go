@@ -93,8 +93,8 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	})
 }
 
-// A message's text does not split a cell, also in spreadsheets that separate cells by another character than the
-// comma.
+// The text of a message stays in one cell, even in a spreadsheet program that separates cells by another character than
+// the comma.
 func TestExport_CellsOfOtherSeparators(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"a;=1+1", "a\t=1+1", "x; y", "  =1", " \u00a0@x"} {
@@ -110,8 +110,8 @@ func TestExport_CellsOfOtherSeparators(t *testing.T) {
 	}
 }
 
-// An exported message is one line, whatever white space its producer put between the tokens of its JSON, and the
-// meaning of the JSON does not change.
+// An exported message is one line, even if its JSON contained line breaks between its tokens. The meaning of the JSON
+// does not change.
 func TestExport_OneLineForEachMessage(t *testing.T) {
 	t.Parallel()
 	const forged = `{"id":"forged"}`

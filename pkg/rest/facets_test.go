@@ -206,7 +206,7 @@ func TestFacets_CountOnlyVisibleTopics(t *testing.T) {
 	check.True(t, engine.q.Filter.Visible != nil, "the engine got no topics")
 }
 
-// limitedEngine is a FacetEngine that counts one message and stops, whatever number of messages matches.
+// limitedEngine is a FacetEngine that counts one message and stops, even when more messages match.
 type limitedEngine struct{ q repository.FacetQuery }
 
 func (e *limitedEngine) Facets(_ context.Context, q repository.FacetQuery) (repository.Facets, error) {

@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// newRouter matches the path as it was sent, without cleaning or redirects: a topic may be any text.
+// newRouter returns a router that matches the path as it was sent, without cleaning or redirects, because a topic in a
+// path may be any text.
 func (s *Server) newRouter(routes []route) *mux.Router {
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	for _, rt := range routes {

@@ -24,7 +24,7 @@ const (
 	strikes = 2
 )
 
-// Check is one dependency of readiness.
+// Check finds out whether one dependency of the program works.
 type Check struct {
 	Name  string
 	Probe func(ctx context.Context) error

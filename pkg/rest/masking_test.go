@@ -248,7 +248,7 @@ func TestUnmask_TrailHasNoSecrets(t *testing.T) {
 	}
 }
 
-// An edit that contains the text of a mask at a masked place is refused. Otherwise the consumer would get this text in
+// An edit that contains the text of a mask at a masked path is refused. Otherwise the consumer would get this text in
 // place of the value.
 func TestEdit_MasksAreNotSentBack(t *testing.T) {
 	t.Parallel()

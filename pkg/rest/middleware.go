@@ -100,7 +100,7 @@ func (o *instrumentation) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// requestID keeps a client's own well-formed id and makes one otherwise.
+// requestID returns the id that the client has given the request, if it is well-formed, and otherwise a new random id.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); wellFormedID.MatchString(id) {
 		return id

@@ -47,7 +47,7 @@ type TopicDatabase interface {
 // and must not be delayed by Kafka.
 const brokerTimeout = 2 * time.Second
 
-// List sends a page of the topics, also when the cluster cannot be reached.
+// List sends a page of the topics, even when the cluster cannot be reached.
 func (h Topics) List(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	l, err := h.Cursors.List(r, request.AnySize, request.MaxLimit)

@@ -104,8 +104,8 @@ func (t target) attacks() []Attack {
 	return all
 }
 
-// limits returns texts for a schema: values at the schema's limits and just beyond them, and the words of its enum,
-// changed.
+// limits returns texts for a schema: values at the limits of the schema and just beyond them, the words of its enum,
+// and misspelt forms of these words.
 func limits(s *openapi3.Schema) (all []string) {
 	if s.Items != nil {
 		return limits(s.Items.Value)
