@@ -118,7 +118,8 @@ func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-// quartersAhead partitions are created in advance, so that half a year without a run does no harm.
+// quartersAhead is the number of quarters whose partitions are created in advance, so that half a year without a run
+// does no harm.
 const quartersAhead = 2
 
 func (a *Archiver) steps(ctx context.Context, r *Report) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Database has the archived messages that are not in objects.
+// Database reads and changes the archived messages that are not in objects.
 type Database interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
@@ -32,9 +32,11 @@ type Catalog interface {
 	Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error)
 	// Show converts rows of objects to messages, within the given limits.
 	Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error)
-	// RestoreRow moves the message of a row to the live table, and hides it in its object.
+	// RestoreRow inserts the message of a row, which was read from an object, into the live table. It hides the message
+	// in the object.
 	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
-	// EraseRow erases the message of a row from the database, and hides it in its object.
+	// EraseRow deletes everything that the database still has of the message of a row, and hides the message in its
+	// object.
 	EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error
 	// HidingObjects returns the objects that still contain the bytes of a message that has left the archive.
 	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
@@ -150,8 +152,8 @@ func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	return m, err
 }
 
-// Erase implements repository.Archive. The object of the message is written again without it. When that fails, the
-// message is erased nevertheless, and the archiver writes the object again.
+// Erase implements repository.Archive. It replaces the object of the message by an object without the message. When
+// that fails, the message is erased nevertheless, and the archiver replaces the object later.
 func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
 	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
 		err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {

@@ -24,7 +24,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// site is a database and a bucket, with the tier between them.
+// site is a database and a bucket, with a mover, a rewriter and an archive that use both.
 type site struct {
 	t       *testing.T
 	db      *sqlx.DB

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Limits of an object. Its rows and its file are in memory while it is written.
+// Limits of an object, because its rows and its file are in memory while it is written.
 const (
 	maxRows  = 20_000
 	maxBytes = 32 << 20

@@ -36,11 +36,12 @@ type Manifest interface {
 	// EndDeletion stores that an object was deleted. When retained is not zero, it stores that Object Lock keeps the
 	// object until then.
 	EndDeletion(ctx context.Context, key string, retained time.Time) error
-	// PurgeObjects deletes the entries and the messages of objects that have been in the archive for longer than days.
+	// PurgeObjects deletes the messages in objects that have been in the archive for longer than days, and the
+	// manifest's entries of their objects.
 	PurgeObjects(ctx context.Context, days, batch int) (int64, error)
 }
 
-// Rewriter writes objects again without their hidden messages, and deletes objects.
+// Rewriter replaces objects by objects without their hidden messages, and deletes objects that are not needed any more.
 type Rewriter struct {
 	manifest Manifest
 	bucket   Bucket
@@ -54,8 +55,8 @@ func (w *Rewriter) Purge(ctx context.Context, days, batch int) (int64, error) {
 	return w.manifest.PurgeObjects(ctx, days, batch)
 }
 
-// Clean writes all objects with hidden messages again, and deletes all objects that can be deleted. It returns how many
-// objects it deleted. When one object fails, it continues with the next.
+// Clean replaces all objects that have hidden messages by objects without these, and deletes all objects that can be
+// deleted. It returns how many objects it deleted. When one object fails, it continues with the next.
 func (w *Rewriter) Clean(ctx context.Context) (deleted int64, err error) {
 	rewritten := w.rewriteAll(ctx)
 	deleted, err = w.deleteAll(ctx)
@@ -110,7 +111,7 @@ func (w *Rewriter) deleteAll(ctx context.Context) (deleted int64, err error) {
 	return deleted, errors.Join(append(errs, ctx.Err())...)
 }
 
-// Rewrite writes an object again without its hidden messages. It does nothing when another process has replaced the
+// Rewrite replaces an object by one without its hidden messages. It does nothing when another process has replaced the
 // object meanwhile.
 func (w *Rewriter) Rewrite(ctx context.Context, o *repository.ArchiveObject) error {
 	if err := w.replace(ctx, o.ID, o.Day); err != nil {
