@@ -50,7 +50,7 @@ func (t *tokens) Authenticate(_ context.Context, r *http.Request) (Principal, er
 	return found.principal, err
 }
 
-// life returns when a configured token expires. Such a token has no digests, because it stays valid after its
+// life returns when a configured token expires. It returns no digests, because a configured token stays valid after its
 // sessions.
 func (t *tokens) life(_ context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
 	found, err := t.find(raw)
