@@ -107,7 +107,7 @@ func (h *harness) saveItems(b *held, items ...entity.RedriveItem) bool {
 	}))(h)
 }
 
-// save stores a result for each of the first messages of a batch.
+// save stores the given results for the first messages of a batch, one for each message.
 func (h *harness) save(b *held, results ...entity.ItemResult) {
 	h.Helper()
 	check.Require(h, b != nil, "LeaseBatch = none, want one")
