@@ -169,7 +169,7 @@ func (a *attempts) failed(client netip.Prefix) bool {
 	return true
 }
 
-// wait returns how long the address has to wait before a failure is counted again; 0 for no wait.
+// wait returns how long the address must wait until one more failure is allowed; 0 when it need not wait.
 func (a *attempts) wait(client netip.Prefix) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,7 +191,7 @@ func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
 // server has passed to a mounted page.
 type SignIns struct{ attempts *attempts }
 
-// Wait returns how long the sender of the request has to wait; 0 for no wait.
+// Wait returns how long the sender of the request must wait before the next sign-in; 0 when it need not wait.
 func (l SignIns) Wait(r *http.Request) time.Duration { return l.attempts.wait(clientNetwork(r)) }
 
 // Failed counts a sign-in that failed.

@@ -187,7 +187,7 @@ func scheme(r *http.Request) string {
 }
 
 const (
-	// writeGrace is how late a client may be, compared with reading at the minimum rate.
+	// writeGrace is by how much time a client may fall behind the minimum rate.
 	writeGrace = 10 * time.Second
 
 	// writeStep is the number of bytes that are written at a time, each time with a new deadline.
@@ -221,7 +221,8 @@ func (p *pace) begin() {
 // endAt sets the deadline of the whole answer; the zero time clears it.
 func (p *pace) endAt(at time.Time) { p.until = at }
 
-// allow extends the deadline by the time that n bytes take at the minimum rate, and returns that time.
+// allow sets the write deadline for n more bytes, by the minimum rate and the grace that the client has left. It
+// returns the time that n bytes take at the minimum rate.
 func (p *pace) allow(n int) time.Duration {
 	cost := time.Duration(n) * time.Second / time.Duration(p.rate)
 	at := time.Now().Add(writeGrace - p.late + cost)

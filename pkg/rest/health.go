@@ -29,8 +29,8 @@ type Check struct {
 	Name  string
 	Probe func(ctx context.Context) error
 
-	// Required makes the program unready until the check passed, and after two failures in a row. Other checks
-	// are only shown.
+	// Required says that the program is ready only if this check passes: not before it has passed once, and not after
+	// two failures in a row. Checks that are not required are only shown.
 	Required bool
 
 	// Public reports whether the answer may show an error of the probe. For other errors the answer is "failed", and

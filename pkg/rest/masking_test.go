@@ -294,7 +294,7 @@ func TestPatch_SamplesAreMasked(t *testing.T) {
 	wantEnvelope(t, f.by("ana", "POST", redrivesPath, strings.Replace(order, "/order", "/card/number", 1)), 403, "patch")
 }
 
-// A read for which no memory was free is repeated, and makes one entry of the audit trail.
+// A read that found no free memory is repeated. The two reads add only one entry to the audit trail.
 func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))

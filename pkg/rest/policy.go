@@ -178,7 +178,8 @@ func (c policy) permitRedrive(p auth.Principal, role auth.Role, r *http.Request)
 	return nil
 }
 
-// permitQuarantined checks the dead-letter topic of the record: its original topic is not known yet.
+// permitQuarantined checks the role on the dead-letter topic of the record, because the original topic of the record is
+// not known yet.
 func (c policy) permitQuarantined(p auth.Principal, role auth.Role, r *http.Request) error {
 	return permitObject(p, role, r, "quarantine", func(ctx context.Context, id uuid.UUID) error {
 		q, err := c.db.QuarantinedRecord(ctx, id)

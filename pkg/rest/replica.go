@@ -14,7 +14,7 @@ import (
 type Replica interface {
 	// WriteMark returns a mark. A read with this mark sees all changes that were made before WriteMark was called.
 	WriteMark(ctx context.Context) (string, error)
-	// CheckMark returns an error for a text that WriteMark does not return.
+	// CheckMark returns an error for a text that is no mark of WriteMark.
 	CheckMark(mark string) error
 }
 

@@ -190,5 +190,5 @@ func (s *Server) Handler() http.Handler {
 	return o.observe(o.recovered(a.expectedHost(a.sameSite(s.router))))
 }
 
-// SignIns returns the limit of failed sign-ins.
+// SignIns returns the limit of failed sign-ins, for mounted pages on which users sign in.
 func (s *Server) SignIns() SignIns { return SignIns{s.authentication.attempts} }

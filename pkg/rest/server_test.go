@@ -127,7 +127,7 @@ func refuses(address string) bool {
 	return false
 }
 
-// A redrive that would outlast the drain stops early enough to report its results.
+// When a redrive would last longer than the drain, the wait for it ends early enough to answer with its results so far.
 func TestServe_DrainInterruptsLongWork(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})

@@ -77,8 +77,8 @@ func TestTopic(t *testing.T) {
 	check.True(t, !strings.Contains(hidden, "billing"), "a topic that ana may not see is shown as %s", hidden)
 }
 
-// Messages of a redirected topic can be replayed when the target of the redirect accepts records. Whether the
-// redirected topic itself exists is reported separately.
+// Messages of a redirected topic can be replayed when the target of the redirect accepts records. The answer says
+// separately whether the redirected topic itself exists.
 func TestTopics_Redirected(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).with(WithInspector(toldCluster{map[string]entity.ReplayHealth{

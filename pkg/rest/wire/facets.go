@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Facets are the values of the messages that match a filter.
+// Facets is the answer to a request for facets: the values of the messages that match a filter.
 type Facets struct {
 	AsOf    *string        `json:"as_of"`
 	Filter  map[string]any `json:"filter"`

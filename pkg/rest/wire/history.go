@@ -123,7 +123,7 @@ func NewChange(e entity.AuditEntry) Change {
 	return shown
 }
 
-// Edit describes how an attempt's record differed from its message.
+// Edit describes how the record that an attempt sent differed from its message.
 type Edit struct {
 	TargetTopic    *string         `json:"target_topic"`
 	PayloadChanged bool            `json:"payload_changed"`

@@ -16,7 +16,7 @@ import (
 // of the API parse times in this form.
 const TimeLayout = "2006-01-02T15:04:05.000+00:00"
 
-// shownTime reports whether t is shown: it must be known, and its year must be valid in RFC 3339.
+// shownTime reports whether an answer can show t. A time can be shown if it is known and its year is valid in RFC 3339.
 func shownTime(t time.Time) bool {
 	return !t.IsZero() && t.UTC().Year() >= 0 && t.UTC().Year() <= 9999
 }
@@ -163,7 +163,7 @@ func appendBase64(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendBlob writes bytes as text where they are UTF-8, else as base64; nil as null.
+// appendBlob writes bytes as text if they are valid UTF-8, and otherwise as base64. It writes nil as null.
 func appendBlob(dst, b []byte) []byte {
 	switch {
 	case b == nil:

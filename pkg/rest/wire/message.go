@@ -227,8 +227,8 @@ func (c *shown) writePayload(r *row) {
 	}
 }
 
-// joinLines turns valid JSON into one line. Its line breaks are only between tokens, where a space is equivalent;
-// within strings they are escaped.
+// joinLines replaces the line breaks of valid JSON by spaces. Unescaped line breaks occur only between the tokens of
+// JSON, where a space has the same meaning.
 func joinLines(text []byte) {
 	for i, c := range text {
 		if c == '\n' || c == '\r' {
@@ -266,7 +266,8 @@ func (c *shown) writeFailure(r *row) {
 	c.writeShare(r)
 }
 
-// writeShare writes what is known of a share group's dead letter.
+// writeShare writes what the store knows of a share group's dead letter: the number of its repeats, and the state of
+// its completion.
 func (c *shown) writeShare(r *row) {
 	var duplicates *int
 	share := entity.ShareRecord{}

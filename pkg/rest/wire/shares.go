@@ -13,7 +13,7 @@ type ShareGroups struct {
 	Total  int          `json:"total"`
 }
 
-// ShareGroup is a share group whose configuration names a dead-letter topic.
+// ShareGroup shows a share group whose configuration names a dead-letter topic, and the numbers of its messages.
 type ShareGroup struct {
 	Group           string         `json:"group"`
 	DLQTopic        string         `json:"dlq_topic"`

@@ -181,7 +181,7 @@ type Mapping struct {
 	Preview *[]MappingPreview `json:"preview,omitempty"`
 }
 
-// ErrorGroup is a group of messages that failed alike.
+// ErrorGroup is an error group: messages that failed with the same fingerprint.
 type ErrorGroup struct {
 	ID          uuid.UUID               `json:"id"`
 	Class       *string                 `json:"class"`

@@ -136,7 +136,8 @@ func checkRedirect(topic, target string) error {
 	return p.Err()
 }
 
-// checkTarget turns the refusal of a target into an error of the field target.
+// checkTarget checks the target of a redirect. When no record may be sent to it, the error is about the field target of
+// the request.
 func (h Redirects) checkTarget(ctx context.Context, target string) error {
 	if h.Targets == nil {
 		return nil

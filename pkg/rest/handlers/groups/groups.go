@@ -179,7 +179,7 @@ func (h ErrorGroups) Get(w http.ResponseWriter, r *http.Request) error {
 	return h.write(w, r, id, trend, nil)
 }
 
-// write sends a group, and the names of the topics that the request has annotated.
+// write sends an error group, and the names of the topics whose annotations the request has changed.
 func (h ErrorGroups) write(w http.ResponseWriter, r *http.Request, id uuid.UUID, trend repository.Trend, annotated []string) error {
 	unmasked, err := h.Unmask.ErrorGroups(r)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package redrives answers requests about redrives: it creates them by a selection or for a whole topic, shows and
-// changes them. A redrive selects only messages of topics on which its creator has the roles that its action needs.
+// Package redrives answers requests about redrives. It creates redrives by a selection or for a whole topic, shows them
+// and changes them. A redrive selects only messages of topics on which its creator has the roles that its action needs.
 package redrives
 
 import (

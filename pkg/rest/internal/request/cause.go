@@ -46,8 +46,8 @@ func InfoOf(r *http.Request) *Info {
 // Getter loads messages, from the live table or from the archive. A value longer than maxValue is left out.
 type Getter func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-// RetriedMessage returns the message of a retry. It reads the message only once per request, so that the checked
-// message is the one that is sent.
+// RetriedMessage returns the message that a retry sends. It reads the message only once per request, so that the
+// permission check and the attempt use the same record.
 func RetriedMessage(r *http.Request, id uuid.UUID, load Getter) (*entity.Message, error) {
 	info := InfoOf(r)
 	if info.Message == nil {

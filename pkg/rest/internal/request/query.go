@@ -31,8 +31,8 @@ const (
 	maxTopic = 255
 )
 
-// ID reads the id of the path. Only the canonical form is accepted: the other spellings that UUID libraries accept
-// would give one object several URLs.
+// ID reads the id in the path. It accepts only the canonical form of a UUID: with the other forms that UUID libraries
+// accept, one object would have several URLs.
 func ID(r *http.Request, what string) (uuid.UUID, error) {
 	text := r.PathValue("id")
 	id, ok := CanonicalID(text)

@@ -101,7 +101,7 @@ func forgive(req *http.Request, route *routers.Route) {
 	req.URL.RawQuery = query.Encode()
 }
 
-// statusClientGone is used in logs only: no client gets it.
+// statusClientGone is the status of requests whose client has left. It is used in logs only, because no client gets it.
 const statusClientGone = 499
 
 // options make the library compare everything, and report each difference in one line.
