@@ -17,13 +17,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// fakeSchemas decodes every value to the same JSON, once the registry can be reached.
+// fakeSchemas is a registry that decodes every value to the same JSON. It cannot be reached before the test sets its
+// field up.
 type fakeSchemas struct{ up atomic.Bool }
 
 func (f *fakeSchemas) Version() uint64                          { return 7 }
 func (f *fakeSchemas) Reader(context.Context) entity.PartReader { return f }
 
-// slowSchemas is a registry that lets every look-up wait until its time limit, unless the test has set up.
+// slowSchemas is a registry that lets every look-up of a value wait until its time limit, before the test sets its
+// field up.
 type slowSchemas struct {
 	fakeSchemas
 	ctx context.Context //nolint:containedctx // of the last reader

@@ -213,7 +213,7 @@ func fieldOf(m *entity.Message, field repository.FacetField) string {
 	return ""
 }
 
-// addBytes counts a key or the value of a header.
+// addBytes counts the bytes of a key, or of a header's value, as a value of the facet.
 func (f *facetValues) addBytes(b []byte) {
 	kind := repository.StringValue
 	if !utf8.Valid(b) {

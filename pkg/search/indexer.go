@@ -313,7 +313,7 @@ func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration)
 	return min(took, longestRest)
 }
 
-// classifyInterval is the time until the next query for unclassified messages when a query has found none.
+// classifyInterval is how long classify waits before it looks for unclassified messages again, after it has found none.
 const classifyInterval = 10 * time.Second
 
 // classify moves messages from the group entity.Unclassified to error groups of their own, as far as the limits of
