@@ -38,15 +38,16 @@ type Store interface {
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
 }
 
-// Tier stores closed days of the archive in objects of an object store. After an error with one object, its methods go
-// on with the other objects. The returned numbers count only what was certainly done.
+// Tier stores closed days of the archive in objects of an object store. A day of the archive is closed once it has
+// ended (in UTC), because no further message can be archived on it. After an error with one object, the methods of Tier
+// go on with the other objects. The returned numbers count only what was certainly done.
 type Tier interface {
-	// Move moves closed days of the archive to objects, and returns the number of moved messages.
+	// Move moves the messages of closed days from the database to objects, and returns the number of moved messages.
 	Move(ctx context.Context) (int64, error)
 	// Purge deletes the messages of objects that have been in the archive for longer than days.
 	Purge(ctx context.Context, days, batch int) (int64, error)
-	// Clean writes objects again without the messages that were restored or deleted, and deletes objects that are no
-	// longer needed. It returns the number of deleted objects.
+	// Clean replaces each object that contains restored or deleted messages by an object without them, and deletes
+	// objects that are no longer needed. It returns the number of deleted objects.
 	Clean(ctx context.Context) (int64, error)
 }
 
@@ -69,7 +70,7 @@ type Archiver struct {
 	tier  Tier // nil when no objects are used, so that the whole archive is in the store
 	log   *zap.Logger
 	now   func() time.Time
-	pause time.Duration // pause before the second try to store a run; doubled for each later try
+	pause time.Duration // pause before the second try to store the result of a run; doubled for each later try
 }
 
 // Option changes an Archiver.
@@ -78,7 +79,7 @@ type Option func(*Archiver)
 // WithClock replaces time.Now for measuring durations.
 func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
 
-// WithTier makes the archiver move closed days of the archive to objects.
+// WithTier makes the archiver move closed days of the archive to the objects of t.
 func WithTier(t Tier) Option { return func(a *Archiver) { a.tier = t } }
 
 // New returns an archiver. The archiver writes the result of each run to the log and to the store. Metrics alone would
@@ -117,7 +118,8 @@ func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-// quartersAhead partitions are created in advance, so that half a year without a run does no harm.
+// quartersAhead is the number of quarters whose partitions are created in advance, so that half a year without a run
+// does no harm.
 const quartersAhead = 2
 
 func (a *Archiver) steps(ctx context.Context, r *Report) error {
@@ -148,7 +150,7 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// move moves closed days to objects; without a tier it does nothing.
+// move moves closed days of the archive to objects. When no object store is configured, it does nothing.
 func (a *Archiver) move(ctx context.Context) (int64, error) {
 	if a.tier == nil {
 		return 0, nil
@@ -156,7 +158,7 @@ func (a *Archiver) move(ctx context.Context) (int64, error) {
 	return a.tier.Move(ctx)
 }
 
-// clean deletes objects that are no longer needed; without a tier it does nothing.
+// clean deletes objects that are no longer needed. When no object store is configured, it does nothing.
 func (a *Archiver) clean(ctx context.Context) (int64, error) {
 	if a.tier == nil {
 		return 0, nil
@@ -186,8 +188,8 @@ func (a *Archiver) purge(ctx context.Context) (purged int64, err error) {
 	return purged, errors.Join(errs...)
 }
 
-// account logs one line about the run. The log line contains the counts and the error, because the counts show how
-// much a failed run has done. The caller logs only that the program exits.
+// account logs one line about the run. The log line contains the counts and the error, because the counts show how much
+// a failed run has done. The program that calls Run only logs that it exits.
 func (a *Archiver) account(r Report, err error) {
 	fields := []zap.Field{
 		zap.Int64("partitions", r.Partitions),
@@ -215,8 +217,8 @@ const (
 	endNotes    = 3
 )
 
-// note stores a run; it makes at most as many tries as the parameter says. If the store has no table for runs yet, or
-// is unavailable, note logs the error and returns.
+// note stores the state of a run, in at most the given number of tries. If the store has no table for runs yet, or is
+// unavailable, note logs the error and returns.
 func (a *Archiver) note(ctx context.Context, run repository.ArchiveRun, tries int) {
 	ctx = context.WithoutCancel(ctx)
 	err := a.keep(ctx, run)

@@ -176,7 +176,7 @@ func TestRun(t *testing.T) {
 
 	t.Run("IsNotedWhenTheStoreIsBackSoon", func(t *testing.T) {
 		t.Parallel()
-		f := newFixture(&fakeStore{away: 3}, ticking()) // the only try to store the start fails, and the first two tries to store the end
+		f := newFixture(&fakeStore{away: 3}, ticking()) // the only try to store the start fails, and so do the first two tries to store the end
 		_, _ = f.Run(t.Context())
 		if len(f.store.runs) != 1 || f.store.runs[0].Result != repository.ArchiveComplete || f.store.runs[0].Took != 2*time.Second {
 			t.Errorf("noted %+v, want one that is complete and took 2s", f.store.runs)

@@ -91,7 +91,7 @@ type Config struct {
 	AuditDays          int    `mapstructure:"audit_days"` // days for which audit entries are kept, at least 365
 	Schedule           string `mapstructure:"schedule"`   // when runs start: five cron fields in UTC; "" for a single run at once
 
-	Store string      `mapstructure:"store"` // where closed days of the archive are stored: InPostgres (default) or InS3
+	Store string      `mapstructure:"store"` // where messages of closed days of the archive are stored: InPostgres (default) or InS3
 	S3    tier.Config `mapstructure:"s3"`    // the bucket, when Store is InS3
 }
 

@@ -9,8 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Authenticator identifies who sends a request. The error is ErrUnauthenticated, or of kind entity.ErrUnavailable
-// when the credentials cannot be checked now. No error contains a credential. It is safe for concurrent use.
+// Authenticator identifies who sends a request. When it cannot, its error is ErrUnauthenticated, or of kind
+// entity.ErrUnavailable when the credentials cannot be checked now. No error contains a credential. It is safe for
+// concurrent use.
 type Authenticator interface {
 	Authenticate(ctx context.Context, r *http.Request) (Principal, error)
 }
@@ -23,14 +24,15 @@ type options struct {
 	revoked *Revocations
 }
 
-// WithClock sets the clock that expiries are compared with.
+// WithClock sets the clock that decides whether tokens have expired.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
-// WithRevocations sets the revoked tokens and sessions, to share them with Sessions.
+// WithRevocations sets the revoked tokens and sessions. A caller that also uses Sessions must pass the same Revocations
+// to both.
 func WithRevocations(r *Revocations) Option { return func(o *options) { o.revoked = r } }
 
-// New returns the authenticator of cfg. It reads files at once, and opens no connection: the first token causes a
-// request to the issuer.
+// New returns the authenticator of cfg. It reads files at once, but opens no connection; in mode oidc, the first token
+// causes the first request to the issuer.
 func New(cfg Config, log *zap.Logger, change ...Option) (Authenticator, error) {
 	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {

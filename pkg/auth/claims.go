@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// registered are the claims that this package or its JWT library evaluates. The library ignores the case of names.
+// registered are the claims that this package or its JWT library evaluates. They are refused in another letter case,
+// because the library ignores the case of names.
 var registered = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "azp", "at_hash", "_claim_names", "_claim_sources"}
 
 // checkNames refuses claims that two readers may interpret differently: repeated claims, and registered claims in

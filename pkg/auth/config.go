@@ -51,8 +51,8 @@ type TokenConfig struct {
 	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
 }
 
-// GrantConfig is a role on topics. Topics are globs or regular expressions; "*" alone means all topics, and
-// messages of unknown topic.
+// GrantConfig is a role on topics. Topics are globs or regular expressions. "*" alone means all messages, including
+// those whose topic is unknown.
 type GrantConfig struct {
 	Role   Role     `mapstructure:"role" yaml:"role"`
 	Topics []string `mapstructure:"topics" yaml:"topics"`
@@ -123,7 +123,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every invalid setting, by its key. It ignores settings of other modes, except tokens.
+// Validate reports every invalid setting, by its key. It ignores the settings of modes other than Mode, but always
+// checks Tokens.
 func (c Config) Validate() error {
 	errs := validateTokens("tokens", c.Tokens)
 	switch c.Mode {
@@ -144,7 +145,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// spread returns the single errors of joined errors, so that each error begins with the key of its setting.
+// spread splits errors that were joined into single errors, so that the key of its setting can precede each of them.
 func spread(errs []error) (all []error) {
 	for _, err := range errs {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -156,8 +157,8 @@ func spread(errs []error) (all []error) {
 	return all
 }
 
-// validateTokens allows several tokens for one principal, because replacing a token needs two for a while, but not one
-// token for several principals.
+// validateTokens checks the configured tokens. One principal may have several tokens, because replacing a token needs
+// two for a while. Several principals must not have the same token.
 func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
 	seen := map[string]string{}
 	for i, t := range tokens {
@@ -247,14 +248,14 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 	return errs
 }
 
-// plainURL reports whether believable accepts a URL, and the URL has only scheme, host and path.
+// plainURL reports whether a URL has only scheme, host and path, and answers from it can be trusted.
 func plainURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" && u.User == nil && believable(text)
 }
 
-// believable reports whether answers from a URL can be trusted. Answers that come unencrypted from another machine can
-// be forged.
+// believable reports whether answers from a URL can be trusted: with https always, with http only from this machine,
+// because other unencrypted answers can be forged.
 func believable(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && thisMachine(u.Hostname()))

@@ -28,7 +28,7 @@ func TestConfig_Validate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		cfg   Config
-		wrong []string // expected parts of the error; none when the setting is valid
+		wrong []string // texts that the error must contain; none when the setting is valid
 	}{
 		{"Default", DefaultConfig(), nil},
 		{"UnknownMode", Config{Mode: "basic"}, []string{`auth.mode: must be none, token or oidc, is "basic"`}},

@@ -18,8 +18,8 @@ import (
 // maxDocument limits how many bytes of an issuer's answer are read.
 const maxDocument = 1 << 20
 
-// newClient returns a client for requests to the issuer. It follows no redirect, because the location of the keys
-// decides which tokens are accepted.
+// newClient returns a client for requests to the issuer. It follows no redirect, because only keys from the configured
+// issuer may decide which tokens are accepted.
 func newClient(cfg OIDCConfig) (*http.Client, error) {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -75,7 +75,7 @@ type endpoints struct {
 	Methods []string `json:"token_endpoint_auth_methods_supported"`
 }
 
-// discover reads the issuer's metadata, and checks that the URL of its keys is believable.
+// discover reads the metadata of the issuer. It checks that answers from the URL of the issuer's keys can be trusted.
 func discover(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
 	if err != nil {

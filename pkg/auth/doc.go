@@ -11,7 +11,7 @@
 //   - signer.go: signs data that clients send back
 //   - directory.go: requests to the issuer: its metadata and keys
 //   - config.go: the settings
-//   - issuer_cache.go: holds an answer of the issuer
+//   - issuer_cache.go: keeps an answer of the issuer for some time
 //   - claims.go: reads the claims of a token
 //   - token.go: generates tokens
 //   - reload.go: reads files again when they have changed

@@ -22,9 +22,9 @@ const (
 	issuerPause = 10 * time.Second
 )
 
-// issuerCache holds an answer of the issuer. It sends a request for the first caller, when the answer does not satisfy
-// a caller, and when the answer is no longer fresh. The RemoteKeySet of go-oidc would send a request for every token
-// with an unknown key id, and would use withdrawn keys until a token with an unknown key id arrives.
+// issuerCache holds an answer of the issuer. It sends a request when it has no answer yet, when its answer is not
+// enough for a caller, and when its answer is no longer fresh. The RemoteKeySet of go-oidc would send a request for
+// every token with an unknown key id, and would use withdrawn keys until a token with an unknown key id arrives.
 type issuerCache[T any] struct {
 	ask     func(context.Context) (T, error)
 	timeout time.Duration // time limit of a request
@@ -40,8 +40,8 @@ type issuerCache[T any] struct {
 	asking  chan struct{} // closed when the request that is under way has ended; nil: no request is under way
 }
 
-// get returns an answer for which enough is true, or else the issuer's latest answer. The error is of kind
-// entity.ErrUnavailable.
+// get returns an answer for which the function enough returns true. If the issuer gives no such answer, get returns the
+// issuer's latest answer. The error is of kind entity.ErrUnavailable.
 func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	var none T
 	if asking := c.refresh(enough); asking != nil {
@@ -82,7 +82,8 @@ func (c *issuerCache[T]) has(enough func(T) bool) bool {
 	return !c.gotAt.IsZero() && c.now().Sub(c.gotAt) < c.stale && enough(c.answer)
 }
 
-// question sends the request. It uses no caller's context, because all waiting callers share the answer.
+// question sends the request to the issuer. It does not use the context of a caller, because all waiting callers share
+// the answer.
 func (c *issuerCache[T]) question(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()

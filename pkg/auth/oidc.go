@@ -20,7 +20,7 @@ import (
 
 type issuer struct {
 	cfg        OIDCConfig
-	revoked    *Revocations // nil if only the method check is used
+	revoked    *Revocations // revoked tokens and sessions; nil for SignIn, which calls only check
 	client     *http.Client
 	algorithms []jose.SignatureAlgorithm
 	keys       *issuerCache[[]jose.JSONWebKey]
@@ -68,8 +68,8 @@ func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, 
 	return i.principal(claims)
 }
 
-// life implements bearers. A token of an issuer becomes invalid together with its session, because the token has no use
-// after signing out.
+// life implements bearers. When a session ends, the issuer's token of the session becomes invalid too, because a user
+// who signed out needs it no longer.
 func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
 	claims, err := i.counting(ctx, raw)
 	if err != nil {
@@ -79,7 +79,7 @@ func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSess
 	return ends.Add(i.cfg.Leeway), digestsOf(raw), nil
 }
 
-// counting returns the claims of a valid token, and refuses revoked tokens.
+// counting returns the claims of a token if the token is valid and was not revoked.
 func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, error) {
 	claims, err := i.check(ctx, raw)
 	if err != nil {
@@ -99,7 +99,8 @@ func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, erro
 	return claims, nil
 }
 
-// check verifies a token and returns its claims.
+// check verifies the signature, the times and the audience of a token, and returns its claims. It does not ask whether
+// the token was revoked.
 func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) {
 	signed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
@@ -114,8 +115,8 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 	}
 	verifier := oidc.NewVerifier(i.cfg.Issuer, candidates{signed, header, keys}, &oidc.Config{
 		SupportedSigningAlgs: i.cfg.Algorithms, Now: i.now,
-		SkipClientIDCheck: true, // forUs checks the audience below, because two are allowed
-		SkipExpiryCheck:   true, // checkTimes is stricter and knows the leeway
+		SkipClientIDCheck: true, // forUs checks the audience below, because this program accepts two audiences
+		SkipExpiryCheck:   true, // checkTimes checks the expiry, more strictly than the library, and with the leeway
 	})
 	token, err := verifier.Verify(ctx, raw)
 	if err != nil {
@@ -134,17 +135,19 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 	return claims, i.checkTimes(claims)
 }
 
-// digestsOf returns the digests of a JWT and of its signed part, because a signature can be encoded in several ways.
+// digestsOf returns the digests of a whole JWT and of its part without the signature. The second digest identifies the
+// token however its signature is encoded.
 func digestsOf(raw string) []Digest {
 	return []Digest{sha256.Sum256([]byte(raw)), sha256.Sum256([]byte(raw[:strings.LastIndexByte(raw, '.')+1]))}
 }
 
-// forUs reports whether the audience is this program: its API, or its client at a sign-in.
+// forUs reports whether a token with this audience is meant for this program: for its API, or for its client at a
+// sign-in.
 func (i *issuer) forUs(audience string) bool {
 	return audience != "" && (audience == i.cfg.Audience || audience == i.cfg.ClientID)
 }
 
-// checkTimes requires an expiry, and tolerates clocks that differ by the leeway.
+// checkTimes requires that a token has an expiry and has not expired. It tolerates clocks that differ by the leeway.
 func (i *issuer) checkTimes(claims map[string]any) error {
 	now, leeway := i.now(), i.cfg.Leeway
 	for _, c := range []struct {

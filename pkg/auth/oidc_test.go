@@ -42,8 +42,8 @@ var testKeys = sync.OnceValue(func() [2]*rsa.PrivateKey {
 	return keys
 })
 
-// fakeIssuer is an issuer that publishes keys and counts the requests for them. It also signs people in: it gives an
-// ID token for its single code, once per sign-in that begins.
+// fakeIssuer is an issuer that publishes keys and counts the requests for them. It also signs people in: it exchanges
+// its single code for an ID token, once for each sign-in that began.
 type fakeIssuer struct {
 	server *httptest.Server
 	asked  atomic.Int32 // number of requests for keys
@@ -52,10 +52,10 @@ type fakeIssuer struct {
 	at       *clock
 	keys     []any
 	broken   bool
-	body     func(http.ResponseWriter) // if set, answers requests for the keys in their place
+	body     func(http.ResponseWriter) // if set, writes the answer to a request for the keys
 	document map[string]any            // members that replace members of the metadata
 	change   func(map[string]any)      // changes the ID token's claims; nil: no change
-	// answer writes the response instead of the ID token; when it returns false, the ID token is sent.
+	// answer writes the response of the token endpoint. When it returns false, the endpoint answers with the ID token.
 	answer func(http.ResponseWriter, string) bool
 
 	nonce, challenge string     // parameters of the sign-in address that was opened last
@@ -182,7 +182,7 @@ func sign(algorithm jose.SignatureAlgorithm, key any, id string, claims any) str
 		options = options.WithHeader("kid", id)
 	}
 	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options))
-	text, raw := claims.(json.RawMessage) // a json.RawMessage is signed without re-encoding
+	text, raw := claims.(json.RawMessage) // a json.RawMessage is signed byte for byte, so that a test can sign invalid claims
 	if !raw {
 		text = must(json.Marshal(claims))
 	}
@@ -276,7 +276,7 @@ func TestOIDC_Refuses(t *testing.T) {
 		wantRefused(t, name, a, token)
 	}
 	wantName(t, "the right token", a, "ana", right)
-	f.wantAsked(t, 1) // unknown key ids must not cause endless requests
+	f.wantAsked(t, 1) // the unknown key ids of the tokens above must cause no further request for keys
 }
 
 func TestOIDC_RotatedKeyIsFetched(t *testing.T) {
@@ -294,8 +294,8 @@ func TestOIDC_RotatedKeyIsFetched(t *testing.T) {
 	f.wantAsked(t, 2)
 }
 
-// While the issuer is unreachable, no token is reported as invalid because its signature cannot be checked, and known
-// keys stay valid for a day.
+// While the issuer is unreachable and a signature cannot be checked, the token is not reported as invalid. Keys that
+// were read before stay valid for a day.
 func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]

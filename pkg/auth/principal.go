@@ -42,7 +42,7 @@ const Anonymous = "anonymous"
 type Grant struct {
 	Role   Role
 	Topics entity.TopicPatterns // TopicPatterns.Sees decides which topics match
-	All    bool                 // the grant is for all messages, also those of unknown topic
+	All    bool                 // whether the grant is for all messages, including those of unknown topic
 }
 
 // TopicTexts returns the topics as they are configured: "*" for all.
@@ -59,8 +59,8 @@ type Principal struct {
 	Grants []Grant
 }
 
-// May reports whether the principal has the role on the topic; "" is the unknown topic, which needs a role on
-// everything.
+// May reports whether the principal has the role on the topic. The topic "" stands for an unknown topic, which needs
+// the role on all messages.
 func (p Principal) May(role Role, topic string) bool {
 	return p.has(role, func(g Grant) bool { return topic != "" && g.Topics.Match(topic) })
 }

@@ -26,8 +26,8 @@ type reloaded[T any] struct {
 	now   func() time.Time
 
 	mu        sync.Mutex
-	value     T           // content of the file when it was last valid
-	state     os.FileInfo // state of the file from which value was read
+	value     T           // content of the file when the file was last valid
+	state     os.FileInfo // size and time of the file from which value was read
 	checkedAt time.Time
 	complaint string // why the file cannot be read now; "" while it can
 }
@@ -44,8 +44,8 @@ func openReloaded[T any](key, what, path string, parse func(path string, raw []b
 	return f, nil
 }
 
-// current returns the parsed content. While the file cannot be read or is invalid, it returns the last valid content:
-// a mistake must not lock all users out.
+// current returns the parsed content of the file. While the file cannot be read or is invalid, it returns the last
+// valid content, because a mistake in the file must not lock all users out.
 func (f *reloaded[T]) current() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()

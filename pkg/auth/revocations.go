@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// revocationAge is how long the answer that a session has not ended is cached: after that time every replica
-	// refuses an ended session.
+	// revocationAge is how long this process caches the store's answer that a session has not ended. So every replica
+	// refuses an ended session after this time at the latest.
 	revocationAge = 2 * time.Second
 
 	revocationTimeout = 5 * time.Second
@@ -50,7 +50,7 @@ type Revocations struct {
 
 type answered struct {
 	ended bool
-	until time.Time // when the store is asked again; without a store, when the answer may be deleted
+	until time.Time // time from which the store is asked again; without a store, time from which the answer may be deleted
 }
 
 // NewRevocations reads the file at once. Without a store, sign-outs are remembered in this process only.
@@ -104,8 +104,8 @@ func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error
 	return len(found) > 0, nil
 }
 
-// recall reports whether this process remembers that one of the digests has ended, and whether it remembers an answer
-// about each of them.
+// recall reports whether this process remembers that one of the digests has ended. known reports whether it remembers a
+// current answer of the store about every digest.
 func (r *Revocations) recall(digests []Digest, now time.Time) (ended, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,8 +131,8 @@ func (r *Revocations) end(ctx context.Context, digests []Digest, until time.Time
 	return nil
 }
 
-// remember caches answers. If the cache is full, it first removes outdated answers and then all; without a store it
-// removes only outdated answers, because the cache is then the only record of ended sessions.
+// remember caches answers of the store. If the cache is full, it first removes outdated answers and then all answers.
+// Without a store it removes only outdated answers, because the cache is then the only record of ended sessions.
 func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +149,8 @@ func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 }
 
 type bearers interface {
-	// life returns when a valid token expires, and the digests of the token that become invalid when its session ends;
-	// no digests for a token that stays valid after its sessions.
+	// life returns when a valid token expires, and which of the token's digests become invalid when its session ends. A
+	// token that stays valid after its sessions has no such digests.
 	life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error)
 }
 
@@ -160,7 +160,7 @@ type Sessions struct {
 	revoked *Revocations
 }
 
-// NewSessions returns the sessions of tokens that a accepts; a must come from New.
+// NewSessions returns Sessions for the tokens that the authenticator a accepts; New must have returned a.
 func NewSessions(a Authenticator, revoked *Revocations) *Sessions {
 	tokens, _ := a.(bearers)
 	return &Sessions{tokens, revoked}

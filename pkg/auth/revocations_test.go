@@ -81,8 +81,8 @@ func wantEnded(t *testing.T, what string, s *Sessions, id string, want bool) {
 	}
 }
 
-// Signing out at one replica takes effect at all of them a moment later; a configured token stays valid, for curl and
-// for another session.
+// Signing out at one replica takes effect at all replicas a moment later. A configured token stays valid, for curl and
+// for other sessions of a browser.
 func TestSessions_EndEverywhere(t *testing.T) {
 	t.Parallel()
 	token, cfg := oneToken()
@@ -128,8 +128,8 @@ func TestSessions_EndTheirIDToken(t *testing.T) {
 	wantName(t, "another token of the same person", a, "ana", sign(jose.RS256, key, "a", f.with("sid", "2")))
 }
 
-// otherSpelling returns the token with another encoding of the same signature: the last letter of 256 bytes in base64
-// has four unused bits.
+// otherSpelling returns the token with its signature in another encoding. The base64 text of a signature of 256 bytes
+// ends with a letter that has four unused bits.
 func otherSpelling(t *testing.T, token string) string {
 	t.Helper()
 	signature := func(token string) []byte {

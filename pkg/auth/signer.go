@@ -18,8 +18,9 @@ const KeySize = 32
 // minKey is the shortest allowed line of auth.signing_key_file, in bytes.
 const minKey = 32
 
-// Signer authenticates, by HMAC-SHA-256, data that clients receive and send back, such as cursors of lists. A
-// signature is valid for one purpose. The first key signs, all keys verify. It is safe for concurrent use.
+// Signer authenticates, by HMAC-SHA-256, data that clients receive and send back, such as cursors of lists. A signature
+// is valid only for the purpose for which it was made. The first key signs; all keys verify. It is safe for concurrent
+// use.
 type Signer struct {
 	file *reloaded[[][]byte]      // nil: the keys are in the field keys
 	keys atomic.Pointer[[][]byte] // never empty
@@ -53,8 +54,8 @@ func (s *Signer) Use(keys [][]byte) { s.keys.Store(&keys) }
 // Sign returns the signature of a text for a purpose. The purpose must not contain NUL.
 func (s *Signer) Sign(purpose, text string) []byte { return hmacOf(s.current()[0], purpose, text) }
 
-// Verify reports whether sum is the beginning of the signature of text for purpose. At least half of the signature is
-// required.
+// Verify reports whether sum is the signature of text for purpose, or the beginning of that signature. sum must have at
+// least half of the signature's length.
 func (s *Signer) Verify(purpose, text string, sum []byte) bool {
 	if len(sum) < sha256.Size/2 || len(sum) > sha256.Size {
 		return false

@@ -30,7 +30,8 @@ type SignIn struct {
 // SignsIn reports whether people can sign in at an issuer: in mode oidc, with a client id.
 func (c Config) SignsIn() bool { return c.Mode == ModeOIDC && c.OIDC.ClientID != "" }
 
-// NewSignIn requires cfg.SignsIn. It reads files at once and opens no connection.
+// NewSignIn returns a SignIn, for a configuration whose SignsIn is true. It reads files at once and opens no
+// connection.
 func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {
@@ -47,7 +48,7 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 		ask:     func(ctx context.Context) (endpoints, error) { return discoverSignIn(ctx, i.client, cfg.OIDC.Issuer) },
 		timeout: cfg.OIDC.Timeout, stale: issuerFresh, log: log, now: o.now,
 	}}
-	if _, err := s.secret(); err != nil { // report a missing secret at the start
+	if _, err := s.secret(); err != nil { // a missing secret must be reported when the program starts
 		return nil, err
 	}
 	return s, nil

@@ -50,7 +50,7 @@ func (t *tokens) Authenticate(_ context.Context, r *http.Request) (Principal, er
 	return found.principal, err
 }
 
-// life returns when a configured token expires. Such a token has no digests, because it stays valid after its
+// life returns when a configured token expires. It returns no digests, because a configured token stays valid after its
 // sessions.
 func (t *tokens) life(_ context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
 	found, err := t.find(raw)
@@ -94,7 +94,7 @@ func readTokens(path string, raw []byte) ([]token, error) {
 	if err := decoder.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s must be a YAML list of tokens: %w", path, err)
 	}
-	if len(list) == 0 { // perhaps the file is being rewritten at this moment
+	if len(list) == 0 { // an empty list is an error, because another program may be rewriting the file at this moment
 		return nil, fmt.Errorf("%s lists no token", path)
 	}
 	if err := errors.Join(validateTokens(path+": tokens", list)...); err != nil {

@@ -68,7 +68,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// aFile is a file that a test rewrites. Each write makes it newer, and advances the clock so that it is checked again.
+// aFile is a file that a test rewrites. Each write gives the file a later modification time, and advances the clock so
+// that the file is read again.
 type aFile struct {
 	path    string
 	at      *clock
@@ -88,7 +89,7 @@ func (f *aFile) write(t *testing.T, text string) {
 	f.keepTime(t, text)
 }
 
-// keepTime rewrites the file without changing its time.
+// keepTime rewrites the file without changing its modification time.
 func (f *aFile) keepTime(t *testing.T, text string) {
 	t.Helper()
 	err := errors.Join(os.WriteFile(f.path, []byte(text), 0o600), os.Chtimes(f.path, f.written, f.written))
@@ -169,7 +170,7 @@ func TestTokens_File(t *testing.T) {
 	check.NoError(t, err)
 	want := func(when string, firstCounts, secondCounts bool, errors int) {
 		t.Helper()
-		for range 2 { // each mistake is logged once
+		for range 2 { // a mistake in the file is logged once, not at each request
 			_, err1 := as(t, a, "Bearer "+first.Reveal())
 			_, err2 := as(t, a, "Bearer "+second.Reveal())
 			if (err1 == nil) != firstCounts || (err2 == nil) != secondCounts || logs.Len() != errors {
@@ -196,7 +197,7 @@ func TestTokens_File(t *testing.T) {
 	}
 	file.write(t, entry("first", firstHash))
 	want("right again", true, false, 6)
-	// A file that could not be read once is read again, although its time and size have not changed.
+	// A file that could not be parsed once is read again, although its time and size have not changed.
 	file.write(t, strings.Repeat("[", len(entry("other", secondHash))))
 	want("while it cannot be read", true, false, 7)
 	file.keepTime(t, entry("other", secondHash))

@@ -9,16 +9,16 @@
 //   - index.go: the search index
 //   - attempts.go: claims and results of attempts
 //   - ingest.go: incoming records
-//   - shares.go: records of share groups
+//   - shares.go: the records to which dead letters of share groups point
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
-//   - engine.go: what a store knows about a search engine outside of it
+//   - engine.go: what a store and a search engine outside of it exchange
 //   - facets.go: the values of matching messages
 //   - objects.go: archived messages in objects
 //   - search.go: searches, counts, exports and the archive
 //   - reading.go: reads that a replica of the database may answer
 //   - notifications.go: events and notifications
 //   - groups.go: error groups
-//   - cursor.go: a position in a list
+//   - cursor.go: the cursor after which the next page of a list begins
 //   - memory.go: how much memory readers may use
 package repository

@@ -8,20 +8,22 @@ import (
 
 // MemoryReservation limits the memory for the messages and attempts that one caller reads from a store.
 type MemoryReservation interface {
-	// Take reserves bytes, or returns an error when they are not available now. The bytes stay reserved until the owner
-	// of the reservation releases it.
+	// Take reserves bytes of memory, or returns an error when they are not available now. The bytes stay reserved until
+	// the owner of the reservation releases it.
 	Take(bytes int64) error
 }
 
 type reservationKey struct{}
 
-// WithMemoryReservation returns a context for reads. A read of messages or attempts with this context reserves the
-// memory of these in the given reservation; when Take returns an error, the read ends and returns that error wrapped.
+// WithMemoryReservation returns a context for reads from a store. A read with this context reserves, in the given
+// reservation, the memory of the messages and attempts that it reads. When Take returns an error, the read ends and
+// returns that error wrapped.
 func WithMemoryReservation(ctx context.Context, reservation MemoryReservation) context.Context {
 	return context.WithValue(ctx, reservationKey{}, reservation)
 }
 
-// ReserveMemory reserves bytes in the MemoryReservation of ctx. When ctx contains none, the memory is not limited.
+// ReserveMemory reserves bytes in the MemoryReservation of ctx. When ctx contains no MemoryReservation, the memory is
+// not limited.
 func ReserveMemory(ctx context.Context, bytes int64) error {
 	reservation, ok := ctx.Value(reservationKey{}).(MemoryReservation)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Reading decides for the reads of one request whether the database or its replica answers them. It is safe for
-// concurrent use.
+// Reading belongs to one request. It decides whether the database itself or a replica answers the reads of the request.
+// It is safe for concurrent use.
 type Reading struct {
 	after string // mark of the last change that the caller made; "" when the request carries no mark
 
@@ -19,16 +19,16 @@ type Reading struct {
 
 type readingKey struct{}
 
-// WithReading returns a context for the reads of one request, which see at least the changes up to a mark of
-// Replica.WriteMark; "" for none. Either the replica answers all of them or the database does, so that no part of the
-// answer is older than another. When the replica has answered some and cannot answer the next one, that read returns
-// ErrReadAgain.
+// WithReading returns a context for the reads of one request. These reads see at least the changes before the mark
+// after, which Replica.WriteMark returned; with "" they may see an older state. Either the replica answers all of them
+// or the database does, so that no part of the answer is older than another. When the replica has answered some reads
+// and cannot answer the next one, that read returns ErrReadAgain.
 func WithReading(ctx context.Context, after string) context.Context {
 	return context.WithValue(ctx, readingKey{}, &Reading{after: after})
 }
 
-// ReadingOf returns the Reading of a context, or nil for a context without one: the database itself must answer such
-// reads.
+// ReadingOf returns the Reading of a context. For a context without one it returns nil, and the database itself must
+// answer the read.
 func ReadingOf(ctx context.Context) *Reading {
 	r, _ := ctx.Value(readingKey{}).(*Reading)
 	return r
@@ -67,8 +67,8 @@ func (r *Reading) UsesPrimary() bool {
 	return r.primary
 }
 
-// TakeReplica notes that the replica has answered a read. It returns false if another read of the request goes to the
-// database by now; then the answer must not be used.
+// TakeReplica notes that the replica has answered a read. It returns false if another read of the request has meanwhile
+// called UsePrimary; the replica's answer must then not be used.
 func (r *Reading) TakeReplica() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

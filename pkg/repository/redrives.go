@@ -66,8 +66,8 @@ type Selections interface {
 	// redrive first.
 	Overlaps(ctx context.Context, r NewRedrive) ([]entity.Overlap, error)
 
-	// RedriveOverlaps does the same for an existing redrive: it returns the other redrives in which its waiting
-	// messages wait too.
+	// RedriveOverlaps returns, for an existing redrive, the other redrives in which messages wait that also wait in
+	// this redrive.
 	RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity.Overlap, error)
 
 	// ReturnedErrors groups the messages that came back from a redrive by their error group and topics, the largest
@@ -84,7 +84,8 @@ type Selections interface {
 	// already has that topic and confidence counts as changed, without an audit entry.
 	Change(ctx context.Context, c Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 
-	// PerformedOn returns those of the given ids whose objects the operation has changed with the given action.
+	// PerformedOn returns those of the given ids of messages or redrives that the operation has changed with the given
+	// action.
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Redrives returns redrives, the newest first (created_at, then id).
@@ -107,8 +108,8 @@ type NewRedrive struct {
 	Cause     entity.AuditInfo
 	BatchSize int
 
-	// Found has the messages that a search engine outside of the store has found for those conditions of the selection
-	// that need the search index. With nil, the store has the search index.
+	// Found contains the messages that a search engine outside of the store has found for those conditions of the
+	// selection that need the search index. It is nil when the store itself has the search index.
 	Found *[]uuid.UUID
 }
 

@@ -100,9 +100,9 @@ type Reader interface {
 	// no further keys, values and headers are loaded.
 	List(ctx context.Context, topic string, page Page) (List, error)
 
-	// Get returns one message. A value longer than maxValue bytes is not loaded; maxValue < 0 loads it whatever its
-	// size. A key longer than KeyLimit is not loaded. If the headers exceed HeaderLimit or HeaderBytesLimit, only the
-	// first ones are loaded.
+	// Get returns one message. A value longer than maxValue bytes is not loaded; when maxValue is negative, values of
+	// any size are loaded. A key longer than KeyLimit is not loaded. If the headers exceed HeaderLimit or
+	// HeaderBytesLimit, only the first ones are loaded.
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
 	// Load returns the messages with the given ids, in their order, with key, headers and whole values, as long as
@@ -112,8 +112,9 @@ type Reader interface {
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
 
 	// ValuePart returns some bytes of a value, so that a caller can read a large value in parts; a value never changes
-	// between two calls. Bytes after the end of the value are left out. The error is a *entity.NotFoundError when the
-	// message is not where p says it is: live or in the archive. For a message without a value, the result is empty.
+	// between two calls. Bytes after the end of the value are left out. For a message without a value, the result is
+	// empty. The error is a *entity.NotFoundError when the live table, or with p.Archived the archive, does not contain
+	// the message.
 	ValuePart(ctx context.Context, p ValuePart) ([]byte, error)
 
 	// Counts returns the number of messages by original topic and status.

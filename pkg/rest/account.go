@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// pageReservation is reserved for each answer when it begins. For an answer that needs more, at least
-	// largeReservation is reserved: a quarter more than the largest page of a store.
+	// Each answer reserves pageReservation when it begins. An answer that needs more memory reserves at least
+	// largeReservation, which is a quarter more than the largest page of a store.
 	pageReservation  = 1 << 20
 	largeReservation = repository.ListPageLimit + repository.ListPageLimit/4
 )
@@ -39,14 +39,14 @@ func newLimits(cfg Config) limits {
 	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes), newBudget(1)}
 }
 
-// account is one request's share of the limits. API calls of a console page use the page's account, so that they never
-// wait for memory that the page itself has reserved. It is safe for concurrent use.
+// account counts how much of the limits one request has taken. API calls of a console page use the page's account, so
+// that they never wait for memory that the page itself has reserved. It is safe for concurrent use.
 type account struct {
 	limits limits
 
 	mu       sync.Mutex
 	who      string
-	slot     *budget // the budget from which the request has a slot; nil: enter was not called yet
+	slot     *budget // the budget from which the request took a slot, for a page or an export; nil before enter was called
 	reserved int64   // bytes that the answer has reserved
 	taken    int64   // bytes of the reservation that the values already read use
 	wanted   int64   // size of the reservation that the last read needed but did not have
@@ -55,13 +55,14 @@ type account struct {
 
 type accountKey struct{}
 
-// accountOf returns the account of a read or of a request to the console; nil otherwise.
+// accountOf returns the account of a read or of a request to the console. Other requests have none, and the result is
+// nil.
 func accountOf(ctx context.Context) *account {
 	a, _ := ctx.Value(accountKey{}).(*account)
 	return a
 }
 
-// enter waits for a slot, when it is first called, and reserves memory for a small answer.
+// enter waits for a free slot in the budget slots, and reserves memory for a small answer. Further calls do nothing.
 func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,8 +80,8 @@ func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	return nil
 }
 
-// Take implements repository.MemoryReservation. It does not wait, since a read holds a connection of the store: after
-// errNoMemory, reserveMore waits and the read is repeated.
+// Take implements repository.MemoryReservation. It does not wait, because the read that calls it holds a connection of
+// the store. After errNoMemory the server calls reserveMore, which waits, and then repeats the read.
 func (a *account) Take(n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,8 +98,8 @@ func (a *account) Take(n int64) error {
 	return errNoMemory
 }
 
-// reserveMore waits for the memory that the last read lacked. The parameter mark is the number of bytes that were taken
-// before that read, which the caller then repeats.
+// reserveMore waits for the memory that the last read lacked. mark is the number of bytes that were taken before that
+// read. The caller then repeats the read.
 func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +133,7 @@ func (a *account) takeValue(ctx context.Context, size int64) error {
 	return nil
 }
 
-// settle releases the memory that was reserved and not used, after everything was read.
+// settle releases the reserved memory that the answer does not use. It is called after everything was read.
 func (a *account) settle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,7 +143,7 @@ func (a *account) settle() {
 	}
 }
 
-// hold raises the reservation to n bytes, which are already in memory.
+// hold raises the reservation to n bytes without waiting, because these bytes are already in memory.
 func (a *account) hold(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -167,14 +168,14 @@ func (a *account) close() {
 	a.limits.bytes.release(a.who, a.reserved)
 	a.slot.release(a.who, 1)
 	if a.large {
-		debug.FreeOSMemory() // free this large value before the next one is read
+		debug.FreeOSMemory() // returns the memory of this large value to the system before another one is read
 		a.limits.large.release(a.who, 1)
 	}
 	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false
 }
 
-// refusal returns an error that names the limit: of status 429 when the client's own requests have used up its share,
-// and of 503 when the requests of all clients have used up the limit.
+// refusal converts the error of a budget to the answer for the client, which names the limit. The status is 429 when
+// the client's own requests have used up its share, and 503 when the requests of all clients have used up the limit.
 func (a *account) refusal(err error, of *budget) error {
 	what, setting := "bytes of answers", "buffer_bytes"
 	switch of {
@@ -184,7 +185,7 @@ func (a *account) refusal(err error, of *budget) error {
 		what, setting = "answers", "max_pages"
 	case a.limits.large:
 		what, setting = "value larger than a share", "buffer_bytes"
-		if errors.Is(err, errShare) { // only one value for all clients is allowed, so there are no shares
+		if errors.Is(err, errShare) { // this budget allows one value for all clients together, so a client has no share of it
 			err = errFull
 		}
 	}
@@ -200,7 +201,8 @@ func (a *account) refusal(err error, of *budget) error {
 	}
 }
 
-// reserve waits until a value of this size may be held in memory; -1 means any size up to a principal's share.
+// reserve waits until a value of this size may be held in memory. A size of -1 means that the size is not known;
+// reserve then assumes a principal's whole share.
 func (l limits) reserve(ctx context.Context, size int64) error {
 	if size < 0 {
 		size = l.bytes.share
@@ -208,8 +210,8 @@ func (l limits) reserve(ctx context.Context, size int64) error {
 	return accountOf(ctx).takeValue(ctx, size)
 }
 
-// limited gives a read or an export its account, and closes the account when the handler has returned, even if it
-// returns only after the request's time limit.
+// limited gives each read and each export an account. It closes the account when the handler has returned, even if the
+// handler returns only after the request's time limit.
 func (l limits) limited(rt route, client func(*http.Request) string, handle handler) handler {
 	if rt.kind != read && rt.kind != stream {
 		return handle
@@ -278,7 +280,7 @@ func newBudget(total int64) *budget {
 	return &budget{total: total, share: max(1, total/2), by: map[string]int64{}}
 }
 
-// try takes n units for the client named who, if they are free, else none.
+// try takes n units for the client named who if these units are free, and reports whether it took them.
 func (b *budget) try(who string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -313,7 +315,7 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	}
 	if n > b.share {
 		b.mu.Unlock()
-		return errFull // more than a share is never granted
+		return errFull // a client never gets more than its share, so waiting would be in vain
 	}
 	w := &waiter{who: who, n: n, granted: make(chan struct{})}
 	b.waiting = append(b.waiting, w)
@@ -332,7 +334,7 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := slices.Index(b.waiting, w)
-	if at < 0 { // the units were granted as the wait ended
+	if at < 0 { // a release has granted the units just before the wait ended
 		return nil
 	}
 	b.waiting = slices.Delete(b.waiting, at, at+1)
@@ -346,8 +348,8 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	}
 }
 
-// release returns n units of the client named who. Waiters are served in order; a waiter that cannot be served yet
-// does not delay other waiters.
+// release gives n units of the client named who back. It then serves the waiters in order; a waiter that cannot be
+// served yet does not delay other waiters.
 func (b *budget) release(who string, n int64) {
 	if n == 0 {
 		return

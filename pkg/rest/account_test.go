@@ -47,7 +47,7 @@ func TestBudgetIsShared(t *testing.T) {
 		}
 		wait("a", 5, nil, 0)
 		wait("a", 1, errShare, budgetTimeout)
-		wait("b", 6, errFull, 0) // more than a share is never granted
+		wait("b", 6, errFull, 0) // b asks for more than a share, which no client ever gets
 		wait("b", 3, nil, 0)
 		wait("c", 3, errFull, budgetTimeout)
 		if b.try("c", 3) || !b.try("c", 2) {
@@ -55,7 +55,7 @@ func TestBudgetIsShared(t *testing.T) {
 		}
 
 		granted := make(chan string)
-		for _, who := range []string{"a", "c"} { // the share of a is used up, which delays no other client
+		for _, who := range []string{"a", "c"} { // a has used up its share, so it waits; this must not delay c, which asks later
 			go func() {
 				if err := b.wait(ctx, who, 2); err == nil {
 					granted <- who
@@ -88,14 +88,14 @@ func TestBudgetIsShared(t *testing.T) {
 	})
 }
 
-// stuck is a client that reads nothing until it is released.
+// stuck is a client that does not read its answer until the test calls reads.
 type stuck struct {
 	httptest.ResponseRecorder
 	reading chan struct{}
 	left    chan struct{} // closed when the answer is complete
 }
 
-// asks sends a request of a client that reads nothing, and returns when the server waits for the client.
+// asks sends a request of a client that does not read its answer. It returns when the server waits for this client.
 func (f *fixture) asks(r *http.Request) *stuck {
 	w := &stuck{*httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 	go func() {
@@ -106,7 +106,7 @@ func (f *fixture) asks(r *http.Request) *stuck {
 	return w
 }
 
-// reads lets the client read the answer.
+// reads lets the client read its answer.
 func (w *stuck) reads() {
 	close(w.reading)
 	<-w.left
@@ -125,8 +125,8 @@ func (namedBy) Authenticate(_ context.Context, r *http.Request) (auth.Principal,
 	return auth.Principal{Name: name, Grants: []auth.Grant{{Role: auth.Admin, All: true}}}, nil
 }
 
-// A client that does not read many answers does not stop the answers to other clients, and gets an error that names the
-// limit that it has reached.
+// A client that asks for many answers and reads none of them does not stop the answers to other clients. It gets an
+// error that names the limit that it has reached.
 func TestPages_ReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -277,7 +277,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 						time.AfterFunc(time.Second, leave)
 					}
 					f.server.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody).WithContext(ctx))
-					<-time.After(2 * time.Minute) // fake time, in which the store returns
+					<-time.After(2 * time.Minute) // two minutes of fake time, in which the store that hangs returns
 					synctest.Wait()
 					if t.Failed() {
 						t.Log(name, path, leaves)
@@ -294,7 +294,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).undocumented()
-	f.cfg.MaxPages = 1 // makes a handler that reserves memory twice for one request hang
+	f.cfg.MaxPages = 1 // with one slot, a request that takes a second slot for itself would wait for ever
 	f.open().server.Mount(http.MethodGet, "/page", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range 3 {
 			wantStatus(t, f.send(httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody).WithContext(r.Context())), 200)
@@ -308,7 +308,7 @@ func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	nothingHeld(t, f.server)
 }
 
-// Of the values that are larger than one client's share, only one at a time is in memory, until it is written.
+// When several values are larger than one client's share, only one of them is in memory at a time, until it is written.
 func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 		wantEnvelope(t, f.send(value("10.0.0.2")), http.StatusServiceUnavailable)
 		second := f.asks(value("10.0.0.2"))
 		check.True(t, fetched == 1, "%d values were fetched while one is on its way, want 1", fetched)
-		wantStatus(t, f.from("10.0.0.2:1", "GET", "/api/v1/messages"), 200) // meanwhile another read is answered
+		wantStatus(t, f.from("10.0.0.2:1", "GET", "/api/v1/messages"), 200) // other reads are answered while the second value waits
 		first.reads()
 		second.reads()
 		if second.Code != 200 || fetched != 2 {

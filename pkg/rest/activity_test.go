@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// activityFixture has messages of two topics and of an unknown topic, at several times. One message of each topic is a
-// return.
+// activityFixture has messages with two original topics and with an unknown one, which arrived at six different times.
+// One message of each topic is a return.
 func activityFixture() *fixture {
 	f := newFixture()
 	for i, ago := range []time.Duration{0, 4 * time.Minute, 59 * time.Minute, 61 * time.Minute, 25 * time.Hour, 6 * 24 * time.Hour} {
@@ -63,7 +63,7 @@ func TestActivity(t *testing.T) {
 		query, span             string
 		points                  int
 		step, arrived, returned int64
-		last                    int64 // arrivals in the last step
+		last                    int64 // expected number of arrivals in the last time step
 	}{
 		{"", "day", 24, hour, 12, 3, 6},
 		{"?span=day", "day", 24, hour, 12, 3, 6},

@@ -56,7 +56,8 @@ func (f fetching) Fetch(context.Context, entity.Message) (entity.Record, error) 
 	return entity.Record{Value: f.value}, f.err
 }
 
-// The answer for a single message shows the source of each derived field.
+// The answer for a single message shows from where each field was derived, such as from a header or from a topic's
+// name.
 func TestGet_Derived(t *testing.T) {
 	t.Parallel()
 	partition, offset := int32(3), int64(9)

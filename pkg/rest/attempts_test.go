@@ -65,7 +65,7 @@ func TestAttempts_AreForgottenInOrder(t *testing.T) {
 		a.failed(client(0))
 	}
 	for i := range maxAddresses {
-		if a.failed(client(0)) { // the address is still limited, and this failure is not counted
+		if a.failed(client(0)) { // the address still has too many failures, so this one is not counted
 			t.Fatalf("after %d others the address is forgotten", i)
 		}
 		a.failed(client(i + 1))

@@ -55,8 +55,8 @@ func (a *authentication) authenticated(r *http.Request) (*http.Request, error) {
 	return r.WithContext(access.WithPrincipal(r.Context(), p)), nil
 }
 
-// known authenticates a request to an unknown route below apiPrefix before it calls next, so that the answer does not
-// reveal which routes exist.
+// known authenticates a request below apiPrefix that matches no route, before it calls next. So the answer to a client
+// without credentials does not reveal which routes exist.
 func (a *authentication) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, apiPrefix) {
@@ -82,8 +82,8 @@ func (a *authentication) sameSite(next http.Handler) http.Handler {
 	})
 }
 
-// tooManyAttempts returns the answer for an address that has sent too many invalid tokens. It is the same for every
-// invalid token.
+// tooManyAttempts returns the answer for an address that has sent too many invalid tokens. Its text is the same for
+// every token.
 func (a *authentication) tooManyAttempts(r *http.Request) error {
 	err := respond.Refused(respond.ErrRateLimited, "too many invalid tokens came from this address",
 		respond.Detail{Field: "Authorization", Reason: "is not valid; this address has sent too many invalid tokens"})
@@ -91,8 +91,8 @@ func (a *authentication) tooManyAttempts(r *http.Request) error {
 	return err
 }
 
-// expectedHost refuses requests for host names that server.hosts does not list, while auth.mode is none. It accepts
-// probes and requests for metrics for every host name.
+// expectedHost refuses requests for host names that server.hosts does not list, while auth.mode is none. It always
+// accepts probes and requests for metrics.
 func (a *authentication) expectedHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.mode == auth.ModeNone && !isProbe(r.URL.Path) && !a.hosts.Answer(r.Host) {
@@ -106,7 +106,8 @@ func (a *authentication) expectedHost(next http.Handler) http.Handler {
 
 func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" || path == metricsPath }
 
-// clientOf returns the owner of a share: the principal or, without authentication, the client's address.
+// clientOf returns the name under which a request's use of the limits is counted: its principal or, without
+// authentication, the client's address.
 func (a *authentication) clientOf(r *http.Request) string {
 	if _, nobody := a.authenticator.(auth.Nobody); !nobody {
 		return "principal " + access.Principal(r).Name
@@ -115,11 +116,12 @@ func (a *authentication) clientOf(r *http.Request) string {
 }
 
 const (
-	// An address may fail to sign in maxAttempts times, and then once every attemptPause.
+	// An address may fail to sign in maxAttempts times. After that it may fail once in every attemptPause.
 	maxAttempts  = 10
 	attemptPause = 6 * time.Second
 
-	// maxAddresses bounds the number of addresses that are kept; the address with the oldest failure is dropped first.
+	// maxAddresses bounds the number of addresses whose failures are remembered; the address with the oldest failure is
+	// forgotten first.
 	maxAddresses = 10_000
 )
 
@@ -167,7 +169,7 @@ func (a *attempts) failed(client netip.Prefix) bool {
 	return true
 }
 
-// wait returns how long the address has to wait before a failure is counted again; 0 for no wait.
+// wait returns how long the address must wait until one more failure is allowed; 0 when it need not wait.
 func (a *attempts) wait(client netip.Prefix) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,11 +186,12 @@ func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
 	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
 }
 
-// SignIns limits the failed sign-ins of each address on mounted pages. They are counted together with the address's API
-// requests with invalid tokens. Its methods accept only requests that the server has passed to a mounted page.
+// SignIns limits the failed sign-ins that each address sends to mounted pages, such as the console. These failures are
+// counted together with the address's API requests with invalid tokens. Its methods accept only requests that the
+// server has passed to a mounted page.
 type SignIns struct{ attempts *attempts }
 
-// Wait returns how long the sender of the request has to wait; 0 for no wait.
+// Wait returns how long the sender of the request must wait before the next sign-in; 0 when it need not wait.
 func (l SignIns) Wait(r *http.Request) time.Duration { return l.attempts.wait(clientNetwork(r)) }
 
 // Failed counts a sign-in that failed.
@@ -203,7 +206,7 @@ func clientNetwork(r *http.Request) netip.Prefix {
 		bits = 64
 	}
 	network, err := from.Prefix(bits)
-	if err != nil { // the address is the zero Addr
+	if err != nil { // the client has no address, such as over a Unix socket
 		return netip.Prefix{}
 	}
 	return network

@@ -58,8 +58,8 @@ func sharedFixture(people ...auth.Principal) *fixture {
 	return newFixture(list...).guarded(people...)
 }
 
-// In a dead-letter topic that teams share, each caller gets pages of the messages that the caller may see: without
-// gaps, in the order of the whole list, and with a total of these messages only.
+// In a dead-letter topic that teams share, each caller gets pages of only those messages that the caller may see. The
+// pages have no gaps and the order of the whole list, and the total counts only these messages.
 func TestSharedTopicIsListedByWhatOneSees(t *testing.T) {
 	t.Parallel()
 	f := sharedFixture(person("ana", "orders.*", auth.Viewer), person("shared", "shared.*", auth.Viewer), person("root", "*", auth.Viewer))
@@ -122,7 +122,7 @@ func TestRedrivesTakeOnlyWhatOneMay(t *testing.T) {
 	}
 }
 
-// A redrive is refused unless its creator has the needed role on each of its topics.
+// A redrive is refused unless its creator has the needed role on each topic of the redrive.
 func TestNarrowOrder(t *testing.T) {
 	t.Parallel()
 	deletes := repository.NewRedrive{Action: entity.RedriveDelete}
@@ -180,8 +180,7 @@ func TestRedrivesAreSeenByTheirMakersAndThoseWhoSeeEverything(t *testing.T) {
 	}
 }
 
-// A redrive continues to exist when its creator loses the grants for its topics; the creator can then neither see nor
-// change it.
+// A redrive remains when its creator loses the grants for its topics. The creator can then neither see nor change it.
 func TestRedriveIsHeldAgainstTodaysGrants(t *testing.T) {
 	t.Parallel()
 	then := person("ana", "orders.*,payments.*", auth.Operator, auth.Edit)

@@ -165,9 +165,9 @@ func TestPrincipalIsTheActor(t *testing.T) {
 	}
 }
 
-// When a request to restore a message is repeated with the same Idempotency-Key, the stored answer is sent again,
-// although the message is no longer in the archive. For callers with limited roles, a 404 would look as if the message
-// was lost.
+// When a request to restore a message is repeated with the same Idempotency-Key, the server sends the stored answer
+// again. It does not look for the message, which is no longer in the archive: to callers with limited roles, a 404
+// would say that the message is lost.
 func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).guarded(person("ana", "orders.*", auth.Operator), person("bob", "orders.*", auth.Operator))
@@ -184,8 +184,8 @@ func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	wantEnvelope(t, restore("ana", "other"), 404)
 }
 
-// The first request erased the message and got no answer, so the second one does the rest. A key gives no access to
-// another message.
+// When a first request erased a message and its process died before it stored an answer, the next request with its
+// Idempotency-Key completes the work. The key gives no access to other messages.
 func TestErasureContinuesWithLimitedRoles(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA), message(idB), message(idGone)).guarded(person("ana", "orders.*", auth.Admin), person("eve", "payments.*", auth.Admin))
@@ -213,7 +213,8 @@ func TestErasureContinuesWithLimitedRoles(t *testing.T) {
 	check.NoError(t, check.Err(f.memory.Get(t.Context(), idGone, 0)))
 }
 
-// A refused request does not use up its Idempotency-Key, and such a key does not give access to a forbidden object.
+// A refused request does not use up its Idempotency-Key. A caller who repeats such a request with its key still gets no
+// access to the message, until the caller's roles allow it.
 func TestKeyOfARefusedRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).guarded(person("ana", "payments.*", auth.Operator), person("eve", "*", auth.Viewer))

@@ -31,28 +31,28 @@ type Config struct {
 	// answers "not ready".
 	StartupTimeout time.Duration `mapstructure:"startup_timeout"`
 
-	// ReadHeaderTimeout and BodyTimeout bound the time in which a request must arrive, WriteTimeout the time in which
-	// an answer must be read, from its first byte. IdleTimeout closes idle connections.
+	// ReadHeaderTimeout and BodyTimeout limit the time in which a request must arrive. WriteTimeout limits the time in
+	// which the client must read an answer, from its first byte. IdleTimeout closes idle connections.
 	ReadHeaderTimeout time.Duration `mapstructure:"read_header_timeout"`
 	BodyTimeout       time.Duration `mapstructure:"body_timeout"`
 	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
 	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
 
-	// RequestTimeout bounds all requests except retries, which have limits of their own, and exports.
+	// RequestTimeout limits the time of all requests except exports and retries, which have limits of their own.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 
-	// MinWriteRate is how many bytes of an answer a client must read per second; a client that is writeGrace late is
-	// disconnected.
+	// MinWriteRate is how many bytes of an answer a client must read per second. A client that falls behind this rate
+	// by writeGrace is disconnected.
 	MinWriteRate int64 `mapstructure:"min_write_rate"`
 
-	// MaxPages is how many reads one process answers at a time, BufferBytes how much memory their answers may use
-	// together until they are written. One principal or, without authentication, one address gets at most half of each
-	// limit.
+	// MaxPages is how many reads one process answers at a time. BufferBytes is how much memory the answers to these
+	// reads may use together until they are written. One principal or, without authentication, one address gets at most
+	// half of each limit.
 	MaxPages    int   `mapstructure:"max_pages"`
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 
 	// MaxExports is how many exports one process sends at a time, at most half of them to one principal. ExportTimeout
-	// is how long one export may take, because each export holds a connection to the store and a snapshot of its data.
+	// limits the time of one export, because each export holds a connection to the store and a snapshot of its data.
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
@@ -87,8 +87,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// minBuffer is enough memory for one principal to read one page of the largest size: the page's bytes from the store,
-// and the same number of bytes for the answer. A principal may use half of the memory.
+// minBuffer lets one principal read one page of the largest size, which needs twice ListPageLimit: once for the page's
+// bytes from the store, and once for the answer. A principal may use half of the memory, which doubles this.
 const minBuffer = 4 * repository.ListPageLimit
 
 // maxDrain leaves time for the other parts of the program to end, because the whole program must end within 25 seconds.

@@ -15,7 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// walk follows a list to its end and returns the values of field of every page, in the order of the pages.
+// walk reads a list page by page to its end. It returns the values of the given field of all items, in the order of the
+// list, and the number of pages.
 func walk(t *testing.T, f *fixture, target, list, field string) (found []string, pages int) {
 	t.Helper()
 	separator := "?"
@@ -72,7 +73,7 @@ func manyFixture(t *testing.T) (*fixture, []string) {
 	return f.open(), ids
 }
 
-// Every list is complete when it is read page by page, also when all its items have the same time.
+// Every list is complete when it is read page by page, even when all its items have the same time.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f, ids := manyFixture(t)

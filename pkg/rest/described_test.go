@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// differences collects the deviations from the API's document that the requests of all tests have shown. Most helpers
-// that send requests have no *testing.T, so TestMain reports the deviations at the end.
+// differences collects where requests and answers of all tests deviate from the API's document. Most helpers that send
+// requests have no *testing.T, so TestMain reports the deviations at the end.
 var differences struct {
 	sync.Mutex
 	seen []string

@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// Every request in the API document gets the answer written there, and every route has such a request.
+// Every example request in the API's document gets the answer that the document shows. Every route has such an example.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapi.Read(openapi.Document)
@@ -55,7 +55,8 @@ func readDocument(t *testing.T) string {
 	return string(text)
 }
 
-// The message of unknown origin, the archived message, the view and the error group of the document's examples.
+// Objects of the document's examples: a message of unknown origin, an archived message, a saved view, and the
+// fingerprint of an error group.
 var (
 	idUnknown  = uuid.MustParse("550e8400-e29b-41d4-a716-446655440002")
 	idArchived = uuid.MustParse("550e8400-e29b-41d4-a716-446655440003")

@@ -19,7 +19,7 @@ func documentRoutes() []route {
 
 func serveDocument(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(openapi.Document) // the client may have left
+	_, _ = w.Write(openapi.Document) // an error means that the client has left
 	return nil
 }
 
@@ -32,8 +32,8 @@ type readable struct {
 	policy            string
 }
 
-// serveReadable answers with the document as a web page, in the colours of the console. The page is rendered
-// once for each choice of colours.
+// serveReadable answers with the API's document as a web page, in the colours that the console uses. It renders the
+// page once for each choice of colours.
 func serveReadable() handler {
 	pages := map[string]func() (readable, error){}
 	for _, theme := range []string{"", "light", "dark"} {
@@ -58,7 +58,7 @@ func serveReadable() handler {
 			header.Set("Content-Encoding", "gzip")
 			text = page.compressed
 		}
-		_, _ = w.Write(text) // the client may have left
+		_, _ = w.Write(text) // an error means that the client has left
 		return nil
 	}
 }

@@ -98,7 +98,7 @@ func TestEdit_Bad(t *testing.T) {
 	}
 }
 
-// An edit needs the role on the original topic and on the target topic that the edit sets.
+// A retry with an edit needs the role edit on the original topic, and on the target topic that the edit sets.
 func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	t.Parallel()
 	f, orders := orderingFixture(message(idA))
@@ -130,7 +130,8 @@ func TestEdit_HistoryHasTheDifference(t *testing.T) {
 	}
 }
 
-// An edited payload that cannot be compared with the message's as JSON is still reported as changed.
+// When the edited payload and the message's payload cannot be compared as JSON, the history still says that the payload
+// changed.
 func TestEdit_HistoryOfWhatIsNotJSON(t *testing.T) {
 	t.Parallel()
 	for value, edit := range map[string]string{"\xff": `{"payload":1}`, `{"a":1}`: `{"payload_base64":"/w=="}`, `{"a":2}`: `{"payload_null":true}`} {
@@ -164,7 +165,8 @@ func TestPatch_BadOnesAreRefused(t *testing.T) {
 	}
 }
 
-// A principal to whom a header is shown masked can keep that header in an edit: the record's own value is sent.
+// A principal to whom a header is shown masked can keep that header in an edit. The attempt then sends the record's own
+// value of this header.
 func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 	t.Parallel()
 	own := []entity.Header{
@@ -187,7 +189,7 @@ func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 	wantEnvelope(t, f.by("ed", "POST", retryA, `{"edit":{"headers":[{"key":"authorization","value":"***"}]}}`), 400, "edit.headers[0].value")
 }
 
-// Errors name the values that are allowed.
+// An error about an invalid value says which values are allowed.
 func TestErrors_NameWhatWasExpected(t *testing.T) {
 	t.Parallel()
 	f, _ := orderingFixture(message(idA))

@@ -20,7 +20,7 @@ func (p reporter) fail(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	p.logFailure(a, x, err)
 	if x.status != 0 {
-		// A part of the answer was sent before the error, so only a broken connection shows the client that the answer
+		// A part of the answer was sent before the error. Only a broken connection can show the client that the answer
 		// is incomplete.
 		panic(http.ErrAbortHandler)
 	}
@@ -39,7 +39,7 @@ func (p reporter) logFailure(a respond.Answer, x *exchange, err error) {
 	}
 	log := p.logger.Error
 	if a.Status != http.StatusInternalServerError {
-		log = p.logger.Warn // a dependency failed; this is no bug of this program
+		log = p.logger.Warn // a status other than 500 means that a dependency failed, not that this program has a bug
 	}
 	log("request failed", x.ids(zap.String("route", x.route), zap.Int("status", a.Status), zap.Error(err))...)
 }

@@ -18,24 +18,25 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// exchange is the state of one request and its answer, for the log and the metrics. Only one goroutine at a time
-// changes it: the request's own, or the handler's while the handler answers.
+// exchange is the state of one request and its answer, for the log and the metrics. Only one goroutine changes it at a
+// time: that of the request or, while the handler answers, that of the handler.
 type exchange struct {
 	http.ResponseWriter
 	info    request.Info
 	route   string // the path template of the matching route, or the text "unmatched"
 	status  int    // status of the answer; 0 until the answer begins
 	bytes   int64
-	pace    *pace           // pace of the connection; an inner call has the pace of the outer exchange
-	inner   bool            // true for a console page's call of the API; the page's exchange writes to the connection
+	pace    *pace           // limits how slowly the client may read; a console page and its API calls share the pace of their connection
+	inner   bool            // true for an API call that a console page makes within the process; only the page's exchange writes to the connection
 	slow    bool            // the client read the answer too slowly
 	address netip.Addr      // address of the client; the zero Addr when the client has none
 	client  context.Context // ends when the client disconnects
 	span    trace.Span      // nil: the request is not traced
 	asked   http.Header     // headers of the request
-	broken  bool            // the connection is cut, because the answer is incomplete
+	broken  bool            // the server cuts the connection, because the answer is incomplete
 
-	// changing, if it is set, adds headers to the answer to a change that may have taken effect, before the answer begins.
+	// changing, if it is set, adds a mark to the headers of an answer to a change. It is called before the answer
+	// begins, unless the change certainly had no effect.
 	changing func(http.Header)
 }
 
@@ -60,8 +61,9 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// mayHaveChanged reports whether a change with this answer may have taken effect. A 503 is left out, although it may have:
-// the database, which has the position of the change, does not answer.
+// mayHaveChanged reports whether the answer to a change needs a mark, because a change with this status may have taken
+// effect. After a 503 the change may have taken effect as well, but the database, which makes the mark, does not
+// answer.
 func mayHaveChanged(status int) bool {
 	return status < http.StatusBadRequest || status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable
 }
@@ -92,8 +94,8 @@ func parentOf(header http.Header) trace.SpanContext {
 	return traces.Parse(values[0])
 }
 
-// traceID returns the id of the trace that the request carries, else the id of the trace that starts with this request
-// if that trace is recorded, else "".
+// traceID returns the id of the trace that the request carries. If it carries none, traceID returns the id of the trace
+// that starts with this request, or "" if that trace is not recorded.
 func traceID(header http.Header, at trace.SpanContext) string {
 	if from := parentOf(header); from.IsValid() {
 		return from.TraceID().String()
@@ -104,7 +106,8 @@ func traceID(header http.Header, at trace.SpanContext) string {
 	return ""
 }
 
-// spanContext returns the context of the exchange's span; an invalid context when the exchange has no span.
+// spanContext returns the trace id and span id of the exchange's span. When the exchange has no span, the result is not
+// valid.
 func (x *exchange) spanContext() trace.SpanContext {
 	if x.span == nil {
 		return trace.SpanContext{}
@@ -131,8 +134,8 @@ func (x *exchange) endSpan() {
 	x.span.End()
 }
 
-// ids returns the trace and span ids for a log line about the exchange, followed by the line's own fields. Without a
-// span, ids returns the trace id that the request carries.
+// ids returns the fields of a log line about the exchange: the request id, the trace id and span id, and then the given
+// fields. Without a span, it takes the trace id that the request carries.
 func (x *exchange) ids(more ...zap.Field) []zap.Field {
 	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.info.ID))
 	if at := x.spanContext(); at.IsValid() {
@@ -149,8 +152,8 @@ const staticPath = "/static/"
 // tracer starts the spans of requests.
 type tracer struct{ trace.Tracer } // nil: no spans
 
-// traced starts the span of a request whose route is known; observe ends it. An inner request of a console page is a
-// child of the page's span.
+// traced starts the span of a request whose route is known; observe ends it. When a console page calls the API within
+// the process, the span of the call is a child of the page's span.
 func (t tracer) traced(r *http.Request) *http.Request {
 	if t.Tracer == nil {
 		return r
@@ -165,7 +168,7 @@ func (t tracer) traced(r *http.Request) *http.Request {
 	ctx, x.span = t.Start(ctx, r.Method+" "+x.route, trace.WithSpanKind(kind)) //nolint:spancheck // observe ends it
 	x.info.TraceID = traceID(r.Header, x.spanContext())
 	if x.span.IsRecording() {
-		// The span has no query, because users may search for secrets.
+		// The span does not contain the query of the URL, because users may search for secrets.
 		x.span.SetAttributes(
 			attribute.String("http.request.method", r.Method),
 			attribute.String("http.route", x.route),
@@ -184,26 +187,26 @@ func scheme(r *http.Request) string {
 }
 
 const (
-	// writeGrace is how late a client may be, compared with reading at the minimum rate.
+	// writeGrace is by how much time a client may fall behind the minimum rate.
 	writeGrace = 10 * time.Second
 
 	// writeStep is the number of bytes that are written at a time, each time with a new deadline.
 	writeStep = 32 << 10
 )
 
-// pace disconnects clients that take an answer too slowly, by deadlines that move as bytes are sent. Only time spent
-// waiting for the client counts. It belongs to one connection and is not safe for concurrent use.
+// pace disconnects clients that read an answer too slowly, by write deadlines that move on as bytes are sent. Only the
+// time that the server waits for the client counts. It belongs to one connection and is not safe for concurrent use.
 type pace struct {
-	control *http.ResponseController // has no effect in tests, which have no connection
+	control *http.ResponseController // sets the deadlines; without effect in tests, which have no connection
 	rate    int64                    // minimum rate, in bytes a second
-	whole   time.Duration            // the time in which the client must read the whole answer, unless endAt sets another end
+	whole   time.Duration            // time in which the client must read the whole answer, unless endAt sets another limit
 	until   time.Time                // end of the client's time for the answer; zero: the answer has not started
-	late    time.Duration            // by how much the client is late
+	late    time.Duration            // by how much the client is behind the minimum rate
 }
 
 func newPace(w http.ResponseWriter, rate int64, whole time.Duration) *pace {
 	p := &pace{control: http.NewResponseController(w), rate: rate, whole: whole}
-	_ = p.control.SetWriteDeadline(time.Time{}) // removes a deadline that the connection's last answer left
+	_ = p.control.SetWriteDeadline(time.Time{}) // removes the deadline that the previous answer on this connection left
 	return p
 }
 
@@ -218,7 +221,8 @@ func (p *pace) begin() {
 // endAt sets the deadline of the whole answer; the zero time clears it.
 func (p *pace) endAt(at time.Time) { p.until = at }
 
-// allow extends the deadline by the time that n bytes take at the minimum rate, and returns that time.
+// allow sets the write deadline for n more bytes, by the minimum rate and the grace that the client has left. It
+// returns the time that n bytes take at the minimum rate.
 func (p *pace) allow(n int) time.Duration {
 	cost := time.Duration(n) * time.Second / time.Duration(p.rate)
 	at := time.Now().Add(writeGrace - p.late + cost)

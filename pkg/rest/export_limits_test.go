@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// The number of exports that hold a connection of the store is limited, and no client has more than half of them.
-// Further exports wait a while.
+// The number of exports that hold a connection of the store is limited, and one client gets at most half of them.
+// Further exports wait for a few seconds.
 func TestExport_OnlySoManyAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 			<-begun
 		}
 		refused("10.0.0.3:1000", 503, "4 exports are all")
-		wantStatus(t, f.do("HEAD", "/api/v1/export", ""), 200) // HEAD holds no connection of the store
+		wantStatus(t, f.do("HEAD", "/api/v1/export", ""), 200) // a HEAD request is answered even now, because it holds no connection of the store
 		go export("10.0.0.3:1000")                             // this export waits
 		synctest.Wait()
 		close(release)
@@ -68,8 +68,7 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 	})
 }
 
-// A client that reads slowly does not hold a connection to the store for ever: an export as a whole has a time
-// limit.
+// A client that reads slowly does not hold a connection to the store for ever, because a whole export has a time limit.
 func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +93,8 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	})
 }
 
-// A message's text does not split a cell, also in spreadsheets that separate cells by another character than the
-// comma.
+// The text of a message stays in one cell, even in a spreadsheet program that separates cells by another character than
+// the comma.
 func TestExport_CellsOfOtherSeparators(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"a;=1+1", "a\t=1+1", "x; y", "  =1", " \u00a0@x"} {
@@ -111,8 +110,8 @@ func TestExport_CellsOfOtherSeparators(t *testing.T) {
 	}
 }
 
-// An exported message is one line, whatever white space its producer put between the tokens of its JSON, and the
-// meaning of the JSON does not change.
+// An exported message is one line, even if its JSON contained line breaks between its tokens. The meaning of the JSON
+// does not change.
 func TestExport_OneLineForEachMessage(t *testing.T) {
 	t.Parallel()
 	const forged = `{"id":"forged"}`

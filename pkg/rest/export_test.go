@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// An export contains exactly the messages that a search finds, one per line, as JSON like in lists.
+// An export contains exactly the messages that a search with the same filter finds, one per line, in the JSON of lists.
 func TestExport_IsTheFilter(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)
@@ -86,7 +86,8 @@ func TestExport_CSV(t *testing.T) {
 	}
 }
 
-// No cell starts like a formula, and the original text is kept.
+// No cell of a CSV starts like a formula of a spreadsheet. The original text follows the character that is put in front
+// of it.
 func TestExport_NoFormulas(t *testing.T) {
 	t.Parallel()
 	for _, evil := range []string{

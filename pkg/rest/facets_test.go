@@ -114,7 +114,7 @@ func TestFacets_FiltersSelectWhatWasCounted(t *testing.T) {
 	check.Equal(t, values, 5+2+3+1, "values")
 }
 
-// An answer is bounded: long values are cut, and long filters are not repeated.
+// An answer about facets stays small: long values are cut, and long filters are not repeated for each value.
 func TestFacets_AnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(orders(fmt.Sprintf(`{"a":%q}`, strings.Repeat("é", 1001)), `{"a":"short"}`)...)
@@ -130,7 +130,8 @@ func TestFacets_AnswersAreBounded(t *testing.T) {
 	check.True(t, got.Facets[0].Values[0].Filter == nil, "a long filter is repeated")
 }
 
-// An answer names the moment up to which the index is complete, and is refused when the index is late.
+// An answer about facets names the moment up to which the search index is complete. The request is refused when the
+// index is late.
 func TestFacets_CountUpToAMoment(t *testing.T) {
 	t.Parallel()
 	f := newFixture(orders(`{"a":1}`, `{"a":1}`)...)
@@ -205,7 +206,7 @@ func TestFacets_CountOnlyVisibleTopics(t *testing.T) {
 	check.True(t, engine.q.Filter.Visible != nil, "the engine got no topics")
 }
 
-// limitedEngine counts one message and stops.
+// limitedEngine is a FacetEngine that counts one message and stops, even when more messages match.
 type limitedEngine struct{ q repository.FacetQuery }
 
 func (e *limitedEngine) Facets(_ context.Context, q repository.FacetQuery) (repository.Facets, error) {
@@ -254,7 +255,8 @@ func TestFacets_AsCSV(t *testing.T) {
 	check.Equal(t, w.Header().Get("Content-Type"), "text/csv; charset=utf-8; header=present", "content type")
 }
 
-// A facet reserves its memory before it reads messages, also with the smallest buffer.
+// A request for facets reserves memory before it reads messages. It works with the smallest buffer that the
+// configuration allows.
 func TestFacets_ReserveMemory(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

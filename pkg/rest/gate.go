@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// carryOut runs a route's handler and returns its error. A handler that exceeds the request's time is no longer
-// waited for, and its answer is dropped: a driver may wait for a silent database without regard to the context, but
-// the client must not.
+// carryOut runs a route's handler and returns its error. It does not wait for a handler that exceeds the request's
+// time, and drops the answer of such a handler. A driver may ignore its context and wait for a silent database; the
+// client must not have to wait as well.
 func carryOut(rt route, handle handler, w http.ResponseWriter, r *http.Request) error {
 	// Probes and streams have time limits of their own; the drain ends requests of kind work.
 	if rt.kind == probe || rt.kind == work || rt.kind == stream {
@@ -28,10 +28,10 @@ func carryOut(rt route, handle handler, w http.ResponseWriter, r *http.Request) 
 	if g.shut() {
 		return fmt.Errorf("no end of %s %s: %w", rt.method, rt.path, r.Context().Err())
 	}
-	return <-done // the answer has started: only the client can delay it now, and a limit of its own applies
+	return <-done // the handler has started to answer, so only the client can delay it now, for whom pace has a limit
 }
 
-// guarded turns a panic into an error: in a goroutine a panic would end the program.
+// guarded returns a panic of do as an error, because a panic in a goroutine would end the program.
 func guarded(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -52,7 +52,7 @@ type responseGate struct {
 	account *account // account of a read, which the handler uses; nil for other requests
 
 	mu        sync.Mutex
-	closed    bool // the handler is too late to answer
+	closed    bool // the handler was too late, and must not answer any more
 	answering bool // the handler has started to write the answer
 }
 

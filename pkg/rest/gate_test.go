@@ -18,7 +18,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	path := strings.NewReplacer("{topic}", "orders.dlq.v1", "{id}", idA.String())
 	for _, rt := range newFixture().open().server.apiRoutes() {
-		// Other kinds of routes have time limits of their own, or use no store.
+		// Routes of other kinds have time limits of their own. Routes with the scope self use no store.
 		if rt.kind != read && rt.kind != change || rt.permission.scope == self {
 			continue
 		}
@@ -41,7 +41,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	}
 }
 
-// Probes have time limits of their own, and their answer names the failed check instead of reporting a timeout.
+// Probes have time limits of their own. Their answer names the check that failed, instead of the timeout of requests.
 func TestRequestTimeout_ProbesLimitThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestRequestTimeout_ProbesLimitThemselves(t *testing.T) {
 	})
 }
 
-// The time limit of requests does not cut an answer that has started: only the client can delay such an answer, and
-// the client has a limit of its own.
+// The time limit of requests does not cut an answer that has started. Only the client can delay such an answer, and
+// slow clients have a limit of their own.
 func TestRequestTimeout_AnswerThatHasBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

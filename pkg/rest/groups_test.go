@@ -56,8 +56,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// With sort=recent, the groups with the most arrivals in the last fifteen minutes come first; the counts by minute are
-// of the last hour.
+// With sort=recent, the error groups with the most arrivals in the last fifteen minutes come first. Their counts by
+// minute cover the last hour.
 func TestGroups_ByRecentArrivals(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// newRouter matches the path as it was sent, without cleaning or redirects: a topic may be any text.
+// newRouter returns a router that matches the path as it was sent, without cleaning or redirects, because a topic in a
+// path may be any text.
 func (s *Server) newRouter(routes []route) *mux.Router {
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	for _, rt := range routes {
@@ -126,9 +127,9 @@ func (s *Server) allowedMethods(r *http.Request) []string {
 	return allowed
 }
 
-// guardedBy returns a route's handler with its permission checks. An object that the caller may not see is reported
-// as missing. An answer that was stored under an Idempotency-Key is sent without a check of the object, which may no
-// longer exist.
+// guardedBy adds the permission checks of a route to its handler. An object that the caller may not see is reported as
+// missing. When an answer is stored under the request's Idempotency-Key, it is sent without a look at the object, which
+// may no longer exist.
 func (s *Server) guardedBy(rt route) handler {
 	if rt.feature != everyStore && s.stores.Database == nil {
 		return func(_ http.ResponseWriter, r *http.Request) error {
@@ -150,13 +151,13 @@ func (s *Server) guardedBy(rt route) handler {
 	keyed := s.idempotency.keyed(permitted)
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !access.Principal(r).Anywhere(rt.permission.role) {
-			return permitted(w, r) // the request is refused, so no key is stored for it
+			return permitted(w, r) // refuses the request before a key is stored for it
 		}
 		return keyed(w, r)
 	}
 }
 
-// setPathValues makes the decoded segments of the path available by http.Request.PathValue.
+// setPathValues decodes the variable segments of the path, which handlers read by http.Request.PathValue.
 func setPathValues(r *http.Request) {
 	for name, value := range mux.Vars(r) {
 		if decoded, err := url.PathUnescape(value); err == nil {
@@ -166,7 +167,7 @@ func setPathValues(r *http.Request) {
 	}
 }
 
-// methods adds HEAD to every GET; net/http omits the body.
+// methods adds HEAD to GET; net/http omits the body of the answer.
 func methods(method string) []string {
 	if method == http.MethodGet {
 		return []string{http.MethodGet, http.MethodHead}
@@ -177,10 +178,10 @@ func methods(method string) []string {
 // knownMethods are the methods of all routes, in the order of an Allow header.
 var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// Mount adds h at a path, whose variable segments are in braces; h reads them by http.Request.PathValue. Its requests
-// are counted, logged and checked for their site of origin like those of the API; h itself authorizes them. Calls of
-// the API that h makes with a request's context count as one answer until h returns. It must not be called once the
-// server serves.
+// Mount adds the handler h of a page at a path. The variable segments of the path are in braces; h reads them by
+// http.Request.PathValue. The server counts and logs the requests of h, and refuses those of other sites, as it does
+// for the API; h itself authorizes them. All API calls that h makes with a request's context count as one answer, until
+// h returns. Mount must not be called once the server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, s.mounted(path, h)).Methods(methods(method)...)
 }
@@ -200,7 +201,7 @@ func (s *Server) mounted(path string, h http.Handler) http.Handler {
 		setPathValues(r)
 		if r.Body != nil && r.Body != http.NoBody {
 			control := http.NewResponseController(w)
-			// The call fails only in tests, which have no connection.
+			// SetReadDeadline fails only in tests, which have no connection.
 			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout))
 			body := &promptBody{r.Body, control}
 			defer body.arrived()
@@ -212,8 +213,8 @@ func (s *Server) mounted(path string, h http.Handler) http.Handler {
 	})
 }
 
-// promptBody is a body with a deadline. The deadline is cleared at the end of the body, because it would otherwise end
-// the detection of a client that disconnects.
+// promptBody is the body of a request that must arrive before a deadline. It clears the deadline when it has been read
+// to its end, because net/http could otherwise no longer notice that the client disconnects.
 type promptBody struct {
 	io.ReadCloser
 	control *http.ResponseController

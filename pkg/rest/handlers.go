@@ -37,8 +37,8 @@ type handlers struct {
 	session                          admin.Session
 }
 
-// handlers returns the resources, each with the dependencies that it uses. Resources that need a database are not
-// called without one.
+// handlers returns the resources, each with the dependencies that it uses. Without a database, the server does not call
+// the resources that need one.
 func (s *Server) handlers() handlers {
 	masking := wire.Masking{Masks: s.masks, Derived: s.derived}
 	show := wire.Messages{Dialects: s.dialects, Masking: masking}

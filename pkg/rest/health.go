@@ -19,18 +19,18 @@ const (
 	// probeEvery is how long the result of the probes is reused, however often readiness is requested.
 	probeEvery = time.Second
 
-	// strikes is how many failures in a row of a required check make the program unready: more than one, because a
-	// single lost packet must not make it unready.
+	// strikes is how many failures of a required check in a row make the program unready. It is more than one, because
+	// a single lost packet must not make the program unready.
 	strikes = 2
 )
 
-// Check is one dependency of readiness.
+// Check finds out whether one dependency of the program works.
 type Check struct {
 	Name  string
 	Probe func(ctx context.Context) error
 
-	// Required makes the program unready until the check passed, and after two failures in a row. Other checks
-	// are only shown.
+	// Required says that the program is ready only if this check passes: not before it has passed once, and not after
+	// two failures in a row. Checks that are not required are only shown.
 	Required bool
 
 	// Public reports whether the answer may show an error of the probe. For other errors the answer is "failed", and
@@ -62,7 +62,7 @@ func (c Check) text(st checkState) string {
 	}
 }
 
-// errNoAnswer is the result of a probe that has not returned: a driver may ignore its context and wait.
+// errNoAnswer is the result of a probe that has not returned in time, because a driver may ignore its context and wait.
 var errNoAnswer = errors.New("the probe has not returned")
 
 // health probes the dependencies and caches the results. It is safe for concurrent use.
@@ -88,13 +88,13 @@ func newHealth(checks []Check, serving func() bool, logger *zap.Logger) *health 
 	}
 }
 
-// query returns whether all required checks pass, and the state of each.
+// query returns whether all required checks pass, and the text of each check's state.
 func (h *health) query(ctx context.Context) (ready bool, texts map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.queried.IsZero() || h.now().Sub(h.queried) >= probeEvery {
 		h.refresh(ctx)
-		h.queried = h.now() // read after refresh, so that requests that waited for it use its result
+		h.queried = h.now() // after refresh, so that requests that waited for this refresh use its result
 	}
 	ready, texts = true, make(map[string]string, len(h.checks))
 	for i, c := range h.checks {
@@ -104,8 +104,8 @@ func (h *health) query(ctx context.Context) (ready bool, texts map[string]string
 	return ready, texts
 }
 
-// refresh runs all probes at once and waits at most probeTimeout. It continues after the request that started it has
-// ended, because a prober that disconnects must not look like a failed dependency.
+// refresh runs all probes at once and waits for them at most probeTimeout. It goes on when the request that started it
+// has ended, because a prober that disconnects must not look like a failed dependency.
 func (h *health) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
@@ -118,7 +118,7 @@ func (h *health) refresh(ctx context.Context) {
 	}
 }
 
-// await returns the probe's answer, also when ctx has ended after the answer came.
+// await returns the answer of a probe. When ctx ends first, but the answer has come as well, await returns the answer.
 func await(ctx context.Context, answer <-chan error) error {
 	select {
 	case err := <-answer:

@@ -45,7 +45,7 @@ func TestAlive(t *testing.T) {
 	if broken.asked != 0 {
 		t.Errorf("healthz asked a dependency %d times, want 0", broken.asked)
 	}
-	stalled = errors.New("the loop hangs") // an error that only a restart repairs; the answer does not show its text
+	stalled = errors.New("the loop hangs") // only a restart repairs this error, and the answer does not show its text
 	wantAnswer(t, f.do("GET", "/healthz", ""), 503, `{"status":"stalled"}`)
 	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "hangs") {
 		t.Errorf("logged %v, want one line that says why", logs.All())
@@ -151,7 +151,7 @@ func TestReadiness_DependenciesAreAskedOnceASecond(t *testing.T) {
 	}
 }
 
-// A prober that disconnects does not affect the state of the database; a probe that panics has failed.
+// When the prober disconnects, the database still counts as available. A probe that panics counts as failed.
 func TestReadiness_Probes(t *testing.T) {
 	t.Parallel()
 	f, _ := healthFixture(Check{Name: "database", Required: true, Probe: func(ctx context.Context) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A page whose own host name resolves to this server (DNS rebinding) sends requests with that name as Host and as
-// Origin, so that they look same-site.
+// By DNS rebinding, the host name of an attacker's page can resolve to this server. Requests of the page then have that
+// name as Host and as Origin, so that they look like requests of the same site.
 func TestHosts_OfAnotherSiteChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()
@@ -50,7 +50,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// With authentication, a page without the token cannot use the API.
+// With authentication every host name is accepted, because a page without the token cannot use the API.
 func TestHosts_AnyNameWhereTokensAreAskedFor(t *testing.T) {
 	t.Parallel()
 	wantEnvelope(t, newFixture().guarded().named("dlq.example", "GET", "/api/v1/topics"), 401)

@@ -14,14 +14,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// slowly returns a store whose exports return the given number of messages, with a pause before each. They then end if
-// whole is true, and otherwise wait until ctx ends.
+// slowly returns a store whose exports return the given number of messages, with a pause before each. After these
+// messages, an export ends if whole is true, and otherwise waits until ctx ends.
 func slowly(s *fake.Store, given int, pause time.Duration, whole bool) *hooked {
 	store := hook(s)
 	store.export = func(ctx context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
 		m := message(idA)
 		for range given {
-			<-time.After(pause) // fake time of the synctest bubble
+			<-time.After(pause) // this pause is in the fake time of synctest
 			if err := yield(&m); err != nil {
 				return err
 			}

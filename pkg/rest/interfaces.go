@@ -44,7 +44,7 @@ type Database struct {
 	Mappings    repository.Mappings
 	Redirects   admin.RedirectDatabase
 	Audit       admin.AuditDatabase
-	Trail       messages.Trail // reads the changes of single messages, never from a replica
+	Trail       messages.Trail // reads the changes of a message for its history, always from the database itself
 	Quarantine  admin.QuarantineDatabase
 }
 

@@ -28,17 +28,17 @@ const (
 	replayHeader = "Idempotent-Replay"
 	maxKey       = 255
 
-	// keyLease is how long a key belongs to the request that works on it. That request prolongs the lease every keyHold
-	// while it works.
+	// keyLease is how long an Idempotency-Key belongs to the request that works on it. While that request works, it
+	// prolongs the lease every keyHold.
 	keyLease = 30 * time.Second
 	keyHold  = 10 * time.Second
 
-	// A request whose key belongs to another request reads the key again after keyPause, and then after pauses that
-	// grow to keyPauseMax.
+	// While an Idempotency-Key belongs to another request, a request reads the key's state again and again. The first
+	// pause is keyPause; pauses grow to keyPauseMax.
 	keyPause    = 20 * time.Millisecond
 	keyPauseMax = 500 * time.Millisecond
 
-	// keyTimeout limits the time of each write of a key.
+	// keyTimeout limits the time of each statement that writes the state of an Idempotency-Key.
 	keyTimeout = 5 * time.Second
 )
 
@@ -58,12 +58,13 @@ func (i idempotency) keyed(next handler) handler {
 		if err != nil {
 			return err
 		}
-		// The body is read first, so that a slow client does not delay work on an object that was already read.
+		// The body is read before the handler reads the message or redrive. Otherwise that object could change while a
+		// slow client sends its body.
 		body, err := i.bodies.Bytes(w, r)
 		if err != nil {
 			return err
 		}
-		r = r.WithContext(r.Context()) // a copy of the request, whose body is replaced
+		r = r.WithContext(r.Context()) // copies the request, because its body is replaced
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if !given {
 			return next(w, r)
@@ -117,7 +118,8 @@ func replay(w http.ResponseWriter, answer repository.Answer) {
 	respond.Body(w, answer.Status, "application/json", answer.Body)
 }
 
-// openKey waits while another request works on the key, as long as the client waits and the request may last.
+// openKey opens the key. While another request works on the key, it waits until the client disconnects or the time of
+// the request is over.
 func (i idempotency) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
 	for pause := keyPause; ; pause = min(2*pause, keyPauseMax) {
 		state, err := i.tryKey(r.Context(), key)
@@ -140,7 +142,8 @@ func (i idempotency) tryKey(ctx context.Context, key repository.Key) (repository
 	return i.keys.OpenKey(ctx, key, keyLease)
 }
 
-// workOn does the work of a key. The answer is stored before it is sent, even if the client has disconnected.
+// workOn does the work of the request that owns a key. It stores the answer before it sends it, even if the client has
+// disconnected.
 func (i idempotency) workOn(key repository.Key, next handler, w http.ResponseWriter, r *http.Request) error {
 	release := i.holdKey(r, key)
 	c := &captured{w: w, header: http.Header{}}

@@ -23,7 +23,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// changing lists all requests that take a key, for documentFixture.
+// changing lists a request for each route that takes an Idempotency-Key. The objects in their paths are those of
+// documentFixture.
 func changing() []struct{ target, body string } {
 	return []struct{ target, body string }{
 		{retryA, `{"reason":"r"}`},
@@ -100,7 +101,7 @@ type keyLog struct {
 	answer                     repository.Answer
 }
 
-// keyCounts counts how often keys were closed, dropped and released.
+// keyCounts says how often the server closed, dropped and released Idempotency-Keys; let counts the releases.
 type keyCounts struct{ closed, dropped, let int32 }
 
 func (k *keyLog) counts() keyCounts {
@@ -127,7 +128,7 @@ func (k *keyLog) DropKey(ctx context.Context, key repository.Key) error {
 	return k.Store.DropKey(ctx, key)
 }
 
-// The result of the work decides whether the key keeps an answer.
+// The result of a request's work decides whether the Idempotency-Key keeps the answer, is dropped, or is released.
 func TestKey_EndOfWork(t *testing.T) {
 	t.Parallel()
 	closed, dropped, let := keyCounts{closed: 1}, keyCounts{dropped: 1}, keyCounts{let: 1}
@@ -183,7 +184,8 @@ func wantEnd(t *testing.T, w *reply, log *keyLog, name string, status int, want 
 	return w
 }
 
-// When the key cannot be read from the store, it is not known whether the work was done, so the request does nothing.
+// When the state of the key cannot be read from the store, the work may already have been done. So the request does
+// nothing.
 func TestKey_StoreDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {
@@ -202,14 +204,14 @@ func TestKey_StoreDoesNotKnow(t *testing.T) {
 	}
 }
 
-// begin stores an idempotency key for a request as a process does that dies before it does the work. It returns the
-// operation of the key.
+// begin stores an Idempotency-Key like a process that receives a request and dies before it does the work. It returns
+// the operation of the key.
 func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid.UUID) {
 	t.Helper()
 	return f.beginAs(t, anonymous, "POST", target, body, name)
 }
 
-// beginAs is begin for another principal and method.
+// beginAs does the same as begin, for the given principal and method.
 func (f *fixture) beginAs(t *testing.T, who, method, target, body, name string) (operation uuid.UUID) {
 	t.Helper()
 	r := httptest.NewRequest(method, target, nil)
@@ -222,8 +224,8 @@ func (f *fixture) beginAs(t *testing.T, who, method, target, body, name string) 
 	return key.Operation
 }
 
-// When the first request crashed, a repeat with its key answers from the work that the first one started. Work that was
-// not started is done now, once.
+// When the process of the first request died, a repetition of the request with the same Idempotency-Key completes its
+// work and gets the answer. Work that the dead process did not start is done then, once.
 func TestKey_Abandoned(t *testing.T) {
 	t.Parallel()
 	begin := func(selection entity.Selection) func(*fixture, context.Context, entity.AuditInfo) error {
@@ -280,7 +282,7 @@ func TestKey_Abandoned(t *testing.T) {
 				}
 				wantHeader(t, w.Header(), replayHeader, "")
 				done := slices.DeleteFunc(f.trail(t, repository.TrailQuery{}), func(e entity.AuditEntry) bool {
-					// The entry of the end of the redrive is not counted, because the waiting request itself ends the
+					// The entry for the end of the redrive is left out, because the repeated request itself ends the
 					// redrive.
 					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish
 				})
@@ -326,10 +328,10 @@ func TestKey_RetryGivenBack(t *testing.T) {
 	}
 }
 
-// endingAs makes an attempt that ends with verdict, but returns an error to its caller, as if the result was lost on
-// its way.
+// endingAs is a Redriver whose attempt ends with the verdict, but which returns an error to its caller, as if the
+// result was lost on its way.
 type endingAs struct {
-	Redriver // nil: its other methods are not called
+	Redriver // is nil, because tests call only Retry
 	store    *fake.Store
 	verdict  entity.Verdict
 }
@@ -405,7 +407,8 @@ func TestKey_AtWorkForTooLong(t *testing.T) {
 	})
 }
 
-// busyStore reports work in progress on every key, and signals the first call.
+// busyStore returns a store that reports for every Idempotency-Key that another request works on it. The first such
+// report closes the channel asked.
 func busyStore(s *fake.Store, asked chan<- struct{}) *hooked {
 	store := hook(s)
 	said := sync.OnceFunc(func() {
@@ -420,7 +423,7 @@ func busyStore(s *fake.Store, asked chan<- struct{}) *hooked {
 	return store
 }
 
-// A drain of the server ends a request's wait for the work of another request with the same key.
+// A request may wait because another request works on its Idempotency-Key. A drain of the server ends this wait.
 func TestServe_DrainEndsTheWaitForAKey(t *testing.T) {
 	t.Parallel()
 	f, asked := newFixture(), make(chan struct{})
@@ -503,7 +506,7 @@ func TestKey_AnswerIsStoredWithoutTheClient(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		first := ask(gone)
-		// The timeout limits the wait in case the key is never closed.
+		// The timeout ends this request if the key is never closed.
 		patient, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		again := ask(patient)
 		cancel()

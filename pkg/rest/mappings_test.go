@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// suffixMapper supports rules whose pattern is a glob, and refuses originals that are dead-letter topics.
+// suffixMapper implements Dialects for tests. Its rules have globs as patterns, and it refuses a rule whose original
+// topic is a dead-letter topic.
 type suffixMapper struct{ noDialects }
 
 func (suffixMapper) CheckRules(rules []entity.TopicRule) error {
@@ -68,8 +69,8 @@ func TestMappings(t *testing.T) {
 	wantStatus(t, f.do("PUT", mappings, body), 409, "changed")
 }
 
-// Rules are applied by one redrive for each dead-letter topic that they map, and a request that is sent again with its
-// key creates no second redrive.
+// One redrive for each dead-letter topic applies the rules that map this topic. A request that is repeated with its
+// Idempotency-Key creates no second redrive.
 func TestMappings_Apply(t *testing.T) {
 	t.Parallel()
 	f, orders := mappingFixture()
@@ -130,7 +131,7 @@ func TestSetOrigin(t *testing.T) {
 	}
 	want := `{"id":"` + sixth(0).String() + `","original_topic":"orders","origin_confidence":"operator"}`
 	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders","reason":"the team says so"}`), 200, want)
-	// The message already has this original topic.
+	// The second request changes nothing, because the message already has this original topic.
 	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders"}`), 200, want)
 	if got := f.search(t, "/api/v1/messages?origin=unknown").ids(); got != "12" && got != "21" {
 		t.Errorf("of unknown origin are %q, want 1 and 2", got)

@@ -121,7 +121,7 @@ func unmasking(target string) string {
 	return target + "?unmask=true"
 }
 
-// everywhere lists the routes that show a message or a part of one.
+// everywhere lists the routes that show a message or a part of it.
 func everywhere() []string {
 	id := idA.String()
 	return []string{
@@ -161,7 +161,7 @@ func TestMasks_TouchNothingElse(t *testing.T) {
 // Unmasking needs the grant on the message's topic, and is recorded in the audit trail.
 func TestUnmask(t *testing.T) {
 	t.Parallel()
-	for _, target := range everywhere()[1:] { // the first route always masks
+	for _, target := range everywhere()[1:] { // the first route is left out, because it masks even with unmask=true
 		f := maskedFixture(t)
 		wantEnvelope(t, f.by("ana", "GET", unmasking(target), ""), 403)
 		if n := len(unmasked(t, f)); n != 0 {
@@ -191,7 +191,7 @@ func unmasked(t *testing.T, f *fixture) []entity.AuditEntry {
 	return f.trail(t, repository.TrailQuery{Action: entity.ActionUnmask})
 }
 
-// The role unmask on some topics does not apply to all other topics.
+// A principal with the role unmask on some topics sees messages of other topics only with masks.
 func TestUnmask_TopicByTopic(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -215,14 +215,14 @@ func TestSearchOfMaskedFields_ByGrantsWrittenDifferently(t *testing.T) {
 	}
 }
 
-// unrecorded returns a store whose audit trail refuses entries.
+// unrecorded returns a store that accepts no entry of the audit trail.
 func unrecorded(s *fake.Store) *hooked {
 	store := hook(s)
 	store.record = func(context.Context, entity.AuditEntry) error { return entity.ErrUnavailable }
 	return store
 }
 
-// Masked values are not shown when the audit trail cannot record the read.
+// When the audit trail cannot record the read, masked values are not shown.
 func TestUnmask_NothingIsShownThatIsNotNoted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))
@@ -248,8 +248,8 @@ func TestUnmask_TrailHasNoSecrets(t *testing.T) {
 	}
 }
 
-// An edit that sends the text of a mask back is refused, because the consumer would get that text in place of the
-// value.
+// An edit that contains the text of a mask at a masked path is refused. Otherwise the consumer would get this text in
+// place of the value.
 func TestEdit_MasksAreNotSentBack(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -263,7 +263,8 @@ func TestEdit_MasksAreNotSentBack(t *testing.T) {
 		200) // the text of a mask is allowed in a field that is not masked
 }
 
-// A caller without the grant unmask may edit, and sees the changes except those of masked values.
+// A caller without the grant unmask may edit a message. The history shows this caller the changes, except those of
+// masked values.
 func TestEdit_DifferenceIsMasked(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -293,7 +294,7 @@ func TestPatch_SamplesAreMasked(t *testing.T) {
 	wantEnvelope(t, f.by("ana", "POST", redrivesPath, strings.Replace(order, "/order", "/card/number", 1)), 403, "patch")
 }
 
-// A read for which no memory was free is repeated, and makes one entry of the audit trail.
+// A read that found no free memory is repeated. The two reads add only one entry to the audit trail.
 func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))
@@ -307,7 +308,7 @@ func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// roomlessStore reports that no memory is free for the first history that is read.
+// roomlessStore is a store that has no free memory the first time that a history is read.
 type roomlessStore struct {
 	*fake.Store
 	asked int

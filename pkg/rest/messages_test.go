@@ -29,7 +29,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
 	`"key_omitted":null,"key_size":9,"key_json":null,"key_format":null,"key_schema":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"payload_format":"json","payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]}`
 
-// nothingDerived is the end of the JSON of a single message whose fields have no known source.
+// nothingDerived is the end of a single message's JSON when no field was derived from a header or from a topic's name.
 const nothingDerived = `,"target":{"topic":"orders.events.v1","redirected":false,"exists":null},"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
 	notDerived +
 	`,"error_message":` + notDerived + `,"original_offset":` + notDerived + `,"original_partition":` + notDerived +
@@ -121,8 +121,8 @@ func TestGet_EveryField(t *testing.T) {
 			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"payload_format":"json","payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]`+nothingDerived)
 }
 
-// A few records with very long keys, which any producer of a dead-letter topic can send, do not use up the memory for
-// answers.
+// Any producer of a dead-letter topic can send records with very long keys. A few of these must not use up the memory
+// for answers.
 func TestLongKeys(t *testing.T) {
 	t.Parallel()
 	long := func(m *entity.Message) { m.Record.Key = make([]byte, 20<<20) }
@@ -132,7 +132,8 @@ func TestLongKeys(t *testing.T) {
 	}
 }
 
-// The answer names the parts that a message lacks; headers that the store left out are not shown as an empty list.
+// The answer says which parts of a message are missing, and why. When the store left headers out, the answer does not
+// show an empty list of headers.
 func TestGet_WhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -227,7 +228,7 @@ const attemptA = `{"number":1,"redrive_id":"0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d8e
 	`"actor":"anonymous","started_at":"2026-02-20T10:30:00.000+00:00","ended_at":"2026-02-20T10:30:00.000+00:00",` +
 	`"from_status":"RETRYING","to_status":"RESOLVED","error_class":null,"error":null,"topic":"orders.events.v1","partition":3,"offset":7,"edit":null}`
 
-// changeA returns an entry of the audit trail for message idA.
+// changeA returns the JSON of an audit entry about the message idA.
 func changeA(number int, action, from, to string) string {
 	by := map[string]string{"retry": "person", "attempt": "machine"}[action]
 	return fmt.Sprintf(`{"id":%d,"at":"2026-02-20T10:30:00.000+00:00","action":"%s","kind":"message","object_id":"%s","from":"%s","to":"%s",`+
@@ -333,8 +334,8 @@ func wantHeader(t *testing.T, h http.Header, name, want string) {
 	}
 }
 
-// The store must not be queried for values that no row can have: a database refuses NUL in text, and the client would
-// get a 500 instead of an empty list.
+// The store must not be asked for a topic whose name no row can have. A database refuses NUL in text, so the client
+// would get a 500 instead of an empty list.
 func TestImpossibleTopicsAreEmpty(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

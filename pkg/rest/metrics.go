@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// unmatched is the route label of unknown paths, because paths that clients invent would create unlimited labels.
+// unmatched is the label of requests to unknown paths. Clients can invent any number of paths, which would otherwise
+// become any number of labels.
 const unmatched = "unmatched"
 
 type metrics struct {
@@ -54,7 +55,8 @@ func (m *metrics) observe(method string, x *exchange, took time.Duration) {
 	duration.Observe(took.Seconds())
 }
 
-// knownMethod maps methods that clients invent to one label.
+// knownMethod returns the method of a request as a label. All methods that no route has become one label, because
+// clients can invent methods.
 func knownMethod(method string) string {
 	if slices.Contains(knownMethods, method) || method == http.MethodOptions {
 		return method
@@ -66,7 +68,7 @@ func knownMethod(method string) string {
 func (m *metrics) expose(w http.ResponseWriter, r *http.Request) error {
 	promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{
 		ErrorHandling:     promhttp.ContinueOnError,
-		EnableOpenMetrics: true, // the older format has no exemplars
+		EnableOpenMetrics: true, // the older text format cannot contain exemplars
 	}).ServeHTTP(w, r)
 	return nil
 }

@@ -29,7 +29,7 @@ func statusOf(t *testing.T, url string) int {
 	return res.StatusCode
 }
 
-// With a port of their own, the metrics are the only route there, and the API's port does not serve them.
+// With server.metrics_port, that port serves only the metrics, and the port of the API does not serve them.
 func TestMetricsPort(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()

@@ -26,7 +26,8 @@ type instrumentation struct {
 	writeTimeout time.Duration
 }
 
-// observe is the outermost layer: it names the request, sets the headers of every answer, counts and logs it.
+// observe is the outermost layer of the server. It gives each request an id, sets the headers that every answer has,
+// and counts and logs the request.
 func (o *instrumentation) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{
@@ -72,7 +73,7 @@ func (o *instrumentation) logAccess(r *http.Request, x *exchange, took time.Dura
 		level = zap.InfoLevel
 	}
 	entry := o.logger.Check(level, "request")
-	if entry == nil { // at the usual level info, reads are not logged and cost nothing here
+	if entry == nil { // at the usual level info, reads are not logged, so their fields need not be made
 		return
 	}
 	entry.Write(x.ids(
@@ -99,7 +100,7 @@ func (o *instrumentation) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// requestID keeps a client's own well-formed id and makes one otherwise.
+// requestID returns the id that the client has given the request, if it is well-formed, and otherwise a new random id.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); wellFormedID.MatchString(id) {
 		return id

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// judgedAs is a server option that gives the original topics of all messages the given standing, except the original
-// topics that an operator set.
+// judgedAs is a server option for tests: every original topic has the given standing, except one that an operator has
+// set.
 func judgedAs(standing entity.OriginStanding) Option {
 	return WithOrigins(fixedOrigins{standing})
 }

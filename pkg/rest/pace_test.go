@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// reader is a client whose connection needs a given time for each step of an answer. A step fails at the deadline that
-// the server has set.
+// reader is a client that needs a given time to read each written piece of an answer. A write fails when the deadline
+// that the server has set passes before.
 type reader struct {
 	header   http.Header
 	deadline time.Time
@@ -28,7 +28,7 @@ func (c *reader) SetWriteDeadline(at time.Time) error {
 func (c *reader) Write(b []byte) (int, error) {
 	takes, left := c.takes(len(b)), time.Until(c.deadline)
 	if !c.deadline.IsZero() && left < takes {
-		<-time.After(left) // fake time of the synctest bubble
+		<-time.After(left) // this pause is in the fake time of synctest
 		return 0, os.ErrDeadlineExceeded
 	}
 	<-time.After(takes)
@@ -40,8 +40,8 @@ func atRate(bytes int) func(int) time.Duration {
 	return func(n int) time.Duration { return time.Duration(n) * time.Second / time.Duration(bytes) }
 }
 
-// A client may be up to ten seconds late at the rate, by one long pause or by many short ones, and gets the full
-// grace again once it has caught up.
+// A client may fall behind the minimum rate by up to ten seconds, by one long pause or by many short ones. Once it has
+// caught up, it gets all ten seconds again.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	const all = 1 << 20
@@ -65,8 +65,8 @@ func TestPace(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		takes   func(int) time.Duration
-		written int           // smallest number of bytes that must be written
-		took    time.Duration // longest time that writing may take
+		written int           // least number of bytes that the client must get
+		took    time.Duration // longest time that the answer may take
 		cut     bool
 	}{
 		"fast":                   {atRate(100 << 20), all, time.Second, false},

@@ -14,13 +14,14 @@ import (
 // payloadPart is how many bytes of a value are read at a time.
 const payloadPart = 1 << 20
 
-// partingStore counts the parts of values that are read. It can lose the end of a value.
+// partingStore is a store that counts the parts of values that are read. It can delete a message, or shorten its value,
+// while the value is read.
 type partingStore struct {
 	*fake.Store
 	largest int64 // size of the largest part that was requested
 	reads   int
-	there   int  // the message is deleted after this number of parts was read
-	short   bool // the store returns the last part of a value incompletely
+	there   int  // how many parts can be read before the message is deleted
+	short   bool // the last part of a value has fewer bytes than it should have
 }
 
 func (s *partingStore) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {

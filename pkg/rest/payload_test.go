@@ -16,7 +16,7 @@ func TestPayloadFidelity(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
 		omitted     string // "" when the value is shown
-		inList      string // expected value of omitted in a list, if it differs from that of a single message
+		inList      string // expected value of omitted in a list; "" if a list shows the same as a single message
 	}{
 		{name: "Spaces", value: " { \"a\" :\t1 } \r\n"},
 		{name: "DuplicateKeys", value: `{"a":1,"a":2}`},

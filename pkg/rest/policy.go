@@ -70,8 +70,8 @@ func (c policy) permit(n permission, r *http.Request) error {
 	return access.Forbidden(n.role, "a route without a permission")
 }
 
-// permitTopic accepts callers with the role on the topic, and callers who do not see the topic: they get the answer for
-// a topic without messages.
+// permitTopic accepts callers who have the role on the topic. It also accepts callers who may not see the topic: their
+// answer is the same as for a topic without messages.
 func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	switch {
 	case !p.Anywhere(role):
@@ -83,8 +83,8 @@ func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	}
 }
 
-// permitObject checks the object of the path. It does not load the object for callers with the role on all topics,
-// who are most callers.
+// permitObject calls check for the object whose id is in the path. For callers with the role on all topics, who are
+// most callers, it does not load the object.
 func permitObject(
 	p auth.Principal, role auth.Role, r *http.Request, what string, check func(context.Context, uuid.UUID) error,
 ) error {
@@ -108,8 +108,9 @@ func permitMessage(p auth.Principal, role auth.Role, r *http.Request, load reque
 	})
 }
 
-// permitArchived also accepts a message that an earlier request with the same key may have erased: its handler answers
-// 404 unless that request has erased it.
+// permitArchived checks the role on the topic of the path's archived message. It accepts a message that no longer
+// exists if an earlier request with the same Idempotency-Key may have erased it. The handler then answers 404 unless
+// that request did erase it.
 func (c policy) permitArchived(p auth.Principal, role auth.Role, r *http.Request) error {
 	erased := false
 	err := permitMessage(p, role, r, func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
@@ -123,8 +124,8 @@ func (c policy) permitArchived(p auth.Principal, role auth.Role, r *http.Request
 	return err
 }
 
-// getArchivedOrRestored also finds a message that an earlier request with the same Idempotency-Key has already
-// restored.
+// getArchivedOrRestored returns a message of the archive. If an earlier request with the same Idempotency-Key may have
+// restored it, the message may also be live.
 func (c policy) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	m, err := c.db.GetArchived(ctx, id, maxValue)
 	if errors.Is(err, entity.ErrNotFound) && request.TaskOf(ctx).Resumed {
@@ -148,8 +149,8 @@ func (c policy) permitErrorGroup(p auth.Principal, role auth.Role, r *http.Reque
 	})
 }
 
-// permitRedrive shows a redrive to its creator and to viewers of all topics. To change it, the caller needs the roles
-// of its action now, because grants may have changed since the redrive was created.
+// permitRedrive lets the creator of a redrive and viewers of all topics see it. To change a redrive, the caller must
+// have the roles of its action at this moment, because grants may have changed since it was created.
 func (c policy) permitRedrive(p auth.Principal, role auth.Role, r *http.Request) error {
 	id, err := request.ID(r, "redrive")
 	if err != nil || p.Everywhere(auth.Admin) {
@@ -177,7 +178,8 @@ func (c policy) permitRedrive(p auth.Principal, role auth.Role, r *http.Request)
 	return nil
 }
 
-// permitQuarantined checks the dead-letter topic of the record: its original topic is not known yet.
+// permitQuarantined checks the role on the dead-letter topic of the record, because the original topic of the record is
+// not known yet.
 func (c policy) permitQuarantined(p auth.Principal, role auth.Role, r *http.Request) error {
 	return permitObject(p, role, r, "quarantine", func(ctx context.Context, id uuid.UUID) error {
 		q, err := c.db.QuarantinedRecord(ctx, id)

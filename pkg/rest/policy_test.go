@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// expectation is the required permission of a route, written a second time: the test finds a route whose policy changed
-// by mistake, and a route without a policy.
+// expectation is the permission that a route must require, written a second time for the test. So the test finds a
+// route whose policy was changed by mistake, and a route without a policy.
 type expectation struct {
 	permission
 	body    string
@@ -106,7 +106,7 @@ var matrix = map[string]expectation{
 	"GET /api/v1/audit": {permission{auth.Viewer, someTopics}, "", "the audit trail"},
 }
 
-// routesOf returns every route that the router answers, as METHOD template.
+// routesOf returns every route that the router answers, as its method and its path, such as "GET /healthz".
 func routesOf(t *testing.T, router *mux.Router) (routes []string) {
 	t.Helper()
 	err := router.Walk(func(rt *mux.Route, _ *mux.Router, _ []*mux.Route) error {
@@ -139,7 +139,7 @@ func TestEveryRouteHasAPolicy(t *testing.T) {
 	}
 }
 
-// A route without a policy refuses every caller, even a principal with all roles.
+// A route without a permission in the table refuses every caller, even a principal with all roles.
 func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()
@@ -153,8 +153,8 @@ func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	}
 }
 
-// The objects of TestMatrix: those whose names end in A belong to the topic orders.events.v1, those whose names end in
-// B to another topic.
+// The objects of TestMatrix. Those whose variables end in A belong to the topic orders.events.v1, those whose variables
+// end in B to another topic.
 var (
 	topicA, topicB       = "orders.events.v1", "payments.events.v1"
 	archivedA, archivedB = uuid.MustParse("550e8400-e29b-41d4-a716-44665544000a"), uuid.MustParse("550e8400-e29b-41d4-a716-44665544000b")
@@ -206,7 +206,8 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	return f.guarded(p)
 }
 
-// place contains the objects that a request names: those of the caller's own topic, or those of another topic.
+// place contains the objects that the requests of TestMatrix name: those of the caller's own topic, or those of another
+// topic.
 type place struct {
 	name                              string
 	topic                             string
@@ -239,7 +240,7 @@ func (p place) target(template string) string {
 func verdict(e expectation, p auth.Principal, at place) int {
 	sees := p.May(auth.Viewer, at.topic)
 	has := e.role != "" && p.May(e.role, at.topic)
-	if e.scope == oneRedrive && sees { // the caller's own redrive, which has only topics of the caller
+	if e.scope == oneRedrive && sees { // redriveA belongs to the caller, who needs the role only on its topic; redriveB needs the role on all topics
 		has = p.May(e.role, at.topic) && (at.topic == topicA || p.Everywhere(e.role))
 	}
 	switch {
@@ -260,7 +261,7 @@ func verdict(e expectation, p auth.Principal, at place) int {
 	case e.scope == someTopics:
 		return 0
 	case e.scope == oneTopic && !sees:
-		return 0 // the answer looks like that for a topic without messages
+		return 0 // the caller gets the answer for a topic without messages
 	case !sees:
 		return 404
 	case !has:
@@ -306,7 +307,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// wantSameAsMissing checks that a hidden object gets the same answer as a missing one.
+// wantSameAsMissing checks that a caller gets the same answer for an object that the caller may not see as for an
+// object that does not exist.
 func wantSameAsMissing(t *testing.T, p auth.Principal, method, template string, at place, body, got string) {
 	t.Helper()
 	missing := place{at.name, at.topic, idGone, idGone, idGone, idGone}
@@ -319,8 +321,8 @@ func wantSameAsMissing(t *testing.T, p auth.Principal, method, template string, 
 	check.True(t, other == w.Body.String(), "%s: what one may not see answers\n%s\nwhat is missing\n%s", p.Name, other, w.Body)
 }
 
-// No list contains objects of topics that the caller may not see. Lists of callers who see all topics do contain
-// them, which proves that the test compares real objects.
+// No list contains objects of topics that the caller may not see. Callers who see all topics do find these objects in
+// the lists, which proves that the test looks for objects that exist.
 func TestListsHoldNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	others := []string{"payments", idB.String(), archivedB.String(), groupB.ID().String(), redriveB.String()}

@@ -13,7 +13,7 @@ import (
 
 const redirects = "/api/v1/redirects"
 
-// existing maps the names of topics to whether they exist, and accepts only existing topics as targets.
+// existing says for names of topics whether these topics exist. As Targets, it accepts only topics that exist.
 type existing map[string]bool
 
 func (e existing) Exists(_ context.Context, topics ...string) map[string]bool {

@@ -75,7 +75,7 @@ func TestRedrive_BadOrders(t *testing.T) {
 		"filter.topic", "filter.created_after", "canary", "rate") // every problem is reported
 }
 
-// The created redrive is the requested one, including defaults.
+// The redrive that the server begins is the one that the request describes, with defaults for missing options.
 func TestRedrive_Orders(t *testing.T) {
 	t.Parallel()
 	retry := func(o entity.RedriveOptions, s entity.Selection) repository.NewRedrive {
@@ -172,8 +172,7 @@ func TestRedrive_DryRun(t *testing.T) {
 		`{"topic":"orders","messages":7,"class":null,"reason":null,"target_missing":false},`+
 		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":[],"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
-	// The answer contains the number of messages on which the patch was tried, and of those to which it could not be
-	// applied.
+	// The answer says on how many messages the patch was tried, and to how many of these it could not be applied.
 	fits := entity.PatchSample{MessageID: idA, Before: []byte(`{}`), After: []byte(`{"a":1}`)}
 	found.preview = entity.Preview{Sendable: 900, Check: entity.PatchCheck{Checked: 3, Failed: 1}, Samples: []entity.PatchSample{
 		fits,
@@ -209,7 +208,7 @@ func TestRedrive_Moves(t *testing.T) {
 	wantAnswer(t, f.do("GET", one+"/items", ""), 404, missing)
 }
 
-// A redrive is shown with every option and every part of the filter that the request had.
+// The answer shows a redrive with every option and every part of the filter that its request had.
 func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	order := `{"filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g","created_after":"2026-02-20T10:30:00Z",` +
@@ -235,10 +234,10 @@ func TestRetryAll_Async(t *testing.T) {
 	}
 	for _, prefer := range []string{"", "wait=10", "respond-asynchronously", "return=minimal"} {
 		w := newFixture(message(idA)).open().do("POST", target, `{"reason":"r"}`, "Prefer", prefer)
-		wantStatus(t, w, 200) // the server answered only after the end of the redrive
+		wantStatus(t, w, 200) // status 200 means that the server waited for the end of the redrive
 		wantHeader(t, w.Header(), "Preference-Applied", "")
 	}
-	// No topic can have this name.
+	// No topic can have a name with NUL, so nothing is retried.
 	w := newFixture().open().do("POST", "/api/v1/dlq/%00/retry-all", "", "Prefer", "respond-async")
 	wantStatus(t, w, 200, `{"retried":0,`)
 }

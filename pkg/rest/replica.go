@@ -9,21 +9,21 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Replica issues marks. A read that is sent with a mark sees the changes before the mark, even if a replica of the
-// database answers it.
+// Replica issues marks of the database's log. A read that is sent with a mark sees all changes before the mark, even if
+// a replica of the database answers the read.
 type Replica interface {
-	// WriteMark returns a mark: a read with this mark sees all changes that were made before the call.
+	// WriteMark returns a mark. A read with this mark sees all changes that were made before WriteMark was called.
 	WriteMark(ctx context.Context) (string, error)
-	// CheckMark returns an error for a text that WriteMark does not return.
+	// CheckMark returns an error for a text that is no mark of WriteMark.
 	CheckMark(mark string) error
 }
 
 // readAfter is the header that carries a mark, in the answer to a change and in the request for a read.
 const readAfter = "DLQ-Read-After"
 
-// withReplica returns the context of a request. A change that was not refused answers with a mark of its own, also when
-// it failed: a retry that could not be sent has stored its attempt. A read sees the changes up to the mark that the
-// request brings.
+// withReplica returns the context of a request. The answer to a change gets a new mark, unless the server refused the
+// change. It gets one even if the change failed, because a retry that could not be sent has stored its attempt. A read
+// sees the changes before the mark that its request carries.
 func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
 	switch {
 	case s.replica == nil || rt.kind == probe:
@@ -45,8 +45,9 @@ func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (co
 	return repository.WithReading(ctx, mark), nil
 }
 
-// readAgain returns a handler that reads everything again from the database when a replica answered only a part of a
-// request, so that no part of an answer is older than another. An answer that has begun cannot be repeated.
+// readAgain returns a handler that repeats a read. When a replica has answered only a part of the reads of a request,
+// the database answers all of them again, so that no part of an answer is older than another. An answer that has begun
+// cannot be repeated.
 func readAgain(handle handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := handle(w, r)

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// oneMark is a replica that always returns the same mark.
+// oneMark is a Replica that issues the same mark for every change, or fails with err.
 type oneMark struct{ err error }
 
 func (m oneMark) WriteMark(context.Context) (string, error) { return "16/B374D848", m.err }
@@ -25,7 +25,7 @@ func (oneMark) CheckMark(mark string) error {
 	return errors.New("is not a mark")
 }
 
-// marksSeen is a store that records the marks with which its searches are called.
+// marksSeen is a store that records the mark of each search.
 type marksSeen struct {
 	*fake.Store
 	searches []string
@@ -43,7 +43,8 @@ func (s *marksSeen) Search(ctx context.Context, q repository.SearchQuery) (repos
 	return s.Store.Search(ctx, q)
 }
 
-// TestReplicaMarks: a change that succeeds answers with a mark; a read passes the mark in its request to the store.
+// TestReplicaMarks: the answer to a change that succeeds contains a mark. A read gives the mark of its request to the
+// store.
 func TestReplicaMarks(t *testing.T) {
 	t.Parallel()
 	seen := &marksSeen{}
@@ -66,7 +67,7 @@ func TestReplicaMarks(t *testing.T) {
 	wantStatus(t, f.do("GET", "/api/v1/messages", "", "DLQ-Read-After", "yesterday"), 400, `"DLQ-Read-After"`, "is not a mark")
 }
 
-// TestReplicaMarkFails: a change whose mark cannot be read is answered without one.
+// TestReplicaMarkFails: when the database does not say the mark after a change, the answer to the change has no mark.
 func TestReplicaMarkFails(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).with(WithReplica(oneMark{err: entity.ErrUnavailable})).open()
@@ -75,8 +76,9 @@ func TestReplicaMarkFails(t *testing.T) {
 	check.Equal(t, changed.Header().Get("DLQ-Read-After"), "", "mark")
 }
 
-// TestFailedRetryHasAMark: a retry whose record could not be sent has stored an attempt, so its answer has a mark, also
-// when it is sent again with the same key. A 503 has none: the database, which has the mark, does not answer.
+// TestFailedRetryHasAMark: a retry whose record could not be sent has stored an attempt. So its answer has a mark, and
+// so has the same answer when it is sent again for its Idempotency-Key. An answer 503 has no mark, because the
+// database, which makes marks, does not answer.
 func TestFailedRetryHasAMark(t *testing.T) {
 	t.Parallel()
 	f := newFixture().with(WithReplica(oneMark{}))
@@ -97,7 +99,7 @@ func TestFailedRetryHasAMark(t *testing.T) {
 	check.Equal(t, away.Header().Get("DLQ-Read-After"), "", "mark of a change that the database did not answer")
 }
 
-// partly is a store whose replica answers the first search of a request, and not the count that follows.
+// partly is a store in which a replica answers the first search of a request, and cannot answer the count that follows.
 type partly struct {
 	*fake.Store
 	searches int
@@ -116,7 +118,8 @@ func (s *partly) CountMatching(ctx context.Context, q repository.CountQuery) (re
 	return s.Store.CountMatching(ctx, q)
 }
 
-// TestReplicaAnswersAPart: a request that the replica answered only in part is read again, as a whole.
+// TestReplicaAnswersAPart: when the replica answers only the search of a request and not its count, the database
+// answers both.
 func TestReplicaAnswersAPart(t *testing.T) {
 	t.Parallel()
 	seen := &partly{}
@@ -127,7 +130,7 @@ func TestReplicaAnswersAPart(t *testing.T) {
 	check.Equal(t, seen.searches, 2, "searches of one request")
 }
 
-// TestNoReplica: without a replica the header means nothing, and no read may use another database.
+// TestNoReplica: without a replica the header DLQ-Read-After is ignored, and no read has a Reading.
 func TestNoReplica(t *testing.T) {
 	t.Parallel()
 	seen := &marksSeen{}

@@ -46,8 +46,8 @@ const (
 // testID is the request id of every request that tests send.
 const testID = "test-1"
 
-// fixture is a server over a memory store, with a redriver that reports every record as published. Store and redriver
-// can be replaced before open.
+// fixture is a server for tests. Its store is in memory, and its redriver reports every record as published. Tests can
+// replace both before they call open.
 type fixture struct {
 	memory   *fake.Store
 	stores   Stores
@@ -58,13 +58,13 @@ type fixture struct {
 	options  []Option
 	server   *Server
 
-	hang        chan struct{} // the store hangs until hang is closed; nil: it does not hang
-	undescribed bool          // requests of the fixture are not checked against the API's document
+	hang        chan struct{} // when set, every call of the store waits until hang is closed
+	undescribed bool          // whether requests are left out of the comparison with the API's document
 }
 
 func newFixture(messages ...entity.Message) *fixture {
 	f := &fixture{cfg: DefaultConfig(), logger: zap.NewNop()}
-	f.cfg.Hosts = []string{"example.com", "x"} // the host names that httptest.NewRequest and exchangeRaw send
+	f.cfg.Hosts = []string{"example.com", "x"} // host names of the requests that httptest.NewRequest makes and exchangeRaw sends
 	f.memory = fake.New(func() time.Time {
 		if f.hang != nil {
 			<-f.hang
@@ -91,20 +91,20 @@ func (f *fixture) open() *fixture {
 	return f
 }
 
-// with adds options; call it before open.
+// with adds options to the server; a test must call it before open.
 func (f *fixture) with(options ...Option) *fixture {
 	f.options = append(f.options, options...)
 	return f
 }
 
-// over replaces the store; call it before open.
+// over replaces the store of the server; a test must call it before open.
 func (f *fixture) over(store any) *fixture {
 	f.stores = stores.Fill[Stores](store)
 	f.stores.Database = new(stores.Fill[Database](store))
 	return f
 }
 
-// logs collects the server's log entries from a level on; call it before open.
+// logs returns the entries that the server logs at a level or above; a test must call it before open.
 func (f *fixture) logs(level zapcore.Level) *observer.ObservedLogs {
 	core, logs := observer.New(level)
 	f.logger = zap.New(core)
@@ -126,11 +126,11 @@ type reply struct {
 	asked string
 }
 
-// do sends a request; headers alternates names and values.
+// do sends a request with headers, in which names and values alternate.
 func (f *fixture) do(method, target, body string, headers ...string) *reply {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
-		panic(err) // net/http would refuse such a request
+		panic(err) // no request can have this target, because net/http refuses it
 	}
 	r := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(body))
 	r.Method, r.URL, r.RequestURI = method, u, target
@@ -152,14 +152,15 @@ func (f *fixture) from(address, method, target string, headers ...string) *reply
 	return f.send(r)
 }
 
-// setHeaders sets headers, which alternates names and values.
+// setHeaders sets headers of a request, in which names and values alternate.
 func setHeaders(r *http.Request, headers []string) {
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 }
 
-// send also checks the exchange against the API's document; see described_test.go.
+// send sends a request to the server, and compares the request and its answer with the API's document; see
+// described_test.go.
 func (f *fixture) send(r *http.Request) *reply {
 	body := remembered(r)
 	w := httptest.NewRecorder()
@@ -249,7 +250,7 @@ func errorJSON(code, message, details string) string {
 	return `{"error":{"code":"` + code + `","message":"` + message + `","request_id":"` + testID + `","details":` + details + `}}`
 }
 
-// Implementations of Dialects with one behaviour each.
+// Implementations of Dialects for tests. Each implements one method by a function of the test.
 type (
 	stackTraces struct {
 		noDialects
@@ -269,7 +270,7 @@ func (d stackTraces) StackTraceOf(m entity.Message) string                { retu
 func (d explanations) ExplainMessage(m entity.Message) entity.Explanation { return d.of(m) }
 func (d stripped) StripsHeader(dialect, topic, name string) bool          { return d.is(dialect, topic, name) }
 
-// Short names for functions of package resttest.
+// Shorter names for two functions of package resttest.
 var (
 	message   = resttest.Message
 	withValue = resttest.WithValue
@@ -283,7 +284,8 @@ func at(created time.Time) func(*entity.Message) {
 	return func(m *entity.Message) { m.CreatedAt, m.UpdatedAt = created, created }
 }
 
-// orNew returns the id of the operation; a change without an operation gets the id redrive.
+// orNew returns the id of a redrive that an operation creates: the operation's own id, or the constant redrive if there
+// is no operation.
 func orNew(operation uuid.UUID) uuid.UUID {
 	if operation == uuid.Nil {
 		return redrive
@@ -291,7 +293,8 @@ func orNew(operation uuid.UUID) uuid.UUID {
 	return operation
 }
 
-// acknowledging is a redriver whose broker acknowledges everything. It executes a redrive when a request waits for it.
+// acknowledging is a redriver whose records are always acknowledged. It executes a redrive only when a request waits
+// for the redrive.
 type acknowledging struct{ store *fake.Store }
 
 func (a acknowledging) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
@@ -412,7 +415,7 @@ func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.Redrive
 // stub is a Redriver that records the work that the API requests. The function do returns the result of this work; if
 // do is nil, the work succeeds.
 type stub struct {
-	Redriver  // nil: no other method is called
+	Redriver  // is nil, because tests call no other method
 	do        func(ctx context.Context) (entity.Redrive, error)
 	preview   entity.Preview
 	retried   entity.RetryOrder
@@ -420,7 +423,7 @@ type stub struct {
 	previewed []repository.NewRedrive
 }
 
-// Wait returns the result of the function do, as the other methods do.
+// Wait returns the result of the function do.
 func (s *stub) Wait(ctx context.Context, _ uuid.UUID) (entity.Redrive, error) {
 	if s.do == nil {
 		return entity.Redrive{}, nil
@@ -439,7 +442,7 @@ func (s *stub) Delete(ctx context.Context, id uuid.UUID, _ entity.AuditInfo) err
 	return err
 }
 
-// Begin always succeeds; the function do returns the result of the wait for the redrive's end.
+// Begin always succeeds. If the test sets do, Wait returns the result of do.
 func (s *stub) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	s.begun = append(s.begun, n)
 	return entity.Redrive{ID: orNew(n.Cause.Operation), Action: n.Action, State: entity.RedriveRunning, CreatedAt: noon, UpdatedAt: noon}, nil
@@ -503,7 +506,7 @@ func (h *hooked) OpenKey(ctx context.Context, key repository.Key, lease time.Dur
 
 var errBroken = errors.New("pq: password authentication failed for user secret")
 
-// sendable reports whether net/http would hand such a request to a handler.
+// sendable reports whether net/http would accept a request with this method and target.
 func sendable(method, target string) bool {
 	_, err := url.ParseRequestURI(target)
 	if err != nil || method == "" {

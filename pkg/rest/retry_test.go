@@ -37,7 +37,7 @@ func TestRetry(t *testing.T) {
 	}
 	wantAnswer(t, newFixture().open().do("POST", retryA, ""), 404,
 		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idA.String(), "[]"))
-	f, _ := orderingFixture() // the redriver of this fixture sends nothing
+	f, _ := orderingFixture() // orderingFixture has a redriver that records retries and sends nothing
 	wantAnswer(t, f.open().do("POST", retryA, ""), 200, `{"id":"`+idA.String()+`","status":"RESOLVED",`+
 		`"message":"message retry initiated","published":false,"topic":null,"partition":null,"offset":null,"dlq_redrive_id":null,"edited":false}`)
 }
@@ -73,7 +73,7 @@ func TestChangesGoOnWithoutTheClient(t *testing.T) {
 	for _, c := range []struct{ method, path string }{
 		{"POST", "/api/v1/dlq/orders.dlq.v1/retry-all"}, {"POST", retryA}, {"POST", oneA + "/dead"}, {"DELETE", oneA},
 	} {
-		f := newFixture(message(idA)).open() // the store refuses a context that has ended
+		f := newFixture(message(idA)).open() // the store of the fixture refuses a context that has ended, such as that of a client that has left
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		wantStatus(t, f.send(httptest.NewRequest(c.method, c.path, nil).WithContext(gone)), 200)
@@ -101,7 +101,8 @@ func TestRetry_Body(t *testing.T) {
 	}
 }
 
-// The redriver gets the message that the checks have read, so that the checked record is the one that is sent.
+// The permission check reads the message of a retry, and the redriver gets this message. So the record that was checked
+// is the record that is sent.
 func TestRetryReadsItsMessageOnce(t *testing.T) {
 	t.Parallel()
 	const edit = `{"edit":{"payload":{"order_id":2}}}`

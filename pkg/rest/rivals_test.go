@@ -4,8 +4,8 @@ import "testing"
 
 // Each test in this file is named after a feature that operators often request of programs like this one.
 
-// An edit that is too late, or that repeats an Idempotency-Key with another body, gets an error and not the answer to
-// the first edit.
+// An edit that comes too late gets an error, and so does an edit that repeats an Idempotency-Key with another body.
+// Neither gets the answer to the first edit.
 func TestASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()
@@ -47,9 +47,10 @@ func TestMaskedFieldsCannotBeSearched(t *testing.T) {
 		wantEnvelope(t, f.by("ana", "POST", redrivesPath, body), 403, field)
 	}
 	wantStatus(t, f.by("ana", "GET", "/api/v1/messages?q="+secretCard, ""), 200, `"messages":[]`)
-	// Eve has the grant unmask on another topic: her search finds no messages of the topic of these messages.
+	// Eve has the grant unmask on another topic. Her search does not find these messages, because it is limited to that
+	// topic.
 	wantStatus(t, f.by("eve", "GET", "/api/v1/messages?count=exact&payload=$.card.number", ""), 200, `"messages":[]`, `"messages":0`)
-	// Values that other users have searched for are not shown either.
+	// The list of redrives does not show the masked values by which other users have selected messages.
 	wantStatus(t, f.by("root", "POST", redrivesPath, `{"filter":{"payload":["$.card.number=`+secretCard+`"],"header":["Authorization=`+
 		secretToken+`"]}}`), 202)
 	w := f.by("ana", "GET", redrivesPath, "")

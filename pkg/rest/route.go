@@ -16,14 +16,16 @@ type route struct {
 	feature
 }
 
-// feature names the purpose for which a route needs a database, as the subject of a sentence.
+// feature names what a route needs a database for, such as "the archive". It is the subject of the sentence in the
+// error.
 type feature string
 
 // everyStore is the feature of routes that work without a database.
 const everyStore feature = ""
 
-// keyed reports whether requests may have an Idempotency-Key: all changes except DELETE and PATCH, which can safely
-// be repeated. The repetition of an erasure says what is left of the message, so it has to be recognised.
+// keyed reports whether requests to a route may have an Idempotency-Key. These are POST and PUT; DELETE and PATCH can
+// safely be repeated without a key. An erasure may have a key as well: when it is repeated, its answer says what is
+// left of the message, for which the server must recognise the repetition.
 func (rt route) keyed() bool {
 	erases := rt.method == http.MethodDelete && rt.permission.scope == oneArchived
 	return rt.method == http.MethodPost || rt.method == http.MethodPut || erases
@@ -32,7 +34,8 @@ func (rt route) keyed() bool {
 // handler answers a request; its error becomes the answer.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// kind says how long a request may last and in which phases it is answered; see Server.workContext.
+// kind says how long a request to a route may last, and in which phases of the server it is answered; see
+// Server.workContext.
 type kind int
 
 const (
@@ -50,21 +53,21 @@ type permission struct {
 	scope scope
 }
 
-// scope is the object of a route on which the role is needed.
+// scope says on which topics a principal needs the role of a route, mostly by the object that the request names.
 type scope int
 
 const (
 	undecided      scope = iota // refuses every caller
-	open                        // accepts every caller, also without authentication
+	open                        // accepts every caller, even without credentials
 	self                        // accepts every authenticated caller
-	someTopics                  // role on any topic; the handler uses only the principal's topics
-	oneTopic                    // role on the topic of the path
-	namedTopic                  // role on the topic of the path, also if it has no messages
-	oneMessage                  // role on the topic of the path's message
-	oneRetried                  // like oneMessage, and request.RetriedMessage keeps the message that was read
-	oneArchived                 // role on the topic of the path's archived message
-	oneErrorGroup               // role on a topic of the path's error group
-	oneRedrive                  // role on all topics; for the caller's own redrive, on any topic
-	oneQuarantined              // role on the dead-letter topic of the path's quarantined record
+	someTopics                  // the role on at least one topic; the handler uses only the principal's topics
+	oneTopic                    // the role on the topic in the path
+	namedTopic                  // the role on the topic in the path, even if the topic has no messages
+	oneMessage                  // the role on the topic of the message in the path
+	oneRetried                  // like oneMessage; the check keeps the message for the handler (see request.RetriedMessage)
+	oneArchived                 // the role on the topic of the archived message in the path
+	oneErrorGroup               // the role on a topic of the error group in the path
+	oneRedrive                  // the role on all topics or, for a redrive that the caller created, on its topics (see policy.permitRedrive)
+	oneQuarantined              // the role on the dead-letter topic of the quarantined record in the path
 	everything                  // role on all topics
 )

@@ -23,8 +23,8 @@ func (s *Server) probeRoutes() []route {
 	return routes
 }
 
-// apiRoutes lists the API. If a request matches two paths, its method decides which route answers: POST
-// /api/v1/dlq/messages/retry-all is for a topic named "messages".
+// apiRoutes returns the table of the API's routes. When a path matches two routes, the method of the request decides.
+// So POST /api/v1/dlq/messages/retry-all retries a topic named "messages".
 func (s *Server) apiRoutes() []route {
 	h := s.handlers()
 	return []route{

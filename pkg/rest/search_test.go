@@ -34,7 +34,7 @@ func (f *fixture) search(t *testing.T, target string) found {
 	return got
 }
 
-// ids returns the last characters of the ids, in their order.
+// ids returns the last digit of each found message's id, as one text in the order of the list.
 func (f found) ids() string {
 	var ids []string
 	for _, m := range f.Messages {
@@ -48,7 +48,8 @@ func sixth(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("550e8400-e29b-41d4-a716-44665544200%d", n))
 }
 
-// searchFixture has six messages, 0 the oldest, that differ in the fields by which messages can be searched.
+// searchFixture has six messages whose fields differ, so that each search finds some of them. The id of the oldest ends
+// in 0.
 func searchFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture()
@@ -139,7 +140,7 @@ func TestSearch_PagesAreTheWholeList(t *testing.T) {
 	for target, want := range map[string]string{"": "543210", "?sort=created_at": "012345", "?sort=last_retry_at": "10", "?topic=orders.*&sort=created_at": "01245"} {
 		f.wantPages(t, target, want)
 	}
-	f = newFixture().open() // its messages were retried in another order than they arrived
+	f = newFixture().open() // the messages of this fixture were retried in another order than that of their arrival
 	for i, minute := range []int{4, 1, 5, 1, 3} {
 		f.memory.Insert(message(sixth(i), at(noon.Add(time.Duration(i)*time.Minute)), func(m *entity.Message) {
 			m.LastRetryAt = noon.Add(time.Duration(minute) * time.Hour)
@@ -184,7 +185,7 @@ func TestSearch_Count(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "null", "?count=none": "null", "?count=exact&limit=1": `{"messages":6,"exact":true}`,
 		"?count=exact&topic=payments.dlq.v1": `{"messages":1,"exact":true}`, "?count=estimate": `{"messages":`,
-		// A list sorted by last_retry_at contains only messages that were retried, and only these are counted.
+		// A list sorted by last_retry_at contains only messages that were retried, so its count is smaller.
 		"?count=exact&sort=last_retry_at": `{"messages":2,`, "?count=exact&sort=-last_retry_at": `{"messages":2,`,
 		"?count=exact&sort=created_at":                                       `{"messages":6,`,
 		"?count=exact&sort=last_retry_at&retried_after=2026-02-20T12:00:00Z": `{"messages":1,`,
@@ -193,7 +194,8 @@ func TestSearch_Count(t *testing.T) {
 	}
 }
 
-// For callers who see only some topics, no count exceeds repository.CountLimit, however the store finds the count.
+// For callers who see only some topics, an answer never shows a count above repository.CountLimit, even when the store
+// knows the exact count.
 func TestSearch_CountOfSomeTopicsIsLimited(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -238,7 +240,7 @@ func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
 	for _, target := range []string{"/api/v1/messages?q=abc", "/api/v1/archive?q=abc", "/api/v1/export?q=abc"} {
 		w := f.do("GET", target, "")
 		wantEnvelope(t, w, 400, "filter")
-		wantStatus(t, w, 400, "narrow it") // the error says what to do
+		wantStatus(t, w, 400, "narrow it") // the error tells the caller how to change the request
 	}
 }
 

@@ -39,8 +39,8 @@ func lateStore(s *fake.Store, until *time.Time) (*hooked, *[]string) {
 	return store, asked
 }
 
-// A search that runs out of time returns the time back to which it searched, and its cursor continues from there, also
-// when the page is empty or not full.
+// When a search runs out of time, its answer says back to which time it has searched. Its cursor continues from there,
+// even when the page is empty or not full.
 func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -66,15 +66,15 @@ func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 // now is the time of the fixtures' servers.
 var now = noon.Add(4 * time.Second)
 
-// Matches are never left out silently: answers report up to which time the index is complete, and exports and redrives
-// are refused when too many messages may be missing.
+// When the search index is late, matches may be missing, and answers must say so. Every answer contains the time up to
+// which the index is complete. Exports and redrives are refused when too many messages may be missing.
 func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		until    time.Time
 		complete bool
-		refused  string // why exports and redrives are refused
+		refused  string // reason for which exports and redrives are refused; "" when they are not
 	}{
 		{"UpToDate", now, true, ""},
 		{"WorkerOfALaterClock", now.Add(time.Second), true, ""},
@@ -101,7 +101,8 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 			order := `{"filter":{"q":"failed"},"dry_run":%t}`
 			wantStatus(t, f.do("POST", redrivesPath, fmt.Sprintf(order, true)), 200, `"searched_until":`+until)
 			redrive := f.do("POST", redrivesPath, fmt.Sprintf(order, false))
-			// want lists the expected calls of the store: the state of the index is read before each query.
+			// want lists the expected calls of the store: "until" reads the state of the index, which happens before
+			// each query.
 			want := "until search count until export until until"
 			if c.refused == "" {
 				wantHeader(t, export.Header(), search.ExportSearched, strings.Trim(until, `"`))
@@ -131,7 +132,7 @@ func wantBehind(t *testing.T, w *reply, why string) {
 	}
 }
 
-// Requests that do not need the index do not read its state.
+// Requests that do not need the search index do not ask how complete it is.
 func TestSearched_OnlyWhereItIsNeeded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -165,8 +166,8 @@ func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	wantAnswer(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, made)
 }
 
-// Redrives and exports need another condition in addition to a word that is too short for an index, because they would
-// read every message.
+// A word of two characters is too short for an index. Redrives and exports need another condition besides it, because
+// they would otherwise read every message.
 func TestSearched_WordsOfTwoCharactersNeedAnotherCondition(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))

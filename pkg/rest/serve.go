@@ -38,26 +38,26 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// sendBuffer is the kernel's send buffer of a connection, in bytes; the default can be megabytes for a client that
-// does not read.
+// sendBuffer is the size in bytes of the kernel's send buffer of a connection. By default the kernel may keep megabytes
+// for a client that does not read.
 const sendBuffer = 256 << 10
 
 func (s *Server) httpServer() *http.Server {
-	errorLog, _ := zap.NewStdLogAt(s.logger, zap.WarnLevel) // fails only for unknown levels
+	errorLog, _ := zap.NewStdLogAt(s.logger, zap.WarnLevel) // NewStdLogAt fails only for unknown levels
 	return &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    s.cfg.MaxHeaderBytes,
-		// ReadTimeout stays unset: it would also end the detection of clients that disconnect.
+		// ReadTimeout stays unset, because net/http could otherwise no longer notice that a client disconnects.
 		ErrorLog: errorLog,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if tcp, ok := c.(*net.TCPConn); ok {
-				_ = tcp.SetWriteBuffer(sendBuffer) // errors are ignored: the size is only a hint
+				_ = tcp.SetWriteBuffer(sendBuffer) // an error is ignored, because the size is only a hint
 			}
 			return ctx
 		},
-		// The server answers "OPTIONS *" like any other unknown route.
+		// The router answers "OPTIONS *" like a request for any unknown route, instead of net/http.
 		DisableGeneralOptionsHandler: true,
 	}
 }
@@ -71,11 +71,11 @@ func (s *Server) drain(server *http.Server) {
 	defer cancel()
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
 		s.logger.Warn("requests were cut off by the shutdown", zap.Duration("after", s.cfg.DrainTimeout))
-		_ = server.Close() // the connections are closed even if Close fails
+		_ = server.Close() // an error is ignored, because the connections are closed even then
 	}
 }
 
-// serveMetrics listens on the port of the metrics, if there is one, until stop is called.
+// serveMetrics serves the metrics at Config.MetricsPort until stop is called. Without that setting it does nothing.
 func (s *Server) serveMetrics(ctx context.Context) (stop func(), err error) {
 	if s.cfg.MetricsPort == 0 {
 		return func() {}, nil
@@ -89,7 +89,7 @@ func (s *Server) serveMetrics(ctx context.Context) (stop func(), err error) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(listener) // returns when stop is called
+		_ = server.Serve(listener) // Serve returns when stop is called
 	}()
 	s.logger.Info("serving metrics at " + listener.Addr().String())
 	return func() {

@@ -17,18 +17,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// The phases of a server, in order; a server never returns to an earlier phase.
+// The phases of a server, in their order. A server never returns to an earlier phase.
 const (
 	starting int32 = iota
 	ready
 	draining
 )
 
-// Server answers requests. It is safe for concurrent use.
+// Server answers the HTTP requests of one program. It is safe for concurrent use.
 type Server struct {
 	cfg       Config
 	stores    Stores   // zero: the server has no API, only probes
-	db        Database // zero: the store has no database
+	db        Database // parts of the store that only PostgreSQL has; zero: the store has no database
 	redriver  Redriver // nil: the server has no API, only probes
 	dialects  Dialects
 	masks     Masks
@@ -36,7 +36,7 @@ type Server struct {
 	fetcher   Fetcher      // nil: values that are not stored are not available
 	inspector Inspector    // nil: the state of the Kafka cluster is unknown
 	shares    ShareWatcher // nil: there is no Kafka
-	topics    Topics       // nil: it is not known which topics exist
+	topics    Topics       // nil: answers do not say which topics exist
 	targets   Targets      // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
@@ -44,7 +44,7 @@ type Server struct {
 	schemas   Schemas // nil: nothing is decoded
 	replica   Replica // nil: the database has no replica
 
-	notFound, notAllowed http.Handler // pages for browsers; nil: browsers get JSON
+	notFound, notAllowed http.Handler // pages for browsers, for unknown paths and methods; nil: browsers get JSON
 
 	logger *zap.Logger
 
@@ -62,7 +62,8 @@ type Server struct {
 	phase atomic.Int32
 	now   func() time.Time // clock for displayed times; stores have clocks of their own
 
-	// work is the context of retries: it outlives the client's connection, and ends in the second half of the drain.
+	// work is the context of retries and redrives. It does not end when a client disconnects, but in the second half of
+	// the drain.
 	work     context.Context
 	stopWork context.CancelFunc
 }
@@ -73,65 +74,65 @@ type Option func(*Server)
 // WithMasks sets which values are masked for callers without the grant unmask.
 func WithMasks(m Masks) Option { return func(s *Server) { s.masks = m } }
 
-// WithDerivedMasks sets which fields are masked in addition, because they were read from masked headers.
+// WithDerivedMasks sets which fields are masked because they were read from masked headers.
 func WithDerivedMasks(d DerivedMasks) Option { return func(s *Server) { s.derived = d } }
 
-// WithFetcher sets the source of values that the store does not keep.
+// WithFetcher sets the Fetcher of the values that the store does not keep.
 func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
 
-// WithInspector sets the source of the cluster's topics.
+// WithInspector sets the Inspector, which describes the topics of the cluster.
 func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = i } }
 
-// WithShareGroups sets the source of the share groups of the cluster.
+// WithShareGroups sets the ShareWatcher, which knows the share groups of the cluster.
 func WithShareGroups(w ShareWatcher) Option { return func(s *Server) { s.shares = w } }
 
-// WithTopics sets the source of the names of the cluster's topics.
+// WithTopics sets Topics, which knows which topics exist in the cluster.
 func WithTopics(t Topics) Option { return func(s *Server) { s.topics = t } }
 
-// WithSchemas sets the source that decodes and encodes the keys and values that have a schema in a registry. Without
+// WithSchemas sets how the server decodes and encodes the keys and values that have a schema in a registry. Without
 // this option keys and values are shown and sent as bytes.
 func WithSchemas(schemas Schemas) Option { return func(s *Server) { s.schemas = schemas } }
 
-// WithReplica makes changes answer with the mark of the replica in DLQ-Read-After, and gives every read a
-// repository.Reading with the mark that its request brings. Stores may then read from the replica. Without this option
-// no read has a Reading.
+// WithReplica makes the answer to each change contain a mark of the replica, in the header DLQ-Read-After. It gives
+// every read a repository.Reading with the mark that its request carries, so that a store may read from the replica.
+// Without this option no read has a Reading.
 func WithReplica(r Replica) Option { return func(s *Server) { s.replica = r } }
 
-// WithTargets sets the check of the targets of redirects.
+// WithTargets sets Targets, which checks to which topics a redirect may lead.
 func WithTargets(t Targets) Option { return func(s *Server) { s.targets = t } }
 
-// WithFacets sets the source of facets. It is needed with a Database.
+// WithFacets sets the FacetEngine. A server with a Database needs it.
 func WithFacets(e FacetEngine) Option { return func(s *Server) { s.facets = e } }
 
 // WithSigner sets the signer of cursors. Without this option cursors are valid in this process only.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
 
-// WithLiveness sets the function for /healthz that returns an error when only a restart can help. It must not call a
-// dependency.
+// WithLiveness sets the function that /healthz calls. It returns an error when only a restart can help. It must not
+// call a dependency.
 func WithLiveness(f func() error) Option { return func(s *Server) { s.health.liveness = f } }
 
-// WithDialects sets the source of derived fields and mapping rules. Without this option the server shows only stored
-// fields, and has no rules.
+// WithDialects sets Dialects, which derives fields from headers and maps topics by rules. Without this option the
+// server shows only stored fields, and has no rules.
 func WithDialects(d Dialects) Option { return func(s *Server) { s.dialects = d } }
 
-// WithOrigins sets the check of original topics. Without this option no origin is undeclared.
+// WithOrigins sets Origins, which checks original topics. Without this option no origin is undeclared.
 func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
 
-// WithAuth sets how requests are authenticated. mode is the mode of authentication that the session route shows.
-// Without this option every request may do everything.
+// WithAuth sets how requests are authenticated. mode is the setting auth.mode, which the session route shows. Without
+// this option every request may do everything.
 func WithAuth(a auth.Authenticator, mode string) Option {
 	return func(s *Server) { s.authentication.authenticator, s.authentication.mode = a, mode }
 }
 
-// WithTracing creates a span for every request to a route, except probes, documents and static files. It continues
-// the request's trace. A nil provider creates no spans.
+// WithTracing makes the server create a span for every request to a route, except probes, documents and static files.
+// The span continues the trace of the request. A nil provider creates no spans.
 func WithTracing(p trace.TracerProvider) Option {
 	return func(s *Server) { s.tracer.Tracer = traces.Tracer(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
 }
 
-// New returns a server of the whole API; routes that need a database answer 503 without one. Until SetReady only
-// probes and metrics answer. Metrics are registered with registry and served from it, so each server needs a registry
-// of its own.
+// New returns a server of the whole API. Without a database, routes that need one answer 503. Until SetReady is called,
+// only probes and metrics answer. The server registers its metrics with registry and serves all metrics of registry, so
+// each server needs a registry of its own.
 func New(cfg Config, stores Stores, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	s.stores, s.redriver = stores, redriver
@@ -147,7 +148,7 @@ func New(cfg Config, stores Stores, redriver Redriver, checks []Check, registry 
 	return s
 }
 
-// NewProbes returns a server of /healthz, /readyz and /metrics alone, for programs without an API.
+// NewProbes returns a server that has only /healthz, /readyz and /metrics, for programs without an API.
 func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	for _, option := range options {
@@ -163,8 +164,8 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		dialects: noDialects{}, masks: noMasks{}, derived: noMasks{}, origins: allDeclared{},
 	}
 	s.health = newHealth(checks, func() bool { return s.phase.Load() == ready }, logger)
-	// Config.Validate has already reported entries that cannot be read, so errors are ignored here. Entries that cannot
-	// be read are not trusted.
+	// Config.Validate has already reported invalid entries, so errors are ignored here. An invalid entry is neither an
+	// accepted host nor a trusted proxy.
 	hosts, _ := address.ParseHosts(cfg.Hosts)
 	proxies, _ := address.ParseProxies(cfg.TrustedProxies)
 	s.instrumentation = &instrumentation{
@@ -189,5 +190,5 @@ func (s *Server) Handler() http.Handler {
 	return o.observe(o.recovered(a.expectedHost(a.sameSite(s.router))))
 }
 
-// SignIns returns the limit of failed sign-ins.
+// SignIns returns the limit of failed sign-ins, for mounted pages on which users sign in.
 func (s *Server) SignIns() SignIns { return SignIns{s.authentication.attempts} }

@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// serve runs the server on a port of its own. stop begins the drain; the result of Serve arrives on the channel.
+// serve runs the server on a free port. stop begins the drain. The channel served receives the result of Serve.
 func (f *fixture) serve(t *testing.T) (url string, stop context.CancelFunc, served chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ type answered struct {
 	err    error
 }
 
-// post sends a request over a connection of its own; key may be "".
+// post sends a POST request over a new connection. key is its Idempotency-Key; "" for none.
 func post(t *testing.T, url, key string) answered {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
@@ -59,7 +59,8 @@ func post(t *testing.T, url, key string) answered {
 	return answered{response.StatusCode, string(body), err}
 }
 
-// drained returns the answer to a request that is in progress (began signals it) when the server drains.
+// drained starts a drain of the server while a request is in progress, and returns the answer to this request. The
+// request closes began, or sends to it, when its work has started.
 func (f *fixture) drained(t *testing.T, path string, began <-chan struct{}) answered {
 	t.Helper()
 	url, stop, served := f.open().serve(t)
@@ -113,7 +114,8 @@ func TestServe_RunningRequestsFinish(t *testing.T) {
 	}
 }
 
-// refuses reports whether the address stops accepting connections; the listener may close a little later.
+// refuses reports whether the address soon accepts no connections any more. It tries again for a while, because the
+// listener may close a little later.
 func refuses(address string) bool {
 	for range 10_000 {
 		connection, err := net.Dial("tcp", address)
@@ -125,7 +127,7 @@ func refuses(address string) bool {
 	return false
 }
 
-// A redrive that would outlast the drain stops early enough to report its results.
+// When a redrive would last longer than the drain, the wait for it ends early enough to answer with its results so far.
 func TestServe_DrainInterruptsLongWork(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
@@ -214,7 +216,7 @@ func TestMetrics(t *testing.T) {
 		`dlq_http_requests_total{code="404",method="other",route="unmatched"} 1`,
 		`dlq_http_requests_total{code="405",method="DELETE",route="unmatched"} 1`,
 		`dlq_http_request_duration_seconds_count{method="GET",route="/api/v1/dlq/messages/{id}"} 2`,
-		`dlq_http_requests_in_flight 1`, // the request in flight is this request itself
+		`dlq_http_requests_in_flight 1`, // the one request in progress is the request for the metrics
 	)
 	wantWithout(t, f.do("GET", "/metrics", ""), "secret-name", "BREW", "/some/where") // clients chose these names
 }
@@ -307,10 +309,10 @@ func exchangeRaw(t *testing.T, address, request string) (head, body string) {
 	if !hasBody {
 		first = strings.TrimSuffix(first, "\r\n")
 	}
-	go func() { // the server may stop reading before all is written
+	go func() { // in a goroutine, because the server may answer before it has read everything
 		_, _ = fmt.Fprintf(connection, "%s\r\nHost: x\r\nConnection: close\r\n\r\n%s", first, rest)
 	}()
-	answer, _ := io.ReadAll(connection) // a reset after the answer is not an error
+	answer, _ := io.ReadAll(connection) // the server may reset the connection after its answer, so the error is ignored
 	head, body, _ = strings.Cut(string(answer), "\r\n\r\n")
 	return head, body
 }

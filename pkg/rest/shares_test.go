@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// rejected turns a message into a pointer of a share group, with this state of its completion.
+// rejected makes a message a pointer of the share group billing, whose completion has the given state.
 func rejected(state entity.Completion, reason string) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.group", Value: []byte("billing")}}}
@@ -19,7 +19,7 @@ func rejected(state entity.Completion, reason string) func(*entity.Message) {
 	}
 }
 
-// The answer says for each message of a share group whether its record is stored, and if not, why.
+// The answer for a message of a share group says whether its record is stored. If not, it says why.
 func TestMessageOfAShareGroup(t *testing.T) {
 	t.Parallel()
 	const shared = `"duplicates":2,"source_gone":`
@@ -118,7 +118,7 @@ func TestShareGroups(t *testing.T) {
 	wantAnswer(t, f.by("new", "GET", shareGroupsPath, ""), 200, `{"share_groups":[`+withProblems+`],"total":1}`)
 }
 
-// The list is bounded, and says how many groups there are.
+// The list of share groups has a limit, and its total also counts the groups beyond the limit.
 func TestShareGroups_Bounded(t *testing.T) {
 	t.Parallel()
 	groups := make([]entity.ShareGroup, 1200)

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// toldCluster returns the answers that a test sets.
+// toldCluster is an Inspector whose answers a test sets.
 type toldCluster struct {
 	health map[string]entity.ReplayHealth
 	lag    map[string]int64
@@ -77,8 +77,8 @@ func TestTopic(t *testing.T) {
 	check.True(t, !strings.Contains(hidden, "billing"), "a topic that ana may not see is shown as %s", hidden)
 }
 
-// Messages of a redirected topic can be replayed when the target of the redirect accepts records. Whether the
-// redirected topic itself exists is reported separately.
+// Messages of a redirected topic can be replayed when the target of the redirect accepts records. The answer says
+// separately whether the redirected topic itself exists.
 func TestTopics_Redirected(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).with(WithInspector(toldCluster{map[string]entity.ReplayHealth{
@@ -97,11 +97,11 @@ func TestTopics_WithoutKafka(t *testing.T) {
 	wantAnswer(t, newFixture().open().do("GET", "/api/v1/topics", ""), 200, `{"topics":[],"next_cursor":null,"missing":[]}`)
 }
 
-// silentCluster answers after half a minute, whatever the time limit.
+// silentCluster is an Inspector that answers only after half a minute, even if its time limit is shorter.
 type silentCluster struct{}
 
 func (silentCluster) Inspect(context.Context, []entity.ReplayQuestion) []entity.ReplayHealth {
-	<-time.After(30 * time.Second) // fake time of the synctest bubble
+	<-time.After(30 * time.Second) // this pause is in the fake time of synctest
 	return nil
 }
 
@@ -110,7 +110,7 @@ func (silentCluster) IngestLag(context.Context, []repository.IngestPosition) map
 	return nil
 }
 
-// Counts come from the store, whatever Kafka does.
+// When Kafka does not answer, the answer contains the counts of the store, and says that the rest is unknown.
 func TestTopics_KafkaThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,11 +118,12 @@ func TestTopics_KafkaThatHangs(t *testing.T) {
 		wantStatus(t, f.open().do("GET", "/api/v1/topics", ""), 200, `"PENDING":1`, `"ingest_lag":null`,
 			`"reason":"Kafka has not answered in time","class":"BROKER_UNAVAILABLE"`, `"missing":["replay"`)
 		check.Equal(t, time.Since(began), 2*time.Second, "time until the answer")
-		<-time.After(time.Minute) // fake time, in which Kafka answers
+		<-time.After(time.Minute) // a minute of fake time, in which the Inspector returns at last
 	})
 }
 
-// The cursor of the list of topics continues after the name of a topic, also when this topic no longer exists.
+// The next page of the list of topics begins after the name in the cursor, even if a topic of this name no longer
+// exists.
 func TestTopics_Pages(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()

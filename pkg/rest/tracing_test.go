@@ -102,7 +102,8 @@ func TestTracing_BadParents(t *testing.T) {
 	}
 }
 
-// The sampling decision of a request's sender applies, whatever share of its own traces the server records.
+// When a request carries a sampling decision, this decision applies. The share of traces that the server records
+// concerns only traces that start in the server.
 func TestTracing_Sampling(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -115,8 +116,8 @@ func TestTracing_Sampling(t *testing.T) {
 	}
 }
 
-// An error of the server marks the span as an error, an error of the client does not; the log and the span share their
-// ids.
+// When the server is at fault, the span of the request is an error; when the client is at fault, it is not. The log
+// line of the request has the same trace id and span id as the span.
 func TestTracing_Errors(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -143,7 +144,7 @@ func TestTracing_Errors(t *testing.T) {
 	}
 }
 
-// Without spans, the log and the audit trail contain the trace id that the request carries.
+// When the server creates no spans, the log and the audit trail contain the trace id that the request carries.
 func TestTracing_LogWithoutSpans(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]bool{traceparent: true, traceparent[:54]: false, "": false} {
@@ -179,8 +180,8 @@ func TestTracing_AbortedAnswer(t *testing.T) {
 	}
 }
 
-// A page's API calls within the process are children of the page's span, also when they pass on the traceparent
-// header of the page's request.
+// When a console page calls the API within the process, the span of the call is a child of the page's span. This holds
+// even if the page passes on the traceparent header of its own request.
 func TestTracing_RequestsWithin(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()
@@ -200,7 +201,7 @@ func TestTracing_RequestsWithin(t *testing.T) {
 	}
 }
 
-// The audit trail names the trace of a request that started here, but not a trace that was not recorded.
+// An audit entry names the trace that started with its request, but only if this trace was recorded.
 func TestTracing_AuditTrail(t *testing.T) {
 	t.Parallel()
 	for share := range 2 {
@@ -217,7 +218,7 @@ func TestTracing_AuditTrail(t *testing.T) {
 	}
 }
 
-// The trace of a recorded request is an exemplar of the request's duration, in the formats of metrics that support
+// The metric of a recorded request's duration has the trace id as its exemplar, in the formats of metrics that support
 // exemplars.
 func TestTracing_Exemplars(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,8 @@ import (
 
 const views = "/api/v1/views"
 
-// viewsFixture has two principals who see the orders topics, and an admin.
+// viewsFixture has no views, but three principals: ana and ben are viewers of the topics orders.*, and root is admin on
+// all topics.
 func viewsFixture(t *testing.T) *fixture {
 	t.Helper()
 	return newFixture().guarded(person("ana", "orders.*", auth.Viewer), person("ben", "orders.*", auth.Viewer), person("root", "*", auth.Admin))

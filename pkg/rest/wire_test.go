@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Answers that net/http gives by itself match the API document.
+// net/http answers some malformed requests without calling the server's handler. These answers match the API's document
+// as well.
 func TestServe_WhatNeverReachesUs(t *testing.T) {
 	t.Parallel()
 	url, _, _ := newFixture().open().serve(t)

@@ -11,18 +11,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/opensearch"
 )
 
-// Config limits how much of each record is indexed, and says how often the worker polls. After a change of PayloadBytes
-// all messages are indexed again.
+// Config says how much of each record is indexed, and how often the worker polls. After a change of PayloadBytes the
+// worker indexes all messages again.
 type Config struct {
 	PayloadBytes int64         `mapstructure:"payload_bytes"` // maximum bytes of each record's text that free-text searches cover
-	Batch        int           `mapstructure:"batch"`         // number of messages that are indexed together
+	Batch        int           `mapstructure:"batch"`         // number of messages that the worker indexes together
 	Interval     time.Duration `mapstructure:"interval"`      // time between two polls for new messages
 
 	Engine     string            `mapstructure:"engine"` // EnginePostgres or EngineOpenSearch
 	OpenSearch opensearch.Config `mapstructure:"opensearch"`
 }
 
-// The engines that may have the search index.
+// Values of Engine: which program has the search index.
 const (
 	EnginePostgres   = "postgres"
 	EngineOpenSearch = "opensearch"

@@ -12,14 +12,14 @@ import (
 
 // Schemas decodes keys and values that have a schema in a registry.
 type Schemas interface {
-	// Reader returns a reader for one batch.
+	// Reader returns a decoder of keys and values for one batch of messages. ctx limits its look-ups of schemas.
 	Reader(ctx context.Context) entity.PartReader
 	// Version returns a hash of the settings on which decoded values depend.
 	Version() uint64
 }
 
-// Times until a message is decoded again. They are short after a failure of the registry, which usually ends soon, and
-// long for a schema that the registry does not have, which may never be added.
+// Times until a message is decoded again whose schema could not be read. After a failure of the registry, which usually
+// ends soon, they are short. For a schema that the registry does not have, and may never get, they are long.
 const (
 	failedFirst    = 15 * time.Second
 	failedLongest  = 5 * time.Minute
@@ -27,15 +27,16 @@ const (
 	unknownLongest = time.Hour
 )
 
-// lookupTime is the time limit for all schemas of a batch, because other messages wait until the batch is stored. A
-// look-up that takes longer continues in the background, and its answer is known when the message is due again.
+// lookupTime limits the time in which all schemas of a batch are looked up, because other messages wait until the batch
+// is stored. A look-up that takes longer continues in the background. Its result is known when the message is decoded
+// again.
 const lookupTime = 500 * time.Millisecond
 
-// shortestLookup is the time limit when many batches in a row were cut off: a writer that invents schema ids must not
-// hold up the messages of other topics.
+// shortestLookup is the shortest time limit for the look-ups of a batch. The limit is halved with each batch whose
+// look-ups were cut off, so that a producer that invents schema ids does not delay the messages of other topics.
 const shortestLookup = 10 * time.Millisecond
 
-// parts are the value and the key of a record in the form in which they are indexed: decoded if they have a schema.
+// parts are the value and the key of a record as they are indexed: decoded if they have a schema.
 type parts struct {
 	value []byte
 	key   []byte // JSON of the decoded key; nil when the key was not decoded
@@ -43,7 +44,8 @@ type parts struct {
 	keySchema bool // the key has a schema
 }
 
-// partsOf returns the parts of a message. again says when to try again; it is nil when no schema was missing.
+// partsOf returns the parts of a message to index. If a schema could not be read, again says when to decode the message
+// again; otherwise again is nil.
 func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repository.DeferredDecoding) {
 	p.value = stored(&m.Record)
 	if reader == nil {
@@ -70,8 +72,9 @@ func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repos
 	return p, again
 }
 
-// index stores the documents of messages. Before that, it defers the messages whose schema could not be read, so that
-// none of them is forgotten when the process dies. It returns the messages whose documents are complete.
+// index makes and stores the documents of messages. Before that, it stores which messages have a schema that could not
+// be read, so that these messages are decoded later even if the process dies. It returns the messages whose documents
+// are complete.
 func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete []uuid.UUID, err error) {
 	var reader entity.PartReader
 	looking, allowed := ctx, w.lookup
@@ -102,7 +105,8 @@ func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete
 	return complete, w.keep(ctx, documents)
 }
 
-// decodeAgain indexes the deferred messages that are due. The result more reports that other messages may be due too.
+// decodeAgain indexes the deferred messages that are due for another try. worked reports whether a document became
+// complete. more reports that further messages may be due.
 func (w *Worker) decodeAgain(ctx context.Context) (worked, more bool, err error) {
 	if w.schemas == nil {
 		return false, false, nil

@@ -17,13 +17,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// fakeSchemas decodes every value to the same JSON, once the registry can be reached.
+// fakeSchemas is a registry that decodes every value to the same JSON. It cannot be reached before the test sets its
+// field up.
 type fakeSchemas struct{ up atomic.Bool }
 
 func (f *fakeSchemas) Version() uint64                          { return 7 }
 func (f *fakeSchemas) Reader(context.Context) entity.PartReader { return f }
 
-// slowSchemas answers no look-up before its time limit, unless the registry is up.
+// slowSchemas is a registry that lets every look-up of a value wait until its time limit, before the test sets its
+// field up.
 type slowSchemas struct {
 	fakeSchemas
 	ctx context.Context //nolint:containedctx // of the last reader
@@ -41,8 +43,8 @@ func (s *slowSchemas) Decode(m *entity.Message, part entity.RecordPart, limit in
 	return s.fakeSchemas.Decode(m, part, limit)
 }
 
-// TestInventedSchemasDoNotHoldUpTheIndex: batches whose look-ups are cut off wait less and less, until a batch comes
-// whose schemas are known.
+// TestInventedSchemasDoNotHoldUpTheIndex: each batch whose look-ups are cut off shortens the time limit of the next
+// batch, until a batch comes whose schemas are known.
 func TestInventedSchemasDoNotHoldUpTheIndex(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// format is the version of what documents contain. It must be increased when that changes; then all messages are
-	// indexed again.
+	// format is the version of the rules by which documents are made from messages. It must be increased with every
+	// change of these rules; the worker then indexes all messages again.
 	format = 2
 
-	maxFields       = 500     // maximum number of values of a record's JSON that are indexed
-	maxHeaders      = 200     // maximum number of headers of a record that are indexed
-	maxHeaderValue  = 1 << 10 // limit in bytes; of a header with a longer value only the name is indexed
+	maxFields       = 500     // maximum number of values of one record's JSON that are indexed
+	maxHeaders      = 200     // maximum number of headers of one record that are indexed
+	maxHeaderValue  = 1 << 10 // in bytes; of a header with a longer value only the name is indexed
 	maxErrorMessage = 16 << 10
 )
 
@@ -45,8 +45,8 @@ func (w *Worker) document(m *entity.Message, p parts) entity.Document {
 	return d
 }
 
-// text returns the error message and the record's text. They are on separate lines, so that a phrase cannot match the
-// end of one and the beginning of the other.
+// text returns the text of a document: the error message and the text of the record. They are on separate lines, so
+// that a phrase cannot match the end of the message and the beginning of the record.
 func (w *Worker) text(m *entity.Message, stored []byte) string {
 	message := m.ErrorMessage
 	if w.hidden(m).ErrorMessage {
@@ -61,8 +61,8 @@ func (w *Worker) text(m *entity.Message, stored []byte) string {
 	return strings.ToLower(message) + "\n" + value
 }
 
-// terms returns the terms of all headers and fields, masked or not. Masked headers and fields are included because a
-// user who may not see a field may not search for it either.
+// terms returns the terms of the key, of all headers and of all fields. It includes those with masked values: a user
+// who may not see such a value may not search for it either.
 func terms(r *entity.Record, p parts) []int64 {
 	all := payload.Terms(p.value, maxFields)
 	if r.Key != nil {

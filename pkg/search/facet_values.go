@@ -11,23 +11,23 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Approximate memory of a value in addition to its text, and of its sum, in bytes.
+// Approximate memory in bytes that one value of a facet needs besides its text, and that its sum needs.
 const (
 	valueOverhead = 96
 	sumOverhead   = 80
 )
 
-// facetValues counts the values of one facet. It keeps values until its memory is used up. From then on it counts
-// only the messages of the values that it keeps, and estimates how many other values there are.
+// facetValues counts the values of one facet. It keeps new values until its memory is used up. From then on it counts
+// only messages with one of the kept values, and estimates the number of different values.
 type facetValues struct {
 	summing  bool
-	memory   *int // number of bytes of memory that all facets of a request together may still use
+	memory   *int // bytes of memory that all facets of the request together may still use
 	index    map[repository.FacetKind]map[string]int
 	values   []countedValue
 	messages int64
 	missing  int64
-	present  []int // indexes in the field values of the values that the message that is being counted has
-	any      bool  // the message that is being counted has a value of this facet
+	present  []int // the values of the message that is being counted, as indexes in the field values
+	any      bool  // whether the message that is being counted has a value of this facet
 	others   *distinctSample
 }
 
@@ -35,7 +35,7 @@ type countedValue struct {
 	text     string
 	kind     repository.FacetKind
 	messages int64
-	last     int64 // number of the last counted message that has this value
+	last     int64 // number of the last message that was counted with this value
 	sum      facetSum
 }
 
@@ -65,8 +65,8 @@ func (f *facetValues) add(kind repository.FacetKind, identity, text string) {
 	}
 }
 
-// keep adds a value that no message has yet. When the memory is used up, it begins to estimate the number of further
-// values.
+// keep stores a value that occurs for the first time, and returns its index. When the memory is used up, keep returns
+// false and begins to estimate the number of different values.
 func (f *facetValues) keep(kind repository.FacetKind, identity, text string) (int, bool) {
 	size := valueOverhead + len(identity)
 	if text != identity {
@@ -88,7 +88,7 @@ func (f *facetValues) keep(kind repository.FacetKind, identity, text string) (in
 	if f.index[kind] == nil {
 		f.index[kind] = map[string]int{}
 	}
-	// A short text must not keep the record in memory that it is a part of.
+	// The identity may be a part of a record's text. A copy of it does not keep the whole record in memory.
 	own := strings.Clone(identity)
 	shown := own
 	if text != identity {
@@ -100,8 +100,8 @@ func (f *facetValues) keep(kind repository.FacetKind, identity, text string) (in
 	return i, true
 }
 
-// end completes the count of a message. The parameter number is the sum of the message's numbers, which each of its
-// values gets.
+// end completes the count of a message. number is the sum of the message's numbers; end adds it to the sum of each
+// value that the message has.
 func (f *facetValues) end(number amount) {
 	for _, i := range f.present {
 		f.values[i].sum.add(number)
@@ -127,7 +127,7 @@ func (f *facetValues) show(limit int) repository.Facet {
 	return shown
 }
 
-// facetSum adds up the numbers of messages.
+// facetSum adds up the sums of the numbers of messages.
 type facetSum struct {
 	asked    bool
 	total    decimal.Decimal
@@ -154,13 +154,14 @@ type amount struct {
 	sum decimal.Decimal
 }
 
-// Limits of a number that is added up. A larger one could make the sum as long as it likes.
+// Limits of a number that is added up. With a larger number, the text of the sum could become as long as a producer
+// likes.
 const (
-	maxNumber   = 100 // largest length of a number's text in characters
+	maxNumber   = 100 // longest text of a number, in characters
 	maxExponent = 100
 )
 
-// add adds a JSON number.
+// add adds a number, which is given as JSON text. It ignores a text that is no number or exceeds the limits.
 func (a *amount) add(text string) {
 	if len(text) > maxNumber {
 		return
@@ -175,13 +176,14 @@ func (a *amount) add(text string) {
 // maxSample is the maximum number of hashes in a distinctSample.
 const maxSample = 1 << 16
 
-// distinctSample estimates the number of different values by adaptive sampling: it keeps the hashes of a share of all
-// values, and halves the share whenever it has too many. The standard error is 1.2/sqrt(maxSample), half a percent.
+// distinctSample estimates the number of different values by adaptive sampling. It keeps the hashes of a share of all
+// values, and halves this share whenever there are too many hashes. The standard error is 1.2/sqrt(maxSample), half a
+// percent.
 type distinctSample struct {
 	seed   maphash.Seed
 	hashes map[uint64]struct{}
-	skip   uint64 // a hash that has one of these bits set is not kept
-	share  int64  // one of this many different values is kept
+	skip   uint64 // a hash with one of these bits is not kept
+	share  int64  // the sample keeps one of this many different values
 }
 
 func newDistinctSample() *distinctSample {
@@ -191,7 +193,7 @@ func newDistinctSample() *distinctSample {
 func (s *distinctSample) add(kind repository.FacetKind, identity string) {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
-	_, _ = h.WriteString(string(kind)) // writing to a hash returns no error
+	_, _ = h.WriteString(string(kind)) // a hash.Hash never returns an error
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(identity)
 	sum := h.Sum64()

@@ -22,8 +22,8 @@ type FacetStore interface {
 	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
 }
 
-// FacetCounter counts the values of the newest matching messages by reading their records. It finds the same values of
-// a message as the search index has, so that a search for a value finds the messages that were counted.
+// FacetCounter counts the values of the newest messages that match a filter, by reading their records. It counts only
+// values that the search index also has, so a search for a counted value finds the counted messages.
 type FacetCounter struct {
 	store   FacetStore
 	schemas Schemas // nil when nothing is decoded
@@ -33,8 +33,9 @@ type FacetCounter struct {
 	memory  int // maximum size in bytes of the values that are kept
 }
 
-// NewFacetCounter returns a FacetCounter. schemas decodes keys and values that have a schema; nil decodes nothing. A
-// decoded key with a masked value does not count. The caller must refuse masked headers and paths.
+// NewFacetCounter returns a FacetCounter. schemas decodes keys and values that have a schema; when it is nil, nothing
+// is decoded. A decoded key that contains a masked value is not counted. The caller must refuse facets by masked
+// headers and paths.
 func NewFacetCounter(store FacetStore, schemas Schemas, masks *payload.Masks) *FacetCounter {
 	return &FacetCounter{
 		store: store, schemas: schemas, masks: masks, now: time.Now, most: repository.MaxFacetMessages, memory: repository.FacetMemory * 3 / 4,
@@ -43,7 +44,8 @@ func NewFacetCounter(store FacetStore, schemas Schemas, masks *payload.Masks) *F
 
 var errEnoughMessages = errors.New("enough messages were counted")
 
-// Facets counts the messages that match. It stops after MaxFacetMessages messages or when its time is over.
+// Facets counts the values of the messages that match. It stops after repository.MaxFacetMessages messages, or when
+// facetTime has passed.
 func (c *FacetCounter) Facets(ctx context.Context, q repository.FacetQuery) (repository.Facets, error) {
 	read, err := newFacetReader(q, c.memory)
 	if err != nil {
@@ -80,11 +82,11 @@ func (c *FacetCounter) Facets(ctx context.Context, q repository.FacetQuery) (rep
 // facetReader reads the values of one message after the other.
 type facetReader struct {
 	by      []repository.FacetKey
-	facets  []*facetValues // the facets, in the order of by
+	facets  []*facetValues // one for each key in the field by, in the same order
 	decoder entity.PartReader
 	masks   *payload.Masks
 	paths   []payload.Path
-	at      []int // for each path in paths, the index in by of its facet; -1 for the path of the numbers that are added up
+	at      []int // for each element of paths, the index of its facet; -1 for the path whose numbers are added up
 	summing bool
 
 	messages int64
@@ -115,7 +117,8 @@ func newFacetReader(q repository.FacetQuery, memory int) (*facetReader, error) {
 	return r, add(q.Sum, -1)
 }
 
-// parts returns the parts of records that are read. A schema may be named by a header.
+// parts says which parts of records the facets need. To decode keys or values, the headers are needed as well, because
+// a header may name the schema.
 func (r *facetReader) parts() repository.RecordParts {
 	p := repository.RecordParts{Value: len(r.paths) > 0}
 	for _, key := range r.by {
@@ -210,7 +213,7 @@ func fieldOf(m *entity.Message, field repository.FacetField) string {
 	return ""
 }
 
-// addBytes counts a key or the value of a header.
+// addBytes counts the bytes of a key, or of a header's value, as a value of the facet.
 func (f *facetValues) addBytes(b []byte) {
 	kind := repository.StringValue
 	if !utf8.Valid(b) {

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// storeOf exports messages, and keeps the query.
+// storeOf is a FacetStore that exports the given messages, and records the query.
 type storeOf struct {
 	messages []entity.Message
 	q        repository.ExportQuery
@@ -86,7 +86,7 @@ func TestFacets_StopAtTheirLimits(t *testing.T) {
 	}
 
 	c, calls := NewFacetCounter(withValues(make([]string, 10)...), nil, nil), 0
-	c.now = func() time.Time { // the time is over after four messages
+	c.now = func() time.Time { // after four messages, facetTime has passed
 		calls++
 		return time.Unix(0, 0).Add(time.Duration(calls) * facetTime / 5)
 	}
@@ -98,7 +98,8 @@ func TestFacets_StopAtTheirLimits(t *testing.T) {
 	check.Is(t, err, failing.err, "error of the store")
 }
 
-// When there are too many values, their number is estimated, and the counts of the values that are kept stay exact.
+// When a facet has too many values, the number of different values is an estimate. The counts of the values that are
+// kept stay exact.
 func TestFacets_EstimateTooManyValues(t *testing.T) {
 	t.Parallel()
 	const messages, kept = 200_000, 1000
@@ -117,7 +118,8 @@ func TestFacets_EstimateTooManyValues(t *testing.T) {
 	check.True(t, got.Facets[0].Exact && got.Facets[0].Distinct == 7 && got.Facets[0].Values[0].Messages == (messages+6)/7, "the other facet: %+v", got.Facets[0])
 }
 
-// With the memory of production a facet by unique values with sums is exact for as many messages as are counted.
+// With the default memory, a facet by unique values, with a sum, is exact for as many messages as a FacetCounter
+// counts.
 func TestFacets_AreExactForUniqueValues(t *testing.T) {
 	t.Parallel()
 	s := &storeOf{messages: make([]entity.Message, repository.MaxFacetMessages)}
@@ -130,7 +132,7 @@ func TestFacets_AreExactForUniqueValues(t *testing.T) {
 	check.True(t, got.All && got.Facets[0].Exact && got.Facets[0].Distinct == repository.MaxFacetMessages, "%d values, exact: %t", got.Facets[0].Distinct, got.Facets[0].Exact)
 }
 
-// Values with a schema are decoded, and values that no search finds are missing.
+// Facets count values that have a schema in decoded form. They do not count values that the search index does not have.
 func TestFacets_CountWhatTheIndexHas(t *testing.T) {
 	t.Parallel()
 	s := withValues("avro", `{"a":"plain"}`, "unreadable", `{"a":"from SQL"}`, `[`+strings.Repeat("0,", maxFields)+`{"a":1}]`)
@@ -153,7 +155,8 @@ func TestFacets_CountWhatTheIndexHas(t *testing.T) {
 	check.Equal(t, *s.q.Parts, repository.RecordParts{Key: true, Value: true, Headers: true}, "parts")
 }
 
-// A decoded key is masked like a payload. One that cannot be decoded may have a masked value.
+// A decoded key is masked like a payload. A key that cannot be decoded counts as masked, because it may contain a
+// masked value.
 func TestFacets_HideMaskedKeys(t *testing.T) {
 	t.Parallel()
 	s := &storeOf{}
@@ -195,7 +198,7 @@ func (d decodingReader) Decode(m *entity.Message, part entity.RecordPart, _ int)
 
 func (d decodingReader) Complete(*entity.Message, entity.RecordPart, *entity.Decoded) {}
 
-// Only the parts of records that the facets need are read.
+// A FacetCounter reads only the parts of records that the facets need.
 func TestFacets_ReadNoMoreThanTheyNeed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

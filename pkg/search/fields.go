@@ -8,12 +8,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// WithFields makes the worker give documents the fields and values that facets count, for a search engine that counts
-// them by itself.
+// WithFields makes the worker add to each document the fields and values that facets count. It is for a search engine
+// that counts facets by itself.
 func WithFields() Option { return func(w *Worker) { w.fields = true } }
 
-// fieldsOf returns the fields and values of a message without those that are masked. They are the values that a
-// FacetCounter finds.
+// fieldsOf returns the fields and values of a message that facets count, without masked ones. They are the same values
+// that a FacetCounter counts.
 func (w *Worker) fieldsOf(m *entity.Message, p parts) *entity.DocumentFields {
 	f := &entity.DocumentFields{Dialect: m.Failure.Dialect}
 	hidden := w.hidden(m)
@@ -47,7 +47,8 @@ func (w *Worker) fieldsOf(m *entity.Message, p parts) *entity.DocumentFields {
 	return f
 }
 
-// keyOf returns the key as facets show it; nil when there is none, or when it has or may have a masked value.
+// keyOf returns the key as facets show it. It returns nil when the message has no key, or when the key contains a
+// masked value or may contain one.
 func (w *Worker) keyOf(m *entity.Message, p parts) []byte {
 	if p.keySchema && hidesKey(w.masks, p.key) {
 		return nil

@@ -1,7 +1,8 @@
-// Package search fills the search index, and counts the values of messages for facets. The indexer reads messages that
-// have no document of the present version and stores a document for each of them, with an error group if the message
-// has none. This happens after messages were stored, so that ingest does not wait for it. Searches do not use this
-// package; the store runs them. Facets have the values that have terms in documents.
+// Package search fills the search index, and counts the values of messages for facets. The indexer, which is a Worker,
+// reads messages that have no document of the present version, and stores a document for each of them. If a message has
+// no error group, the indexer also gives it one. This happens after messages were stored, so that ingest does not wait
+// for it. Searches do not use this package, because the store runs them. Facets count only values that have terms in
+// documents.
 package search
 
 import (
@@ -34,8 +35,9 @@ const (
 	maxValue = 1 << 20
 	// maxBytes is the maximum size in bytes of the records that are in memory at once.
 	maxBytes = 16 << 20
-	// asking is the interval at which the worker checks for a stall. stallTimeout is how long a stall may last before
-	// the worker logs a warning, and silence is the time between two warnings.
+	// asking is the interval at which the worker asks whether an open transaction delays the index (a stall).
+	// stallTimeout is how long a stall may last before the worker logs a warning, and silence is the time between two
+	// warnings.
 	asking       = time.Minute
 	stallTimeout = 10 * time.Minute
 	silence      = time.Hour
@@ -54,7 +56,8 @@ type Store interface {
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 	// Undecoded returns messages that DeferDecoding stored and that are due.
 	Undecoded(ctx context.Context, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
-	// DeferDecoding stores which documents are incomplete because a schema could not be read.
+	// DeferDecoding stores for which messages a schema could not be read, so that their documents are incomplete, and
+	// when to decode these messages again.
 	DeferDecoding(ctx context.Context, deferred []repository.DeferredDecoding) error
 	// ForgetUndecoded deletes what DeferDecoding stored for these messages.
 	ForgetUndecoded(ctx context.Context, ids []uuid.UUID) error
@@ -67,12 +70,13 @@ type Store interface {
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Classify moves messages from the group entity.Unclassified to their own error groups.
 	Classify(ctx context.Context, moves []repository.Classification) error
-	// IndexerStall reports whether the indexer waits for an open transaction.
+	// IndexerStall returns for how long the indexer has waited for an open transaction, and which process holds that
+	// transaction open.
 	IndexerStall(ctx context.Context) (repository.IndexerStall, error)
 }
 
-// Worker indexes messages. Any number of workers may run on one store, in any number of processes. Of all processes'
-// workers, only the worker that holds the indexer lease works; every other worker waits to take over.
+// Worker indexes messages. Any number of workers may run on one store, in any number of processes. Only the worker that
+// holds the indexer lease works; all others wait to take over.
 type Worker struct {
 	cfg     Config
 	store   Store
@@ -81,7 +85,7 @@ type Worker struct {
 	masks   *payload.Masks
 	hidden  func(*entity.Message) entity.MaskedFields
 	schemas Schemas // nil when nothing is decoded
-	fields  bool    // documents have the fields that facets count
+	fields  bool    // whether documents get the fields that facets count
 	metrics *metrics
 	log     *zap.Logger
 
@@ -91,17 +95,17 @@ type Worker struct {
 	// The following fields are used only by Run.
 	held   time.Time     // last renewal of the lease; zero when this worker does not hold it
 	first  uuid.UUID     // id of the first message of the previous batch
-	lookup time.Duration // time limit for the schemas of the next batch
+	lookup time.Duration // time limit for looking up the schemas of the next batch
 	outage outage.Log
 
 	classified    time.Time // when the last query for unclassified messages found none
 	asked, warned time.Time // times of the last check for a stall, and of the last warning about a stall
 }
 
-// New returns a worker. decode returns the error class, error message and stack trace of a message, from which its
-// fingerprint is made; it is called only for messages without an error group. hidden reports which of these fields come
-// from masked headers; they are left out of the document. The metrics are registered with registry. From the call of
-// New on, the searches of the store use only documents that were made with cfg and masks.
+// New returns a worker. decode returns the error class, error message and stack trace of a message, from which the
+// worker makes its fingerprint; it is called only for messages without an error group. hidden reports which of these
+// fields come from masked headers; the worker leaves them out of the document. The worker registers its metrics with
+// registry. As soon as New is called, searches of the store use only documents that were made with cfg and masks.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Fingerprinter,
 	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Worker {
@@ -139,7 +143,7 @@ func (w *Worker) Run(ctx context.Context) {
 		w.outage.Report(ctx, w.log, err, "messages cannot be indexed; searches do not find new ones; retrying", "messages are indexed again")
 		switch {
 		case more:
-			rest = min(time.Since(began), maxWait) // makes the worker use at most half of the time while more messages wait
+			rest = min(time.Since(began), maxWait) // so that the worker uses at most half of the time while more messages wait
 		case worked:
 			rest = w.cfg.Interval
 		default:
@@ -149,8 +153,8 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// step indexes one batch. worked reports whether it found anything to do, and more reports whether further messages
-// wait.
+// step indexes one batch of messages. worked reports whether the step has done anything, and more reports whether
+// further messages wait.
 func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if ok, err := w.hold(ctx); err != nil || !ok {
 		w.metrics.lag.Set(0)
@@ -188,14 +192,15 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if _, err := w.classify(ctx); err != nil {
 		return true, false, err
 	}
-	// When the store returns the same message first again, the loop must pause, or it would never pause at all.
+	// The store returns the same message first again when the stored document does not count for it. The loop must then
+	// pause, because it would otherwise index that message for ever without a pause.
 	again := messages[0].ID == w.first
 	w.first = messages[0].ID
 	return !again, !again && (len(messages) > w.cfg.Batch/2 || bytes > maxBytes/2), nil
 }
 
-// watch logs a warning when a transaction stays open for long. Its messages are not lost, but they are found late, and
-// each poll costs more until it ends.
+// watch logs a warning when a transaction of the store stays open for long. The messages that this transaction stores
+// are not lost, but searches find them late. Until it ends, each poll of the worker costs more.
 func (w *Worker) watch(ctx context.Context) error {
 	if time.Since(w.asked) < asking {
 		return nil
@@ -231,8 +236,8 @@ func (w *Worker) hold(ctx context.Context) (bool, error) {
 	return ok && err == nil, err
 }
 
-// keep stores documents. When the store rejects one of them, that document is stored without its content: searches do
-// not find its message, but they find all others.
+// keep stores documents. When the store rejects one of them, keep stores that document without its text and terms.
+// Searches then do not find its message, but they find all others.
 func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	err := w.store.StoreDocuments(ctx, w.version, documents)
 	switch half := len(documents) / 2; {
@@ -279,23 +284,24 @@ func oldest(messages []entity.Message) time.Time {
 const (
 	// loadAge is the time for which an answer of UnderLoad is used.
 	loadAge = time.Second
-	// longestRest is the longest pause of a PayloadFiller, for steps that take long.
+	// longestRest is the longest pause of a PayloadFiller under load, after a step that took long.
 	longestRest = 10 * time.Second
 )
 
-// loadReporter has the method that reports whether the store is under load.
+// loadReporter is a store that reports whether it is under load, such as by redrives and heavy ingest.
 type loadReporter interface {
 	UnderLoad(ctx context.Context) (bool, error)
 }
 
-// pace makes the PayloadFiller slower during redrives and heavy ingest: it pauses for as long as it works.
+// pace slows a PayloadFiller down while the store is under load. The PayloadFiller then pauses after each step for as
+// long as the step took.
 type pace struct {
 	asked     time.Time // when UnderLoad was last called
 	underLoad bool
 }
 
-// rest returns the pause after a step that took that long, when more messages wait. A store that does not answer counts
-// as under load.
+// rest returns the pause after a step that took the time in took, when more messages wait. When the store does not
+// answer, it counts as under load.
 func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration) time.Duration {
 	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= loadAge {
 		underLoad, err := store.UnderLoad(ctx)
@@ -307,7 +313,7 @@ func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration)
 	return min(took, longestRest)
 }
 
-// classifyInterval is the time until the next query for unclassified messages when a query has found none.
+// classifyInterval is how long classify waits before it looks for unclassified messages again, after it has found none.
 const classifyInterval = 10 * time.Second
 
 // classify moves messages from the group entity.Unclassified to error groups of their own, as far as the limits of

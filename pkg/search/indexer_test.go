@@ -40,16 +40,16 @@ type fakeStore struct {
 	fail      error
 	answers   int64
 	stall     repository.IndexerStall
-	forgets   bool // the store lists messages as not indexed although their document was stored
+	forgets   bool // whether the store lists messages as not indexed even after their document was stored
 
 	unclassified []entity.Message
-	admits       []string // titles of the error groups that the store lets the worker create
+	admits       []string // titles of the error groups that AdmitFingerprints accepts
 	classified   []repository.Classification
 
 	undecoded []repository.DeferredDecoding
 	decodable []uuid.UUID // messages that Undecoded returns
 
-	takes  time.Duration // how long storing documents takes
+	takes  time.Duration // time that StoreDocuments takes
 	stored int
 }
 
@@ -69,7 +69,7 @@ func (f *fakeStore) AcquireIndexerLease(_ context.Context, owner uuid.UUID, vers
 func (f *fakeStore) Unindexed(_ context.Context, version int64, limit int, _, _ int64) ([]entity.Message, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.looks++; f.looks > 100_000 { // a worker that polls without a pause stops synctest's clock, so end the test
+	if f.looks++; f.looks > 100_000 { // a worker that polls without a pause would stop synctest's clock, so the test ends instead
 		f.waiting = nil
 	}
 	if version != f.version {
@@ -109,7 +109,7 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 	takes := f.takes
 	f.mu.Unlock()
 	if takes > 0 {
-		<-time.After(takes) // waits without the lock, because waiting for a lock blocks synctest's clock
+		<-time.After(takes) // waits without holding the lock, because synctest's clock stops while a goroutine waits for a lock
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,7 +230,7 @@ func TestWorker_MakesDocuments(t *testing.T) {
 
 		got := f.store.documents
 		for id, want := range map[uuid.UUID]string{
-			grouped.ID: "order 2 failed\nname ann", large.ID: "too large", bare.ID: "order 1 failed", // a text that is not JSON is masked as a whole
+			grouped.ID: "order 2 failed\nname ann", large.ID: "too large", bare.ID: "order 1 failed", // the value of bare is no JSON, so it is masked as a whole
 		} {
 			check.Same(t, got[id].Text, want, "text")
 		}
@@ -459,7 +459,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// While more messages wait, the worker uses at most half of the time.
+// While more messages wait, the worker works at most half of the time, and leaves the other half to the database.
 func TestWorker_GivesWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -474,7 +474,8 @@ func TestWorker_GivesWay(t *testing.T) {
 	})
 }
 
-// payloadQueue is a PayloadStore with batches of 100 messages, each of which takes one second.
+// payloadQueue is a PayloadStore with some batches of waiting messages. FillPayloads takes one second for a batch of
+// 100 messages.
 type payloadQueue struct {
 	batches atomic.Int64
 	crowded atomic.Bool
@@ -499,8 +500,8 @@ func (q *payloadQueue) PayloadLag(context.Context) (time.Duration, error) {
 	return time.Duration(q.batches.Load()) * time.Minute, nil
 }
 
-// The PayloadFiller works without pauses, but only half of the time while the store is under load. It continues after
-// the database was unavailable.
+// The PayloadFiller works without pauses. While the store is under load, it works only half of the time. After the
+// database was unavailable, it continues.
 func TestPayloadFiller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

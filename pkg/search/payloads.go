@@ -73,7 +73,7 @@ func (f *PayloadFiller) Run(ctx context.Context) {
 	}
 }
 
-// measure sets the metric of the lag. While there are messages to fill, it does so at most once a second.
+// measure sets the metric of the lag. While messages wait to be filled, it asks the store at most once a second.
 func (f *PayloadFiller) measure(ctx context.Context, working bool) error {
 	if working && time.Since(f.lagged) < time.Second {
 		return nil

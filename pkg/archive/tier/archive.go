@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Database has the archived messages that are not in objects.
+// Database reads and changes the archived messages that are not in objects.
 type Database interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
@@ -23,35 +23,38 @@ type Database interface {
 	Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error)
 }
 
-// Catalog finds objects in the manifest, and makes messages of their rows.
+// Catalog finds objects in the manifest, and converts rows that were read from objects to messages.
 type Catalog interface {
-	// FindObject returns the object that has a message.
+	// FindObject returns the object that contains a message; ok is false when no object contains the message.
 	FindObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
-	// Objects returns the objects that may have messages of the query, the one with the newest message first.
+	// Objects returns the objects that may contain messages which match the query, the object with the newest message
+	// first.
 	Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error)
-	// Show returns the messages of rows.
+	// Show converts rows of objects to messages, within the given limits.
 	Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error)
-	// RestoreRow moves the message of a row to the live table, and hides it in its object.
+	// RestoreRow inserts the message of a row, which was read from an object, into the live table. It hides the message
+	// in the object.
 	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
-	// EraseRow erases the message of a row from the database, and hides it in its object.
+	// EraseRow deletes everything that the database still has of the message of a row, and hides the message in its
+	// object.
 	EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error
-	// HidingObjects returns the objects that still have a message which is no longer in the archive.
+	// HidingObjects returns the objects that still contain the bytes of a message that has left the archive.
 	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
 }
 
-// Archive reads and restores archived messages, in the database and in objects. Queries for live messages are passed
-// on to the database. It is safe for concurrent use.
+// Archive reads and restores archived messages, in the database and in objects. It passes queries for live messages on
+// to the database. It is safe for concurrent use.
 type Archive struct {
 	db      Database
 	catalog Catalog
 	bucket  Bucket
 	rewrite *Rewriter
 	entries *entryCache
-	slots   chan struct{} // has an element for each object that is being read
-	erasing chan struct{} // has an element while an object is written again
+	slots   chan struct{} // limits the reads of objects: contains an element for each object that is being read
+	erasing chan struct{} // contains an element while an erasure writes an object again
 }
 
-// maxReads is how many objects are read at once, because each takes the memory of a row group or two.
+// maxReads is how many objects are read at once. Each read holds one or two row groups of a Parquet file in memory.
 const maxReads = 4
 
 // NewArchive returns an Archive.
@@ -65,7 +68,8 @@ func NewArchive(db Database, c Catalog, w *Rewriter, b Bucket) *Archive {
 // opener opens an object for reading.
 type opener func(context.Context, Bucket, *repository.ArchiveObject) (*file.File, error)
 
-// withRow calls do with the row of a message in its object. When the object is replaced meanwhile, it reads the new one.
+// withRow finds the object that contains a message, reads the message's row from it, and calls do with both. When the
+// object is replaced during the read, withRow reads the new object.
 func (a *Archive) withRow(
 	ctx context.Context, id uuid.UUID, open opener, do func(*repository.ArchiveObject, *repository.ArchivedRow) error,
 ) error {
@@ -135,7 +139,8 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 	return value, err
 }
 
-// Restore implements repository.Archive. It compares the checksum of the object before it restores one of its messages.
+// Restore implements repository.Archive. If the message is in an object, Restore reads the whole object and compares
+// its checksum before it restores the message.
 func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (m entity.Message, err error) {
 	if m, err = a.db.Restore(ctx, id, cause); !errors.Is(err, entity.ErrNotFound) {
 		return m, err
@@ -147,8 +152,8 @@ func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	return m, err
 }
 
-// Erase implements repository.Archive. The object of the message is written again without it. When that fails, the
-// message is erased nevertheless, and the archiver writes the object again.
+// Erase implements repository.Archive. It replaces the object of the message by an object without the message. When
+// that fails, the message is erased nevertheless, and the archiver replaces the object later.
 func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
 	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
 		err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
@@ -161,9 +166,9 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 	return a.removeBytes(ctx, id)
 }
 
-// removeBytes writes the objects again that still have a message: more than one when it was restored and archived again.
-// An object of the manifest that cannot be read is not changed, and is an error. Other errors only mean that the archiver
-// has to try again.
+// removeBytes replaces all objects that still contain the bytes of an erased message by objects without them. There are
+// several such objects when the message was restored and archived again. When an object of the manifest cannot be read,
+// removeBytes leaves that object as it was, and returns an error. After any other error, the archiver will try again.
 func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (repository.Erased, error) {
 	objects, err := a.catalog.HidingObjects(ctx, id)
 	errs := []error{err}
@@ -181,7 +186,8 @@ func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (repository.Era
 	return erased, nil
 }
 
-// remove writes one object again at a time, because that takes the memory of three objects.
+// remove writes an object again without its hidden messages. Only one erasure does this at a time, because it takes the
+// memory of three objects.
 func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) error {
 	select {
 	case a.erasing <- struct{}{}:
@@ -192,8 +198,8 @@ func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) error
 	}
 }
 
-// objectEntries returns the entries of an object. They are kept in memory, because a list reads the same objects for
-// each of its pages.
+// objectEntries returns the id, the time and the topics of each message in an object. They are kept in memory, because
+// a list reads the same objects for each of its pages.
 func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject) ([]file.Entry, error) {
 	if known, ok := a.entries.get(o.Key); ok {
 		return known, nil

@@ -42,7 +42,7 @@ func TestArchive(t *testing.T) {
 	postgrestest.Parallel(t, "ShowsListsInBothOrdersAndPages", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 25, 3)
-		s.archived("payments", 25, 3) // the same times: the lists of the objects overlap
+		s.archived("payments", 25, 3) // at the same times as the messages of orders, so that the lists of both objects overlap
 		s.archived("orders", 25, 2)
 		s.archived("orders", 25, 0) // today: not closed
 		asc := repository.Sort{Ascending: true}
@@ -151,7 +151,8 @@ func TestArchive(t *testing.T) {
 		check.Len(t, s.keys(), 0, "objects")
 	})
 
-	// The error group of archived messages may be purged. Without it, the indexer gives a restored message its group again.
+	// The error group of an archived message may be purged. The message is then restored without an error group, and
+	// the indexer finds its error group again.
 	postgrestest.Parallel(t, "RestoresWithoutAnErrorGroupThatWasPurged", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 2, 2)
@@ -297,7 +298,8 @@ func TestArchive(t *testing.T) {
 	})
 }
 
-// An API that was started before the archiver got an object store, or with a wrong setting, must not hide messages.
+// An API may have been started before the archiver got an object store, or with a wrong setting. It must then answer
+// with an error, and not as if the messages in objects did not exist.
 func TestUnconfigured(t *testing.T) {
 	t.Parallel()
 	cause := entity.AuditInfo{Actor: "ada", Reason: "asked"}
@@ -341,7 +343,8 @@ func TestUnconfigured(t *testing.T) {
 	s.inOnePlace(9)
 }
 
-// movingDatabase moves messages to objects right after its own answer, or with the first message of an export.
+// movingDatabase moves messages to objects in the middle of a read: after the database has answered a search or a
+// count, or before an export passes a message on.
 type movingDatabase struct {
 	*postgres.Store
 	move func()
@@ -501,7 +504,7 @@ func TestMover(t *testing.T) {
 	})
 }
 
-// lying is a store that changes a byte of every object.
+// lying is an object store that changes a byte of every object that is written to it.
 type lying struct{ Bucket }
 
 func (b *lying) Put(ctx context.Context, key string, content []byte) error {
@@ -510,7 +513,7 @@ func (b *lying) Put(ctx context.Context, key string, content []byte) error {
 	return b.Bucket.Put(ctx, key, content)
 }
 
-// flipped is a store that changes a byte of every object when it is read.
+// flipped is an object store that changes a byte of every object that is read from it.
 type flipped struct {
 	Bucket
 	at int64
@@ -700,7 +703,8 @@ func TestArchive_Erase(t *testing.T) {
 		s.archived("orders", 2, 2)
 		before := s.all(entity.Filter{})
 		s.move()
-		// The indexer read the messages before they moved, and stores their documents after. It dies before the end.
+		// The indexer read the messages before they moved to an object, and stores their documents after the move. The
+		// indexer then dies before it deletes these documents.
 		s.exec(`SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, before[0].CreatedAt)
 		for _, m := range before {
 			s.exec(`INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms) VALUES ($1, $2, 1, 'secret', '{}')`, m.ID, m.CreatedAt)
@@ -743,7 +747,7 @@ func TestArchive_Erase(t *testing.T) {
 		s.bucket.before = func(operation, _ string) error {
 			if operation == "read" && late && s.number(`SELECT count(*) FROM dlq.archive_hidden`) == 1 {
 				late = false
-				return errGone // one 404, as stores and proxies with lagging reads answer
+				return errGone // a single answer 404, as object stores and proxies give when their reads lag behind
 			}
 			return nil
 		}
@@ -784,7 +788,7 @@ func TestArchive_Erase(t *testing.T) {
 		s.move()
 		one, other := s.all(entity.Filter{})[0].ID, s.all(entity.Filter{})[1].ID
 		check.Must(s.archive.Restore(t.Context(), one, cause))(t)
-		s.clean() // the old object is locked for two days
+		s.clean() // Object Lock forbids the deletion of the old object for two days
 		s.archiveAgain()
 		erased := check.Must(s.archive.Erase(t.Context(), one, cause))(t)
 		check.Len(t, s.keys(), 2, "objects, the locked one included")
@@ -803,7 +807,7 @@ func TestArchive_Erase(t *testing.T) {
 		one := s.all(entity.Filter{})[0].ID
 		var erased repository.Erased
 		s.bucket.before = func(operation, _ string) error {
-			if operation == "read" { // the object is written, and is being read back
+			if operation == "read" { // the mover has written the object, and reads it back to compare it
 				s.bucket.before = nil
 				erased = check.Must(s.archive.Erase(t.Context(), one, cause))(t)
 				return errFault
@@ -834,12 +838,12 @@ func TestArchive_Erase(t *testing.T) {
 			return nil
 		}
 		s.clean()
-		s.wantOnlyTheManifest() // clean deleted the copy that it had made, because the copy still had the erased message
+		s.wantOnlyTheManifest() // clean deleted the object that it had written, because that object still contained the erased message
 		check.True(t, check.Must(s.objects.ObjectStats(t.Context()))(t).WaitingSince.IsZero(), "WaitingSince is not zero")
 	})
 }
 
-// A replay may come back after its message has moved to an object.
+// A replay may fail again, and come back as a dead letter, after its message has moved to an object.
 func TestMover_KeepsReturnsRecognisable(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, minio.MakeBucketOptions{})
@@ -862,7 +866,8 @@ func TestMover_KeepsReturnsRecognisable(t *testing.T) {
 	check.Same(t, s.all(entity.Filter{})[0].Outcome, entity.Published, "the outcome of another message")
 }
 
-// The ingester deletes the share records of messages that no longer exist, and makes those of restored messages due.
+// The ingester deletes the row of dlq.share_records of a message that no longer exists. The row of a restored message
+// becomes due, so that the ingester reads the record again.
 func TestMover_KeepsPointersOfShareGroups(t *testing.T) {
 	t.Parallel()
 	for _, moved := range []bool{false, true} {

@@ -10,7 +10,8 @@ import (
 // cachedObjects is the number of objects whose entries are kept in memory: at most 30 megabytes.
 const cachedObjects = 32
 
-// entryCache keeps the entries of the objects that were read last. The content of a key never changes.
+// entryCache keeps the entries of the objects that were read last. Entries never become outdated, because an object is
+// never changed under its key.
 type entryCache struct {
 	mu    sync.Mutex
 	limit int

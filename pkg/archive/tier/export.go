@@ -8,17 +8,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// An export loads some messages of objects at once. Each step reads parts of all objects whose times overlap, so more
-// messages in a step cost little more time, and fewer are loaded only when they are large.
+// Limits of one step of an export, which loads the next messages from objects. Each step reads parts of all objects
+// whose times overlap, so a step with more messages takes little more time. Only large messages make a step smaller.
 const (
 	firstStep   = 100
 	longestStep = 2000
 	stepBytes   = 8 << 20
 )
 
-// Export implements repository.Searcher. The messages in the database are exported with their state at one moment.
-// Those of objects are at least the ones that were in objects at that moment, without those that were restored or
-// erased since.
+// Export implements repository.Searcher. It exports the messages in the database with their state at one moment. It
+// also exports all messages that were in objects at that moment, except those that were restored or erased since, and
+// may include messages that moved to an object later.
 func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	if !q.Archived {
 		return a.db.Export(ctx, q, yield)
@@ -41,7 +41,7 @@ func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield fu
 		if err := yield(m); err != nil {
 			return err
 		}
-		if same { // the message moved to an object during the export
+		if same { // the message moved to an object during the export, and must not be exported twice
 			e.loaded = e.loaded[1:]
 		}
 		return nil
@@ -53,7 +53,7 @@ func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield fu
 	return err
 }
 
-// export merges messages of objects into an export of the database.
+// export inserts the messages of objects into an export of the database, in the order of the list.
 type export struct {
 	archive *Archive
 	list    listing
@@ -61,12 +61,12 @@ type export struct {
 	yield   func(*entity.Message) error
 	left    int // how many more messages may be exported
 
-	loaded []entity.Message // the next messages of objects
-	ended  bool             // no more messages follow those in the field loaded
+	loaded []entity.Message // the next messages of objects, which were read and not exported yet
+	ended  bool             // objects contain no further messages after those in the field loaded
 }
 
-// until yields the messages of objects that come before m, or all of them when m is nil. same reports whether the next
-// one is m itself.
+// until exports the messages of objects that come before m, or all of them when m is nil. same reports whether the next
+// message of the objects is m itself.
 func (e *export) until(ctx context.Context, m *entity.Message) (same bool, err error) {
 	for e.left > 0 {
 		if len(e.loaded) == 0 {
@@ -107,7 +107,8 @@ func (e *export) load(ctx context.Context) (err error) {
 	return nil
 }
 
-// nextStep returns how many messages to load after those that were loaded.
+// nextStep returns how many messages the next step loads. It computes this from the sizes of the messages that the last
+// step loaded.
 func (e *export) nextStep() int {
 	var size int64
 	for i := range e.loaded {

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	stacktest.Main(m)
 }
 
-// victimVariable makes the test binary a process that does some work and is killed within it.
+// victimVariable is the environment variable that makes the test binary a victim: a process that moves or cleans
+// objects until the test kills it.
 const victimVariable = "DLQ_TIER_TEST_VICTIM"
 
 // victim says what the process does, and at which step it waits to be killed.
@@ -42,7 +43,8 @@ type victim struct {
 	Step     string
 }
 
-// beVictim prints a line at the step, and then waits for ever.
+// beVictim does the work of a victim. When it reaches the victim's step, it prints a line, and then waits for ever to
+// be killed.
 func beVictim(text string) {
 	var v victim
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
@@ -75,7 +77,7 @@ func beVictim(text string) {
 	fmt.Println("ended", err)
 }
 
-// steps calls at before and after the statements that change the manifest.
+// steps calls the function at before and after each statement that changes the manifest.
 type steps struct {
 	*postgres.Objects
 	at func(step string)
@@ -102,7 +104,7 @@ func (s *steps) EndDeletion(ctx context.Context, key string, retained time.Time)
 	return s.Objects.EndDeletion(ctx, key, retained)
 }
 
-// kill runs the work in another process and kills that process with SIGKILL at the step.
+// kill does the work in another process, and kills that process with SIGKILL when it has reached the step.
 func (s *site) kill(url, work, step string) {
 	s.t.Helper()
 	text := check.Must(json.Marshal(victim{url, s.config, work, step}))(s.t)
@@ -119,7 +121,7 @@ func (s *site) kill(url, work, step string) {
 	_ = cmd.Wait()
 }
 
-// anHourLater makes objects that were begun and never entered the manifest old enough to be deleted.
+// anHourLater makes objects that were begun and never entered the manifest old enough for clean to delete them.
 func (s *site) anHourLater() {
 	s.exec(`UPDATE dlq.archive_deletions SET created_at = created_at - interval '61 minutes'`)
 }
@@ -129,7 +131,7 @@ func (s *site) clean() int64 {
 	return check.Must(s.rewrite.Clean(s.t.Context()))(s.t)
 }
 
-// wantOnlyTheManifest checks that the bucket has the objects of the manifest and no others.
+// wantOnlyTheManifest checks that the bucket contains exactly the objects that the manifest names.
 func (s *site) wantOnlyTheManifest() {
 	s.t.Helper()
 	check.Same(s.t, len(s.keys()), s.number(`SELECT count(*) FROM dlq.archive_objects`), "objects of the bucket")

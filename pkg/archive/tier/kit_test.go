@@ -24,7 +24,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// site is a database and a bucket, with the tier between them.
+// site is a database and a bucket, with a mover, a rewriter and an archive that use both.
 type site struct {
 	t       *testing.T
 	db      *sqlx.DB
@@ -40,7 +40,8 @@ type site struct {
 	config Config
 }
 
-// faulty is a bucket that calls before for each request.
+// faulty is a bucket that calls the function before for each request; if the function returns an error, the request
+// fails with it.
 type faulty struct {
 	Bucket
 	before func(operation, key string) error
@@ -79,7 +80,7 @@ func newSite(t *testing.T, opts minio.MakeBucketOptions) *site {
 	return newSiteOn(t, postgrestest.URL(t), opts)
 }
 
-// newSiteOn returns a site with a new bucket and the database of a URL.
+// newSiteOn returns a site with a new bucket and with the database at the given URL.
 func newSiteOn(t *testing.T, at string, opts minio.MakeBucketOptions) *site {
 	t.Helper()
 	server := stacktest.S3(t)
@@ -102,7 +103,7 @@ func newSiteOn(t *testing.T, at string, opts minio.MakeBucketOptions) *site {
 	return s
 }
 
-// application connects as the programs do, with the role dlq_rw.
+// application connects to the database with the rights of the role dlq_rw, which the programs have.
 func (s *site) application(at string) *sqlx.DB {
 	s.t.Helper()
 	name := "tier_" + strings.ReplaceAll(uuid.NewString(), "-", "")
@@ -134,8 +135,8 @@ func (s *site) number(query string, args ...any) int {
 	return postgrestest.All[int](s.t, s.db, query, args...)[0]
 }
 
-// archived archives n messages of a topic daysAgo days ago, with bytes, headers, a projection and an attempt each. They
-// are a minute apart.
+// archived inserts n archived messages of a topic, which were archived daysAgo days ago. Each has a record with value
+// and headers, the column payload and one attempt. Their times of creation are a minute apart.
 func (s *site) archived(topic string, n, daysAgo int) {
 	s.t.Helper()
 	s.exec(`INSERT INTO dlq.topics (name) VALUES ($1) ON CONFLICT DO NOTHING`, topic+".dlq")
@@ -185,7 +186,8 @@ func (s *site) keys() (keys []string) {
 	return keys
 }
 
-// inOnePlace checks that each message is in the database or in one object, and nowhere twice.
+// inOnePlace checks that each message of the archive is either in the database or in exactly one object, and that there
+// are as many messages as wanted.
 func (s *site) inOnePlace(want int) {
 	s.t.Helper()
 	check.Same(s.t, s.number(`SELECT count(*) FROM dlq.archive_ids WHERE object_id IS NULL`), s.number(`SELECT count(*) FROM dlq.dlq_messages_archive`), "ids in the database")

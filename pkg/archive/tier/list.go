@@ -24,7 +24,7 @@ func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (reposit
 		return repository.SearchPage{}, err
 	}
 	// A message that moves to an object between the read of the database and the read of the objects is found by both
-	// reads.
+	// reads; merged drops one of them.
 	page, err := a.db.Search(ctx, q)
 	if err != nil || q.Limit < 1 {
 		return page, err
@@ -80,7 +80,7 @@ type listing struct {
 	limit     int
 }
 
-// found is an entry of an object that belongs to a list.
+// found is the entry of a message that belongs to a list; object is the index of the object that contains the message.
 type found struct {
 	file.Entry
 	object int
@@ -124,7 +124,8 @@ func (l *listing) hasTopics(original, dlq string) bool {
 	return f.Visible == nil || f.Visible.Sees(&entity.Message{OriginalTopic: original, Source: entity.Source{Topic: dlq}})
 }
 
-// objects returns the objects that may have messages of the list, in the order in which they must be read.
+// objects returns the objects that may contain messages of the list, the object whose messages come first in the list
+// first.
 func (a *Archive) objects(ctx context.Context, l *listing) ([]repository.ArchiveObject, error) {
 	objects, err := a.catalog.Objects(ctx, repository.ObjectQuery{
 		CreatedAfter: l.filter.CreatedAfter, CreatedBefore: l.filter.CreatedBefore, Topic: l.filter.Topic,
@@ -140,7 +141,8 @@ func (a *Archive) objects(ctx context.Context, l *listing) ([]repository.Archive
 	return objects, nil
 }
 
-// begin returns a number that is lower the earlier in the list the first message of the object may be.
+// begin returns the sort key of an object for a list: an object with a lower key may contain an earlier message of the
+// list.
 func (l *listing) begin(o *repository.ArchiveObject) repository.Micros {
 	if l.ascending {
 		return o.FirstCreated
@@ -148,7 +150,7 @@ func (l *listing) begin(o *repository.ArchiveObject) repository.Micros {
 	return -o.LastCreated
 }
 
-// list returns a part of a list. When an object is replaced meanwhile, it begins again.
+// list returns a part of a list. When an object is replaced while it is read, list reads all objects again.
 func (a *Archive) list(ctx context.Context, l listing, limits repository.ShownLimits) ([]entity.Message, error) {
 	for try := 0; ; try++ {
 		objects, err := a.objects(ctx, &l)
@@ -172,7 +174,7 @@ func (a *Archive) listOnce(
 	return a.load(ctx, objects, first, limits)
 }
 
-// first returns the first entries of a list. An object is read only when it may have one of them.
+// first returns the first entries of a list. It reads an object only when the object may contain one of these entries.
 func (a *Archive) first(ctx context.Context, l *listing, objects []repository.ArchiveObject) ([]found, error) {
 	var first []found
 	for i := range objects {
@@ -212,8 +214,9 @@ func (l *listing) cut(entries []found) []found {
 	return entries[:min(len(entries), l.limit)]
 }
 
-// load returns the messages of entries, in their order. It reads one object after the other, and makes messages of some
-// rows at a time, because rows have whole values, and messages only short ones.
+// load returns the messages of entries, in their order. It reads one object after the other, and converts a few rows at
+// a time to messages. A row contains the whole value, which a message contains only when it is short, so rows need more
+// memory.
 func (a *Archive) load(
 	ctx context.Context, objects []repository.ArchiveObject, entries []found, limits repository.ShownLimits,
 ) ([]entity.Message, error) {
@@ -248,7 +251,7 @@ func (a *Archive) load(
 	return messages, nil
 }
 
-// shown makes messages of rows.
+// shown converts rows of objects to messages, a few rows at a time.
 type shown struct {
 	catalog  Catalog
 	limits   repository.ShownLimits
@@ -277,7 +280,7 @@ func (s *shown) flush(ctx context.Context) error {
 	}
 	for i := range messages {
 		size := repository.SizeInMemory(&messages[i])
-		if s.limits.Page > 0 { // an export does not keep its messages
+		if s.limits.Page > 0 { // only a page, which keeps all its messages, reserves memory; an export does not keep its messages
 			if err := repository.ReserveMemory(ctx, size); err != nil {
 				return err
 			}
@@ -333,7 +336,7 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 
 // countBoth adds the number of matching messages in the database and the number in objects. A message that moves
 // between the two counts would be counted twice or not at all, so the objects are counted before and after the
-// database. When their number has changed, it counts again.
+// database. When the two counts of the objects differ, countBoth counts again.
 func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	l := &listing{filter: q.Filter}
 	before, err := a.count(ctx, l)
@@ -353,8 +356,8 @@ func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repos
 	return repository.MatchCount{}, fmt.Errorf("count messages in objects: %w", err)
 }
 
-// count counts messages of objects. The manifest has the numbers of objects whose times are all in the range of the
-// filter; of all other objects, the entries are read.
+// count counts the matching messages of objects. If all messages of an object are in the time range of the filter,
+// count takes the number from the manifest. Of other objects it reads the entries.
 func (a *Archive) count(ctx context.Context, l *listing) (n int64, err error) {
 	for try := 0; ; try++ {
 		objects, err := a.objects(ctx, l)

@@ -11,33 +11,35 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Limits of an object. Its rows and its file are in memory while it is written.
+// Limits of an object, because its rows and its file are in memory while it is written.
 const (
 	maxRows  = 20_000
 	maxBytes = 32 << 20
-	// One statement reads at most loadRows rows, and as many as have loadBytes together, but at least one.
+	// One statement reads at most loadRows rows. It reads at least one row, and further rows only while all together
+	// have at most loadBytes.
 	loadRows  = 500
 	loadBytes = 4 << 20
 )
 
-// Rows are the archived messages in the database, and the manifest to which they move.
+// Rows reads the archived messages in the database, and enters the objects to which they are moved into the manifest.
 type Rows interface {
-	// ClosedDay returns the first day from the given time on that is over and has rows in the database.
+	// ClosedDay returns the first day, at or after the given time, that has ended and has archived messages in the
+	// database.
 	ClosedDay(ctx context.Context, from time.Time) (day time.Time, ok bool, err error)
-	// PickArchived returns the next rows of a day after an id, in the order of ids.
+	// PickArchived returns the ids and sizes of the next messages of a day after an id, in the order of ids.
 	PickArchived(ctx context.Context, day time.Time, after uuid.UUID, limit int, maxBytes int64) ([]repository.PickedRow, error)
-	// LoadArchived returns the rows that are still in the database, in the order of ids.
+	// LoadArchived returns the whole rows of those picked messages that are still in the database, in the order of ids.
 	LoadArchived(ctx context.Context, picked []repository.PickedRow) ([]repository.ArchivedRow, error)
-	// BeginObject stores the key of an object that is about to be written, so that it is deleted if it never enters the
-	// manifest. The bytes of these messages may be in it.
+	// BeginObject stores the key of an object that is about to be written, so that the object is deleted if it never
+	// enters the manifest. It also stores ids, the messages whose bytes the object may contain.
 	BeginObject(ctx context.Context, key, bucket string, ids []uuid.UUID) error
 	abandoner
 	// AddObject enters an object into the manifest and deletes its rows from the database, in one step. A row that
-	// changed since it was read stays, and is hidden in the object.
+	// changed after it was read stays in the database, and its message is hidden in the object.
 	AddObject(ctx context.Context, o repository.ArchiveObject, rows []repository.ArchivedRow) (int64, error)
 }
 
-// Mover moves closed days from the database to objects.
+// Mover moves the messages of closed days, which are days of the archive that have ended, from the database to objects.
 type Mover struct {
 	rows   Rows
 	bucket Bucket
@@ -46,8 +48,8 @@ type Mover struct {
 // NewMover returns a Mover.
 func NewMover(rows Rows, b Bucket) *Mover { return &Mover{rows, b} }
 
-// Move writes all closed days to objects, the oldest first, and returns how many messages it moved. When one object
-// fails, it continues with the next.
+// Move writes the messages of all closed days to objects, the oldest day first, and returns how many messages it moved.
+// When one object fails, it continues with the next.
 func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	var errs []error
 	for from := (time.Time{}); ctx.Err() == nil; {
@@ -65,7 +67,7 @@ func (m *Mover) Move(ctx context.Context) (moved int64, err error) {
 	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
-// moveDay moves the messages of a closed day to objects. When one object fails, it continues with the next object.
+// moveDay moves the messages of one closed day to objects. When one object fails, it continues with the next object.
 func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err error) {
 	var errs []error
 	for after := uuid.Nil; ctx.Err() == nil; {
@@ -81,9 +83,9 @@ func (m *Mover) moveDay(ctx context.Context, day time.Time) (moved int64, err er
 	return moved, errors.Join(append(errs, ctx.Err())...)
 }
 
-// moveObject writes one object. When it fails or its process dies, the rows are in the database as before, and the
-// object, if it was written, is not in the manifest and is deleted by a later run. The key is stored before the rows are
-// read, so that who erases a message finds each object that may have its bytes.
+// moveObject writes one object. When it fails or its process dies, the rows are in the database as before. The object,
+// if it was written, is then not in the manifest, and a later run deletes it. The key is stored before the rows are
+// read, so that an erasure finds each object that may contain the bytes of the erased message.
 func (m *Mover) moveObject(ctx context.Context, day time.Time, picked []repository.PickedRow) (int64, error) {
 	d := newDraft(m.bucket, uuid.New(), day.Format(time.DateOnly))
 	ids := make([]uuid.UUID, len(picked))
@@ -105,7 +107,7 @@ func (m *Mover) moveObject(ctx context.Context, day time.Time, picked []reposito
 	return moved, err
 }
 
-// load adds rows to a draft, and returns which rows they are.
+// load adds the picked rows to a draft, and returns the id, the time and the version of each row that it has added.
 func (m *Mover) load(ctx context.Context, d *draft, picked []repository.PickedRow) ([]repository.ArchivedRow, error) {
 	rows := make([]repository.ArchivedRow, 0, len(picked))
 	for len(picked) > 0 {
@@ -125,7 +127,7 @@ func (m *Mover) load(ctx context.Context, d *draft, picked []repository.PickedRo
 	return rows, nil
 }
 
-// together returns how many of the picked rows the next statement reads.
+// together returns how many of the picked rows the next statement reads, within loadRows and loadBytes.
 func together(picked []repository.PickedRow) int {
 	size := int64(0)
 	for i, p := range picked {

@@ -28,7 +28,8 @@ type Bucket interface {
 	Put(ctx context.Context, key string, content []byte) error
 	// Read returns length bytes from offset on, or fewer at the end of the object.
 	Read(ctx context.Context, key string, offset, length int64) ([]byte, error)
-	// Delete deletes all versions. until is not zero when Object Lock forbids that until then.
+	// Delete deletes all versions of an object. When Object Lock forbids the deletion, until is the time until which it
+	// does; otherwise until is zero.
 	Delete(ctx context.Context, key string) (until time.Time, err error)
 	// Check returns nil when the bucket can be used.
 	Check(ctx context.Context) error
@@ -49,8 +50,9 @@ func hiddenIn(o *repository.ArchiveObject) map[uuid.UUID]bool {
 	return hidden
 }
 
-// readPart reads a part of an object. When the object does not exist, the error is errGone, and a *repository.ObjectError
-// for the case that the manifest still names the object.
+// readPart reads a part of an object. When the object does not exist, the error is both errGone and a
+// *repository.ObjectError. Either another object has replaced it, or the manifest names an object that is missing; the
+// manifest, read again, says which.
 func readPart(ctx context.Context, b Bucket, o *repository.ArchiveObject, offset, length int64) ([]byte, error) {
 	if o.Bucket != b.Name() {
 		return nil, &repository.ObjectError{Key: o.Key, Reason: "is in the bucket " + o.Bucket + ", but archive.s3.bucket is " + b.Name()}
@@ -62,13 +64,13 @@ func readPart(ctx context.Context, b Bucket, o *repository.ArchiveObject, offset
 	return content, err
 }
 
-// draft is an object that is being written.
+// draft is an object that is being written, with its future entry in the manifest.
 type draft struct {
 	entry repository.ArchiveObject
 	file  *file.Writer
 }
 
-// newDraft returns an empty draft of an object of a day.
+// newDraft returns a draft without rows, for an object with messages of the given day.
 func newDraft(b Bucket, id uuid.UUID, day string) *draft {
 	return &draft{
 		entry: repository.ArchiveObject{ID: id, Day: day, Bucket: b.Name(), Key: b.Key(fmt.Sprintf("day=%s/%s.parquet", day, uuid.New()))},
@@ -76,7 +78,7 @@ func newDraft(b Bucket, id uuid.UUID, day string) *draft {
 	}
 }
 
-// add appends a row; rows must be added in the order of their ids.
+// add appends a row to the object. Rows must be added in the order of their ids.
 func (d *draft) add(r *repository.ArchivedRow) error {
 	if err := d.file.Add(r); err != nil {
 		return err
@@ -85,8 +87,8 @@ func (d *draft) add(r *repository.ArchivedRow) error {
 	return nil
 }
 
-// write writes the object, reads it back, and compares it by its number of rows and its checksum. written is false when
-// the object may be written later than write returns, or never.
+// write writes the object, reads it back, and checks its number of rows and its checksum. After a failed request
+// written is false: the object store may still write the object later, or never.
 func (d *draft) write(ctx context.Context, b Bucket) (written bool, err error) {
 	content, err := d.file.Finish()
 	if err != nil {
@@ -104,8 +106,8 @@ func (d *draft) write(ctx context.Context, b Bucket) (written bool, err error) {
 	return true, err
 }
 
-// publish writes the object and calls enter, which enters it into the manifest and returns false when the object is not
-// used. An object that does not enter the manifest is abandoned.
+// publish writes the object and calls enter, which enters the object into the manifest. enter returns false when the
+// manifest does not take the object. An object that does not enter the manifest is abandoned.
 func (d *draft) publish(ctx context.Context, b Bucket, keys abandoner, enter func() (used bool, err error)) (used bool, err error) {
 	written, err := d.write(ctx, b)
 	if err != nil && !written {
@@ -120,18 +122,19 @@ func (d *draft) publish(ctx context.Context, b Bucket, keys abandoner, enter fun
 	return false, errors.Join(err, d.abandon(ctx, keys, true))
 }
 
-// abandoner cancels the use of keys.
+// abandoner gives up the keys of objects that were begun and do not enter the manifest.
 type abandoner interface {
-	// AbandonObject makes an object that has not entered the manifest due to be deleted, or forgets the key of one that
-	// was never written.
+	// AbandonObject marks an object that has not entered the manifest as one to delete. If the object was never
+	// written, AbandonObject deletes its key.
 	AbandonObject(ctx context.Context, key string, written bool) error
 }
 
-// abandonTimeout is how long an abandoned key may take, also when the work on its object was cancelled.
+// abandonTimeout limits the statement that abandons a key. This statement runs even when the work on the object was
+// cancelled.
 const abandonTimeout = 5 * time.Second
 
-// abandon is called when the object does not enter the manifest. When its key cannot be marked now, the object is deleted
-// an hour later.
+// abandon gives up an object that does not enter the manifest. When the database does not answer now, a run of the
+// archiver deletes the object an hour later.
 func (d *draft) abandon(ctx context.Context, keys abandoner, written bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
 	defer cancel()
@@ -152,7 +155,8 @@ func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*fil
 	return file.Open(source, o.Bytes)
 }
 
-// openParts opens an object of which only some parts will be read. It reads the end.
+// openParts opens an object of which only some parts will be read. It reads only the end of the object, where Parquet
+// keeps its metadata.
 func openParts(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*file.File, error) {
 	source := &ranges{size: o.Bytes, read: func(offset, length int64) ([]byte, error) {
 		return readPart(ctx, b, o, offset, length)

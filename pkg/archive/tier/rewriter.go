@@ -11,32 +11,37 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// manifestStep is the number of entries that are read from the database at once.
+// manifestStep is the number of objects that one query of the manifest or of the keys to delete returns.
 const manifestStep = 100
 
-// Manifest changes the entries of objects.
+// Manifest reads and changes the manifest's entries of objects, and the keys of objects to delete.
 type Manifest interface {
-	// HiddenObjects returns objects with hidden messages, in the order of their ids, after an id.
+	// HiddenObjects returns the next objects that have hidden messages, in the order of their ids, after the object
+	// with the given id.
 	HiddenObjects(ctx context.Context, after uuid.UUID, limit int) ([]repository.ArchiveObject, error)
-	// Object returns an entry; ok is false when there is none.
+	// Object returns the manifest's entry of an object; ok is false when the manifest has no such entry.
 	Object(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
 	// BeginReplacement stores the key of an object that is about to replace the object with the id; see Rows.BeginObject.
 	BeginReplacement(ctx context.Context, key, bucket string, id uuid.UUID) error
 	abandoner
-	// ReplaceObject replaces the object with the key old by one without the removed messages, or by none. It returns
-	// false when the entry has another key meanwhile.
+	// ReplaceObject replaces the object with the key old by o, which does not contain the removed messages; a nil o
+	// only removes the old object from the manifest. ReplaceObject returns false when the manifest has another key for
+	// this object by now.
 	ReplaceObject(ctx context.Context, id uuid.UUID, old string, o *repository.ArchiveObject, removed []uuid.UUID) (bool, error)
-	// DueDeletions returns objects to delete, after a key. They can no longer enter the manifest.
+	// DueDeletions returns objects to delete whose keys come after the given key. None of them can enter the manifest
+	// any more.
 	DueDeletions(ctx context.Context, after string, limit int) ([]repository.ObjectCopy, error)
 	// Copies returns the objects outside the manifest that may have the bytes of a message.
 	Copies(ctx context.Context, id uuid.UUID) ([]repository.ObjectCopy, error)
-	// EndDeletion stores that an object was deleted, or until when it is retained.
+	// EndDeletion stores that an object was deleted. When retained is not zero, it stores that Object Lock keeps the
+	// object until then.
 	EndDeletion(ctx context.Context, key string, retained time.Time) error
-	// PurgeObjects deletes the entries and the messages of objects that have been in the archive for longer than days.
+	// PurgeObjects deletes the messages in objects that have been in the archive for longer than days, and the
+	// manifest's entries of their objects.
 	PurgeObjects(ctx context.Context, days, batch int) (int64, error)
 }
 
-// Rewriter writes objects again without their hidden messages, and deletes objects.
+// Rewriter replaces objects by objects without their hidden messages, and deletes objects that are not needed any more.
 type Rewriter struct {
 	manifest Manifest
 	bucket   Bucket
@@ -50,8 +55,8 @@ func (w *Rewriter) Purge(ctx context.Context, days, batch int) (int64, error) {
 	return w.manifest.PurgeObjects(ctx, days, batch)
 }
 
-// Clean writes all objects with hidden messages again, and deletes all objects that can be deleted. It returns how many
-// objects it deleted. When one object fails, it continues with the next.
+// Clean replaces all objects that have hidden messages by objects without these, and deletes all objects that can be
+// deleted. It returns how many objects it deleted. When one object fails, it continues with the next.
 func (w *Rewriter) Clean(ctx context.Context) (deleted int64, err error) {
 	rewritten := w.rewriteAll(ctx)
 	deleted, err = w.deleteAll(ctx)
@@ -106,7 +111,7 @@ func (w *Rewriter) deleteAll(ctx context.Context) (deleted int64, err error) {
 	return deleted, errors.Join(append(errs, ctx.Err())...)
 }
 
-// Rewrite writes an object again without its hidden messages. It does nothing when another process has replaced the
+// Rewrite replaces an object by one without its hidden messages. It does nothing when another process has replaced the
 // object meanwhile.
 func (w *Rewriter) Rewrite(ctx context.Context, o *repository.ArchiveObject) error {
 	if err := w.replace(ctx, o.ID, o.Day); err != nil {
@@ -115,8 +120,8 @@ func (w *Rewriter) Rewrite(ctx context.Context, o *repository.ArchiveObject) err
 	return nil
 }
 
-// replace stores the key before it reads the entry, so that who erases a message finds each object that may have its
-// bytes.
+// replace stores the key of the new object before it reads the entry of the old one, so that an erasure finds each
+// object that may contain the bytes of the erased message.
 func (w *Rewriter) replace(ctx context.Context, id uuid.UUID, day string) error {
 	d := newDraft(w.bucket, id, day)
 	if err := w.manifest.BeginReplacement(ctx, d.entry.Key, d.entry.Bucket, id); err != nil {
@@ -142,8 +147,8 @@ func (w *Rewriter) replace(ctx context.Context, id uuid.UUID, day string) error 
 	return err
 }
 
-// read adds the rows of an object to a draft, without the hidden ones. ok is false when another process has replaced the
-// object.
+// read adds the rows of an object to a draft, without those of hidden messages. ok is false when another process has
+// replaced the object.
 func (w *Rewriter) read(ctx context.Context, d *draft, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
 	o, ok, err = w.manifest.Object(ctx, id)
 	if err != nil || !ok || len(o.Hidden) == 0 {
@@ -159,7 +164,7 @@ func (w *Rewriter) read(ctx context.Context, d *draft, id uuid.UUID) (o reposito
 	return o, false, failed
 }
 
-// fill adds the rows of an object to a draft, without the hidden ones.
+// fill adds the rows of an object to a draft, without those of hidden messages.
 func (w *Rewriter) fill(ctx context.Context, d *draft, o *repository.ArchiveObject) error {
 	f, err := openWhole(ctx, w.bucket, o)
 	if err != nil {
@@ -183,8 +188,8 @@ func (w *Rewriter) fill(ctx context.Context, d *draft, o *repository.ArchiveObje
 	return nil
 }
 
-// RemoveCopies deletes the objects outside the manifest that have the bytes of a message: replaced ones, and ones that
-// did not enter it. Those that are being written cannot be deleted yet.
+// RemoveCopies deletes the objects outside the manifest that contain the bytes of a message: objects that were
+// replaced, and objects that never entered the manifest. An object that a process still writes cannot be deleted yet.
 func (w *Rewriter) RemoveCopies(ctx context.Context, id uuid.UUID) (left repository.Erased, err error) {
 	copies, err := w.manifest.Copies(ctx, id)
 	if err != nil {

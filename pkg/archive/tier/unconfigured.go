@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Unconfigured is the archive of an API whose configuration has no object store. While a message is in an object, lists,
-// counts and exports are errors, because they would lack it, and so is each request for that message. Everything else
-// works as without a second tier.
+// Unconfigured is the archive of an API whose configuration has no object store. While any message is in an object,
+// lists, counts and exports of the archive return an error, because their answers would be incomplete. A request for a
+// message that is in an object returns an error as well. Everything else works as without objects.
 type Unconfigured struct {
 	Database
 	objects objectFinder
@@ -83,7 +83,8 @@ func (u *Unconfigured) CountMatching(ctx context.Context, q repository.CountQuer
 	return count, err
 }
 
-// Export implements repository.Searcher. It asks twice, because messages may move to objects meanwhile.
+// Export implements repository.Searcher. It looks for messages in objects before and after the export, because messages
+// may move to objects during the export.
 func (u *Unconfigured) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	err := u.complete(ctx, q.Archived)
 	if err == nil {
@@ -113,7 +114,8 @@ func (u *Unconfigured) Restore(ctx context.Context, id uuid.UUID, cause entity.A
 	return m, u.explain(ctx, id, err)
 }
 
-// Erase implements repository.Archive. Objects keep the bytes of an erased message that was in one before.
+// Erase implements repository.Archive. An object that contains the bytes of the erased message keeps them, because this
+// API cannot write objects.
 func (u *Unconfigured) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error) {
 	erased, err := u.Database.Erase(ctx, id, cause)
 	if err = u.explain(ctx, id, err); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Claim implements repository.Attempts. One lock guards all steps of the store, so no other session ever holds a lock
-// on a message, and Wait has no effect.
+// Claim implements repository.Attempts. Only one method of the store runs at a time, so no other session ever holds a
+// lock on a message. For this reason the option Wait has no effect.
 func (s *messages) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	var taken []entity.Message
 	err := s.Step(ctx, "claim messages", func(now time.Time) error {
@@ -24,7 +24,7 @@ func (s *messages) Claim(ctx context.Context, claims []repository.Claim, how rep
 			if !ok {
 				continue
 			}
-			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // the same claim is requested again
+			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // the caller repeats a claim that it has already made
 				taken = append(taken, r.answer(how))
 				continue
 			}
@@ -59,7 +59,8 @@ func (s *messages) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID,
 	return free, err
 }
 
-// answer returns the claimed message with the fields that Claim must return for these options.
+// answer returns the claimed message as Claim returns it: without key, headers and value, and with Brief only the
+// fields that a claim changes.
 func (r *Row) answer(how repository.Claiming) entity.Message {
 	m := r.Bare()
 	if !how.Brief {
@@ -75,7 +76,7 @@ func (r *Row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 	if c.TakeOver && r.Message.Unsettled {
 		r.abandon(now, how.Cause.Actor, entity.Retrying)
 		r.Message.Status = entity.Pending
-		r.Message.MaxRetries++ // the retry limit does not apply to a TakeOver
+		r.Message.MaxRetries++ // for this claim only: the retry limit does not apply to a claim with TakeOver
 		defer func() { r.Message.MaxRetries-- }()
 	}
 	if err := r.Message.MarkRetrying(now); err != nil {
@@ -165,7 +166,7 @@ func (r *Row) end(res repository.Result, now time.Time) error {
 	m.Claim, m.Unsettled = entity.Claim{}, false
 	switch res.Verdict {
 	case entity.Acknowledged:
-		if m.Outcome == "" { // when the record has already come back, the outcome stays returned
+		if m.Outcome == "" { // if the record has already come back, the outcome stays returned
 			m.Outcome = entity.Published
 		}
 		return r.resolve(now)
@@ -182,19 +183,19 @@ func (r *Row) end(res repository.Result, now time.Time) error {
 			return m.MarkDead(now)
 		}
 		return r.wait(res.RetryIn, now)
-	default: // Rejected; end is not called for InDoubt
+	default: // the verdict Rejected; end is never called for the verdict InDoubt
 		return m.MarkDead(now)
 	}
 }
 
-// wait makes the message PENDING, and its next automatic attempt due after the time d.
+// wait makes the message PENDING. Its next automatic attempt is due when the time d has passed.
 func (r *Row) wait(d time.Duration, now time.Time) error {
 	r.Message.NextAttemptAt = entity.TruncateTime(now.Add(d))
 	return r.Message.MarkPending(now)
 }
 
-// countRescues updates the number of attempts in a row that ended as rescues. An attempt that was given back does not
-// change the count; any other end of an attempt resets it.
+// countRescues updates the number of attempts in a row that ended as rescues. An attempt with the verdict GivenBack
+// does not change this number; any other end of an attempt resets it.
 func (r *Row) countRescues(v entity.Verdict) {
 	switch v {
 	case entity.Rescued:
@@ -320,8 +321,8 @@ func Unique(ids []uuid.UUID) []uuid.UUID {
 	return once
 }
 
-// keepEdit stores the edit of a claim with the attempt that the claim begins. It stores nothing when the edit changes
-// nothing, and it leaves out a value that a redrive's patch made.
+// keepEdit stores the edit of a claim under the id of its attempt. It stores nothing when the edit changes nothing.
+// When a redrive's patch made the value, it stores the patch without the value.
 func (r *Row) keepEdit(c repository.Claim) {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return
@@ -336,8 +337,8 @@ func (r *Row) keepEdit(c repository.Claim) {
 	r.Edits[c.ID] = c
 }
 
-// Due implements repository.Attempts. Each call scans all messages. It returns a cursor only when there are more
-// messages that were never attempted than the limit allows.
+// Due implements repository.Attempts. Each call scans all messages. It returns a cursor only when more messages that
+// were never attempted are due than the limit allows.
 func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	var due []uuid.UUID
 	var next repository.Cursor
@@ -366,7 +367,7 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	switch {
 	case m.CanClaim() != nil || !slices.Contains(q.Topics, m.OriginalTopic):
 		return false
-	case m.Share != nil && m.Share.State != entity.Completed: // the record of the message is not known, and so it is not known whether the message is a return
+	case m.Share != nil && m.Share.State != entity.Completed: // the message may be a return, which is not known before completion has stored its record
 		return false
 	case m.Origin.Confidence != entity.FromOperator && slices.Contains(q.Except, repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}):
 		return false

@@ -21,12 +21,12 @@ func (s *messages) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	})
 }
 
-// Requeue implements repository.Core. It returns the message without its bytes.
+// Requeue implements repository.Core. It returns the message without key, headers and value.
 func (s *messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	return s.move(ctx, "requeue message", entity.ActionRequeue, id, cause)
 }
 
-// MarkDead implements repository.Core. It returns the message without its bytes.
+// MarkDead implements repository.Core. It returns the message without key, headers and value.
 func (s *messages) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	return s.move(ctx, "give message up", entity.ActionDead, id, cause)
 }
@@ -45,8 +45,8 @@ func (s *messages) move(ctx context.Context, where string, action entity.Action,
 	return m, err
 }
 
-// ChangeOne deletes or requeues one message, or marks it dead. It must be called within a step. Its errors are only of
-// the kinds ErrNotFound and ErrConflict.
+// ChangeOne deletes or requeues one message, or marks it dead. The caller must call it within Step. Its errors are only
+// of the kinds ErrNotFound and ErrConflict.
 func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.AuditInfo) error {
 	r, err := s.row(id)
 	if err != nil {
@@ -69,7 +69,8 @@ func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, 
 	return err
 }
 
-// changed must be called after a message has changed. It remembers the operation of the change and calls the hook.
+// changed must be called after a message has changed. It remembers the operation that made the change, and calls the
+// hook Changed.
 func (s *messages) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo) {
 	s.Note(action, before.ID, cause)
 	s.Hooks.Changed(now, action, before, r, cause)
@@ -125,7 +126,8 @@ func (s *messages) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
 	return found, err
 }
 
-// Record implements repository.Operations. This store has no audit trail; it only remembers the operation.
+// Record implements repository.Operations. This store has no audit trail, so of the entry it remembers only the
+// operation, the action and the object.
 func (s *messages) Record(ctx context.Context, e entity.AuditEntry) error {
 	return s.Step(ctx, "record an operation", func(time.Time) error {
 		s.Note(e.Action, e.ObjectID, e.Cause)
@@ -133,8 +135,8 @@ func (s *messages) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// Did returns the objects on which an operation has performed the action. It knows only the last operationsLimit
-// changes.
+// Did returns the messages and redrives on which the operation with the id has performed the action. It knows only the
+// last operationsLimit changes.
 func (s *messages) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 	objects := map[uuid.UUID]bool{}
 	for _, o := range s.operations {

@@ -122,14 +122,15 @@ func NewPageBudget() *PageBudget {
 	return &PageBudget{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
 }
 
-// Listed returns the message for a page, with those parts of its record that the page may still load.
+// Listed returns the message for a page of a list. It leaves out the parts of the record for which the page has no
+// bytes or headers left.
 func (r *Row) Listed(budget *PageBudget) entity.Message {
 	m := r.Message
 	limit := int64(repository.ListValueLimit)
 	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
 	budget.bytes -= int64(len(m.ErrorMessage))
 	for _, size := range []int64{key, value, headers} {
-		if size <= limit { // a longer part is left out, and its bytes do not count for the page
+		if size <= limit { // a part that is longer than the limit is left out, so it does not count
 			budget.bytes -= size
 		}
 	}

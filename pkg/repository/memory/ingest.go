@@ -83,8 +83,9 @@ func (s *messages) SaveMark(ctx context.Context, p repository.Partition, m repos
 	})
 }
 
-// Store implements repository.Ingest. It recognises returns only by their headers and ignores batch.ReturnWindow. When
-// a message with the same id exists already, nothing of the batch is stored, and the error is entity.ErrConflict.
+// Store implements repository.Ingest. It recognises a return only by the record's headers, not by key and value, so
+// batch.ReturnWindow has no effect. When a message with the same id exists already, nothing of the batch is stored, and
+// the error is entity.ErrConflict.
 func (s *messages) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	var stored repository.Stored
 	err := s.Step(ctx, "store messages", func(now time.Time) error {
@@ -110,7 +111,8 @@ func (s *messages) Store(ctx context.Context, batch repository.Batch) (repositor
 	return stored, err
 }
 
-// matching returns, for each range that begins exactly at the position of its partition, the partition's new position.
+// matching finds the ranges that may be stored, which begin exactly at the position of their partition. It returns the
+// new position of each of these partitions.
 func (s *messages) matching(ranges []repository.Range) map[repository.Partition]int64 {
 	steps := make(map[repository.Partition]int64, len(ranges))
 	for _, r := range ranges {
@@ -121,7 +123,8 @@ func (s *messages) matching(ranges []repository.Range) map[repository.Partition]
 	return steps
 }
 
-// counting returns copies of the messages that belong to the ranges that are stored.
+// counting returns copies of the messages whose partitions are in steps, which contains the partitions whose ranges are
+// stored.
 func (s *messages) counting(messages []entity.Message, steps map[repository.Partition]int64) ([]*entity.Message, error) {
 	var out []*entity.Message
 	for _, m := range messages {
@@ -137,7 +140,8 @@ func (s *messages) counting(messages []entity.Message, steps map[repository.Part
 	return out, nil
 }
 
-// NewRow returns the row of a message. The name of its dead-letter topic comes from the id of the topic.
+// NewRow returns the row of a message. It sets the name of the dead-letter topic to the name that belongs to the
+// topic's id.
 func (s *messages) NewRow(m entity.Message) *Row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name
@@ -146,8 +150,8 @@ func (s *messages) NewRow(m entity.Message) *Row {
 }
 
 // Insert stores a message unchanged, in any status, and replaces a message with the same id. It is for tests and
-// development; repository.Core does not contain it. When the source of m has a topic name without ids, Insert sets the
-// ids.
+// development; repository.Core does not contain it. When the message has the name of its dead-letter topic but no topic
+// id, Insert sets the topic id and the incarnation.
 func (s *messages) Insert(m entity.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +164,7 @@ func (s *messages) Insert(m entity.Message) {
 	s.Hooks.Arrived(r)
 }
 
-// returns makes each message that is a return, according to ParentOf, the child of its parent.
+// returns finds the messages that are returns according to ParentOf, and makes each of them the child of its parent.
 func (s *messages) returns(messages []*entity.Message, batch repository.Batch, _ time.Time) []repository.Arrival {
 	var arrivals []repository.Arrival
 	for _, m := range messages {
@@ -171,15 +175,15 @@ func (s *messages) returns(messages []*entity.Message, batch repository.Batch, _
 	return arrivals
 }
 
-// Confirms reports whether the return m of an attempt on parent is confirmed: it arrived in the parent's dead-letter
-// topic, or in a dead-letter topic that is declared.
+// Confirms reports whether the return m of an attempt on parent is confirmed. It is confirmed if it arrived in the
+// parent's dead-letter topic, or in a dead-letter topic that is declared for the original topic of m.
 func Confirms(m *entity.Message, parent *Row, batch repository.Batch) bool {
 	source := m.Source.TopicID
 	return source != 0 && source == parent.Message.Source.TopicID || batch.Declared != nil && batch.Declared(m)
 }
 
-// ParentOf returns the message and the attempt that the Return of m names. It returns false when the parent has no such
-// attempt, or when the attempt went to another topic than the original topic of m.
+// ParentOf returns the message and the attempt that the field Return of m names. It returns false when no such attempt
+// exists, or when the attempt went to another topic than the original topic of m.
 func (s *messages) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	if m.Return == nil {
 		return nil, entity.Attempt{}, false

@@ -14,7 +14,7 @@ import (
 // keyName identifies an Idempotency-Key.
 type keyName struct{ principal, key string }
 
-// keyRow is the stored state of a key. When the status of its answer is not 0, the answer is stored.
+// keyRow is the stored state of an Idempotency-Key. The status of its answer is 0 until the answer is stored.
 type keyRow struct {
 	name      keyName
 	request   [32]byte
@@ -29,7 +29,7 @@ type keyRow struct {
 type Keys struct {
 	steps steps
 	keys  map[keyName]*keyRow
-	byAge []*keyRow // oldest first; may contain rows that were deleted from keys
+	byAge []*keyRow // all rows, the oldest first, including rows that were deleted from the map keys
 }
 
 // NewKeys returns an empty Keys. The function now is the clock of leases and expiry.
@@ -79,7 +79,7 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 }
 
 // forgetKeys deletes keys that are older than repository.KeyLife. When a key was dropped and then used again, byAge
-// still contains the old row of the key; deleting the old row does not delete the new one.
+// still contains the old row of the key; the expiry of the old row must not delete the new row.
 func (s *Keys) forgetKeys(now time.Time) {
 	for len(s.byAge) > 0 && !s.byAge[0].createdAt.Add(repository.KeyLife).After(now) {
 		old := s.byAge[0]
@@ -120,7 +120,7 @@ func (s *Keys) DropKey(ctx context.Context, k repository.Key) error {
 	})
 }
 
-// atWork returns the row of a key in progress if the owner of k holds it; otherwise nil.
+// atWork returns the row of a key that has no answer yet and whose owner is the owner of k; otherwise nil.
 func (s *Keys) atWork(k repository.Key) *keyRow {
 	r, ok := s.keys[nameOf(k)]
 	if !ok || r.owner != k.Owner || r.answer.Status != 0 {

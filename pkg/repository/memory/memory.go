@@ -27,7 +27,7 @@ type Store struct {
 
 // messages implements the methods of Store for messages and their attempts.
 type messages struct {
-	steps        // its lock guards all fields below, and the redrives; every method runs as one step
+	steps        // runs every method as one step; its lock guards all fields below, and the redrives
 	Hooks        Hooks
 	Rows         map[uuid.UUID]*Row
 	Archived     map[uuid.UUID]*Row // nil when the store has no archive
@@ -39,9 +39,9 @@ type messages struct {
 	operations   []operation
 }
 
-// Hooks are functions that a store calls within its steps.
+// Hooks are functions that the store calls while it holds its lock.
 type Hooks struct {
-	Observe func(*Row, entity.Message) entity.Message // a hook that is called for each message that is read, and returns the message that the reader gets in its place; see fake.Store
+	Observe func(*Row, entity.Message) entity.Message // called for each message that is read; returns the message that the reader gets; see fake.Store
 	Arrived func(...*Row)
 	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
 	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo)
@@ -90,7 +90,8 @@ type steps struct {
 	mu  sync.Mutex
 }
 
-// Step runs do as one atomic step, with one time of the clock. Like a database, it does nothing when ctx has ended.
+// Step calls do under the store's lock, with one time of the clock. When ctx has ended, it does not call do and returns
+// an error, as a database would.
 func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ type Redrive struct {
 	Batches []*Batch
 }
 
-// redrives implements the methods of Store for redrives. Each method runs as one step of messages, under the same lock.
+// redrives implements the methods of Store for redrives. Each method runs as one step, under the lock of messages.
 type redrives struct {
 	messages *messages
 	Redrives map[uuid.UUID]*Redrive
@@ -211,14 +211,15 @@ func (s *redrives) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
 	}
 }
 
-// Moved calls the hooks after a redrive was created or has changed its state.
+// Moved must be called after a redrive was created or has changed its state. It remembers the operation that did so,
+// and calls the hook Moved.
 func (s *redrives) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.AuditInfo) {
 	s.messages.Note(action, r.Entity.ID, cause)
 	s.messages.Hooks.Moved(now, action, from, r, cause)
 }
 
-// SaveWaiting implements repository.Redrives. It does not change an inactive redrive, because its note says why it is
-// in its state.
+// SaveWaiting implements repository.Redrives. It does not change an inactive redrive, whose note is the reason for its
+// state.
 func (s *redrives) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	return s.WithRedrive(ctx, "record that a redrive waits", id, func(r *Redrive, now time.Time) error {
 		e := &r.Entity
@@ -236,7 +237,7 @@ func (s *redrives) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, 
 	})
 }
 
-// Batch is a part of a redrive's selection.
+// Batch is a part of a redrive's selection, with the results of its messages and its lease.
 type Batch struct {
 	Number    int
 	Items     []entity.RedriveItem
@@ -272,7 +273,8 @@ func (s *redrives) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease ti
 	return leased, err
 }
 
-// free returns the next batch that may be leased; nil when no batch may be leased.
+// free returns the next batch that may be leased: of an active redrive a batch that is not done and that no other owner
+// holds, of an inactive one only an abandoned batch. It returns nil when there is no such batch.
 func (r *Redrive) free(now time.Time) *Batch {
 	if !r.Entity.State.Active() {
 		return r.Abandoned(now)

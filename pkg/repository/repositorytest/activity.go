@@ -94,7 +94,7 @@ func activitySteps(h *harness) {
 	for _, p := range h.arrivals(q).Points {
 		hours = append(hours, p.Arrived)
 	}
-	if !slices.Equal(hours, []int64{4, 2}) { // the arrivals from 04:10 to 05:06
+	if !slices.Equal(hours, []int64{4, 2}) { // the messages arrived from 04:10 to 05:06: 4 before 05:00, and 2 after it
 		h.Errorf("by the hour %v, want 4 and 2", hours)
 	}
 }
@@ -245,8 +245,8 @@ func activityUntil(h *harness) {
 	}
 }
 
-// activityTogether: several indexers store documents of the same messages at the same time, because each believes that
-// it has the lease. Each message is counted only once.
+// activityTogether: several indexers store documents of the same messages at the same time, because more than one of
+// them believes that it holds the indexer lease. Each message must be counted only once.
 func activityTogether(h *harness) {
 	const workers = 4
 	ids := h.puts(100)

@@ -56,14 +56,14 @@ func againOther(h *harness) {
 			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
 			h.wantLines(m.ID, way.action, 1)
 		}
-		nobody := entity.By("alice") // this cause has no operation, so each call that carries it makes a change of its own
+		nobody := entity.By("alice") // this cause has no operation, so the store takes each call for a change by another operation
 		m := h.failedIn(way.from)
 		check.NoError(h, way.do(h, m.ID, nobody))
 		h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, nobody))
 	}
 }
 
-// wantAgainRefused checks the error of a change that another operation has already made.
+// wantAgainRefused checks the error that a store returns when another operation has already made the same change.
 func (h *harness) wantAgainRefused(action entity.Action, id uuid.UUID, now entity.Status, err error) {
 	h.Helper()
 	if action == entity.ActionDelete {

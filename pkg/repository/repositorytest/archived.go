@@ -133,7 +133,7 @@ func archivedAgain(h *harness) {
 func archivedErase(h *harness) {
 	m, other := h.archived(), h.archived()
 	cause := fullCause()
-	for range 2 { // repeating the call is no error
+	for range 2 { // the second call with the same operation must be no error
 		erased, err := h.Repository.Erase(h.Context(), m.ID, cause)
 		check.True(h, err == nil && erased == repository.Erased{}, "Erase = %+v, %v, want nothing left", erased, err)
 	}
@@ -181,7 +181,7 @@ func archivedRace(h *harness) {
 func archivedUnindexed(h *harness) {
 	m := h.archived()
 	h.hold(indexVersion)
-	for range 3 { // makes the indexer's position move past the message
+	for range 3 { // moves the indexer's position past the archived message, by messages with later times
 		for _, id := range h.puts(3, func(m *entity.Message) { m.Group = someGroup }) {
 			h.document(indexVersion, entity.Document{MessageID: id})
 		}
@@ -333,8 +333,8 @@ func exportPromises() []promise {
 	}
 }
 
-// exported returns the ids of the exported messages. For each message, it calls the function in the parameter with, and
-// the export waits until the call returns.
+// exported returns the ids of the exported messages. It calls the function with for each message, and the export waits
+// until that call returns.
 func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID
@@ -436,9 +436,9 @@ func exportLargeValues(h *harness) {
 	}
 }
 
-// exportParts checks an export that loads only parts of the messages: these parts, and the fields that
-// ExportQuery.Parts names, are equal to those of the whole messages, even when a part is too long to be read together
-// with others.
+// exportParts checks an export that loads only parts of each message. These parts, and the fields that every export
+// loads (see ExportQuery.Parts), must be equal to those of the whole message. This must hold even for a part that is so
+// long that the store reads it separately.
 func exportParts(h *harness) {
 	h.assorted()
 	h.put(func(m *entity.Message) {

@@ -63,8 +63,8 @@ func fullCause() entity.AuditInfo {
 	}
 }
 
-// wantEntries checks the audit entries of one object, the oldest first. The ids of the entries must increase. They are
-// not compared with those in want, which are 0.
+// wantEntries checks the audit entries of one object, the oldest first. The ids of the entries must increase; apart
+// from that, ids are not compared, because the entries in want have the id 0.
 func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	h.Helper()
 	got := h.trail(repository.TrailQuery{ObjectID: id})
@@ -133,8 +133,8 @@ func auditTakeOver(h *harness) {
 	h.wantEntries(m.ID, want)
 }
 
-// auditTwinClaims: when a caller claims the same message twice in one call, it makes only one attempt, with one of the
-// two claim ids, and one audit entry.
+// auditTwinClaims: when a caller claims the same message twice in one call, the store makes only one attempt, with one
+// of the two claim ids, and adds one audit entry.
 func auditTwinClaims(h *harness) {
 	m := h.put()
 	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}
@@ -302,8 +302,8 @@ func auditText(h *harness) {
 	}
 }
 
-// dyings marks the message with the id dead and requeues it, as many times as the parameter rounds says. Each time adds
-// two audit entries with the given cause.
+// dyings marks the message with the given id as dead and requeues it, as many times as rounds says. Each round adds two
+// audit entries with the given cause.
 func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.AuditInfo) {
 	h.Helper()
 	for range rounds {
@@ -367,8 +367,8 @@ func (h *harness) variety() []entity.AuditEntry {
 	return all
 }
 
-// trailFilters returns queries for the entries of variety. The parameter e is the seventh entry; some queries ask for
-// entries with its values.
+// trailFilters returns queries that find some of the entries of variety. The parameter e is the seventh of these
+// entries; some queries ask for entries with its values.
 func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	return map[string]func(*repository.TrailQuery){
 		"object":  func(q *repository.TrailQuery) { q.ObjectID = e.ObjectID },
@@ -509,7 +509,7 @@ func auditReusedRequestID(h *harness) {
 	var want []string
 	for _, actor := range []string{"alice", "bob", "alice"} {
 		check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1", Call: uuid.New()}))(h)
-		check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1"}))(h) // like entries from before the server gave each request an id of its own
+		check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1"}))(h) // this entry has no Call, like entries from before the server gave each request an id of its own
 		want = append(want, actor+" dead", actor+" requeue")
 	}
 	var got []string
@@ -520,8 +520,8 @@ func auditReusedRequestID(h *harness) {
 	check.Same(h, got, want, "requests with one id")
 }
 
-// auditCountsVisible: entries about messages name no topics. So for a caller who may see only some topics, only the
-// request's entries about the object in the query are counted.
+// auditCountsVisible: an entry about a message names no topic, so it does not show whether a caller with some topics
+// may see that message. For such a caller, only the request's entries about the object of the query are counted.
 func auditCountsVisible(h *harness) {
 	ids := h.puts(3)
 	h.change(entity.RedriveDead, entity.AuditInfo{Actor: "alice", Call: uuid.New()}, ids...)

@@ -37,8 +37,8 @@ func (h *harness) change(action entity.RedriveAction, cause entity.AuditInfo, id
 	return check.Must(h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: ids}, cause))(h)
 }
 
-// changeWithoutLease: a process that was stopped for a while must not change messages whose batch another process has
-// leased since then.
+// changeWithoutLease: a process that was stopped for a while must not change the messages of a batch that another
+// process has leased since.
 func changeWithoutLease(h *harness) {
 	r, ids := h.began(3)
 	first := h.lease(r.ID, uuid.New())
@@ -413,7 +413,7 @@ func giveUpHistory(h *harness) {
 }
 
 // wantAbandoned checks the last attempt in the history of a message. It must be the attempt of the claim that the
-// parameter before, the message as it was earlier, has, and must be stored as an attempt that could not be settled.
+// message had before, and its verdict must say that it could not be settled.
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)

@@ -196,8 +196,8 @@ func claimTakeOver(h *harness) {
 	h.wantFinished(h.finish(c, entity.Acknowledged), entity.Resolved, 2)
 }
 
-// claimTakeOverLimit: a claim with TakeOver also claims a message whose last allowed attempt is in doubt, because
-// nothing else could end such an attempt.
+// claimTakeOverLimit: the last attempt that the retry limit allows is in doubt and cannot be settled. A claim with
+// TakeOver claims its message all the same, because nothing else could end such an attempt.
 func claimTakeOverLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
 	h.unsettleable(m.ID)
@@ -285,8 +285,8 @@ func claimOnce(wait bool) func(h *harness) {
 	}
 }
 
-// claimBrief claims with Brief, and then repeats the claim with the same ids, like a caller that has not received the
-// answer.
+// claimBrief claims a message with the option Brief, and then repeats the claim with the same id, like a caller that
+// has not received the answer. Both answers must be the same.
 func claimBrief(h *harness) {
 	for _, wait := range []bool{false, true} {
 		m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
@@ -330,8 +330,8 @@ func claimMapped(h *harness) {
 		"Claim without a topic took %v, %v, want the message wherever it belongs", taken, err)
 }
 
-// claimWait claims a message with Wait while another caller may be marking it dead. Whatever comes first, the answer of
-// Claim must agree with what is stored.
+// claimWait claims a message with the option Wait while another caller may be marking it dead. In whichever order the
+// two happen, the answer of Claim must agree with what is stored.
 func claimWait(h *harness) {
 	for range rounds {
 		m := h.put()

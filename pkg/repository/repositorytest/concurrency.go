@@ -51,7 +51,8 @@ func raceClaimDelete(h *harness) {
 	}
 }
 
-// wantOne calls the function do in many goroutines at the same time. It must return true in exactly one of them.
+// wantOne calls the function do in many goroutines at the same time. do must return true in exactly one of these
+// goroutines.
 func (h *harness) wantOne(what string, do func() bool) {
 	h.Helper()
 	var winners atomic.Int32

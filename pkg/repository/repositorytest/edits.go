@@ -43,8 +43,8 @@ func fullEdit() *entity.Edit {
 	}
 }
 
-// edited returns a claim on the message with the id, for an attempt that sends the record with the edit e. It does not
-// make the claim.
+// edited returns a claim on a message for an attempt that sends the record with the edit e. The caller passes the claim
+// to Claim.
 func edited(id uuid.UUID, e *entity.Edit) repository.Claim {
 	c := intent(id)
 	c.Edit = e
@@ -66,7 +66,7 @@ func (h *harness) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	}
 }
 
-// sendEdited makes the claim c, whose attempt sends an edited record, and finishes the attempt with the verdict.
+// sendEdited claims a message with c, a claim for an edited record, and finishes the attempt with the verdict.
 func (h *harness) sendEdited(c repository.Claim, verdict entity.Verdict) {
 	h.Helper()
 	taken := h.claimAll(c)
@@ -141,8 +141,8 @@ func editsEndings(h *harness) {
 	h.wantEdits(m.ID, want...)
 }
 
-// doubtful makes the claim c, lets it expire, and stores the result that its attempt is in doubt, with an error class
-// because of which the attempt cannot be settled.
+// doubtful claims a message with c and lets the claim expire. It then stores the result that the attempt is in doubt,
+// with an error class that says that it cannot be settled.
 func (h *harness) doubtful(c repository.Claim) {
 	h.Helper()
 	h.claimAll(c)
@@ -173,7 +173,7 @@ func editsGiveUp(h *harness) {
 func editsNotTaken(h *harness) {
 	m := h.in(entity.Resolved)
 	c := edited(m.ID, fullEdit())
-	c.ID = h.history(m.ID)[0].ID // gives the claim the id of an earlier attempt, which had no edit
+	c.ID = h.history(m.ID)[0].ID // gives the claim, which is refused, the id of an earlier attempt; this attempt must not get the edit
 	taken := h.claimAll(c, edited(uuid.New(), fullEdit()))
 	check.Require(h, len(taken) == 0, "Claim took %v, want nothing", ids(taken))
 	h.wantEdits(m.ID, nil)
@@ -284,7 +284,7 @@ func editsReturn(h *harness) {
 		parent := h.sentAs(c.edit)
 		child, got := h.arrives(1, c.came...)
 		h.wantReturn(got, child[0], parent.ID, 1)
-		h.clock.Advance(2 * window) // so that later attempts cannot be confused with this one
+		h.clock.Advance(2 * window) // the return window ends, so that later dead letters are not taken for returns of this attempt
 	}
 }
 
@@ -318,8 +318,8 @@ func editsNoHash(h *harness) {
 	h.wantNoReturn(got, came, messages[0].ID)
 }
 
-// editsOtherAttempts: the first attempt on a message had an edit, and failed or sent nothing. The second attempt had no
-// edit. Only the second attempt can have a return, so a dead letter with the edited value is no return.
+// editsOtherAttempts: the first attempt on a message had an edit, and failed or sent nothing. The second attempt sent
+// the record without an edit. So a dead letter with the edited value is no return of this message.
 func editsOtherAttempts(h *harness) {
 	e := &entity.Edit{SetValue: true, Value: []byte("new")}
 	for _, first := range []entity.Verdict{entity.Failed, entity.GivenBack} {

@@ -78,8 +78,8 @@ func expiredInDoubt(h *harness) {
 	h.wantIDs("Expired after one more doubt of a known class", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// unsettleable claims a message, lets the claim expire, and stores a result because of which the message is marked as
-// unsettleable.
+// unsettleable claims a message, lets the claim expire, and stores the result that its attempt is in doubt and cannot
+// be settled. The store must then mark the message as unsettleable.
 func (h *harness) unsettleable(id uuid.UUID) {
 	h.Helper()
 	r := result(h.claim(id), entity.InDoubt)
@@ -129,7 +129,7 @@ func expiredEarlierUnknown(h *harness) {
 	h.wantIDs("Expired of the next claim", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// expiredAfter: a caller that cannot settle the oldest expired claims at the moment can skip them and read the next
+// expiredAfter: a caller that cannot settle the oldest expired claims now must be able to skip them and read the next
 // ones.
 func expiredAfter(h *harness) {
 	want := h.puts(5)
@@ -210,7 +210,7 @@ func historySays(h *harness) {
 
 func historyEndings(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 100 })
-	h.attempt(h.put().ID, entity.Failed) // a message with a history, which must not be returned for another message
+	h.attempt(h.put().ID, entity.Failed) // another message gets a history, which History must not return for the message m
 	steps := []struct {
 		verdict entity.Verdict
 		to      entity.Status

@@ -329,8 +329,8 @@ func rescueRequeue(h *harness) {
 	h.lastRescue(m.ID)
 }
 
-// rescueGivenBack: attempts that are given back do not count as rescues: the process that gives an attempt back is
-// alive, so the message has not crashed it.
+// rescueGivenBack: an attempt that is given back does not count as a rescue. Its process is alive, so the message has
+// not crashed it.
 func rescueGivenBack(h *harness) {
 	m := h.put()
 	for i := range 3 * repository.RescueLimit {

@@ -54,7 +54,7 @@ func full(m *entity.Message) {
 	m.Outcome = entity.Returned
 }
 
-// asKept returns the message m with its times in the precision in which every store returns them.
+// asKept returns the message m with its times in the precision in which every store keeps them.
 func asKept(m entity.Message) entity.Message {
 	m.CreatedAt, m.UpdatedAt = entity.TruncateTime(m.CreatedAt), entity.TruncateTime(m.UpdatedAt)
 	return m
@@ -154,8 +154,8 @@ func getUnreadable(h *harness) {
 	h.wantKept(entity.Record{State: entity.ValueUnreadable, Unreadable: "unknown codec \"7\"", LastOffset: 1 << 40})
 }
 
-// wantKept checks that every way to read a record returns it unchanged: when it was stored by Store or inserted as a
-// message, from the live table, from the archive, and after a restore.
+// wantKept stores a record in two ways, by Store and by Insert. It checks that every way to read the record returns it
+// unchanged: from the live table, from the archive, and after a restore.
 func (h *harness) wantKept(want entity.Record) {
 	h.Helper()
 	stored := h.message(func(m *entity.Message) { m.Record = want })
@@ -219,7 +219,8 @@ func getOwnBytes(h *harness) {
 	check.Same(h, *h.get(m.ID).Origin.Partition, 4, "partition after a caller wrote into an answer")
 }
 
-// scribble overwrites bytes in every part of a record, without allocating new memory.
+// scribble overwrites the caller's copy of a record in place. A store that shares memory with its callers would show
+// these changes.
 func scribble(r *entity.Record) {
 	r.Value[0], r.Key[0] = 'X', 'X'
 	r.Headers[0].Value[0] = 'X'
@@ -330,8 +331,8 @@ func loadGone(h *harness) {
 	check.True(h, len(got) == 0 && taken == 2, "Load of what is gone = %v, %d taken, want none and 2", ids(got), taken)
 }
 
-// loadGoesOn reads all messages like a caller: it calls Load again and again, each time with the ids that the call
-// before did not process.
+// loadGoesOn reads all messages as callers of Load do: it calls Load again and again, each time with the ids that the
+// previous call did not process.
 func loadGoesOn(h *harness) {
 	var want, left []uuid.UUID
 	for _, n := range []int{10, 5000, 10, 10, 900, 200, 5000, 5000, 0, 0} {

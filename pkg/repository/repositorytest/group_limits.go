@@ -21,7 +21,7 @@ func failures(topic, name string, n int) []repository.TopicFailure {
 	return list
 }
 
-// refused returns the number of failures that AdmitFingerprints refuses.
+// refused returns how many of the failures AdmitFingerprints refuses.
 func (h *harness) refused(list []repository.TopicFailure) int {
 	h.Helper()
 	refused := check.Must(h.Repository.AdmitFingerprints(h.Context(), list))(h)

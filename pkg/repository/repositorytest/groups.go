@@ -257,7 +257,7 @@ func groupsByTime(h *harness) {
 	h.wantGroups("by first seen", repository.GroupQuery{Sort: repository.GroupsByFirstSeen}, "c", "b", "a")
 	h.wantPaged(repository.GroupQuery{Sort: repository.GroupsByFirstSeen}, "c", "b", "a")
 
-	// Groups that arrived at the same time are sorted by id.
+	// Error groups whose messages arrived at the same time are sorted by id.
 	tied := []entity.Fingerprint{h.fingerprint("t1"), h.fingerprint("t2"), h.fingerprint("t3")}
 	for _, f := range tied {
 		h.came(f, 1, ofTopic("ties"))

@@ -31,8 +31,7 @@ type harness struct {
 	refs  map[string]repository.TopicRef
 }
 
-// message returns a PENDING message of the usual dead-letter topic, without storing it. Each message has a later time
-// than the messages before.
+// message returns a PENDING message of the dead-letter topic that tests use by default, without storing it.
 func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := entity.NewMessage(original, "boom", h.clock.Now())
@@ -288,7 +287,8 @@ func ids(messages []entity.Message) []uuid.UUID {
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
 // Clock is the clock of a store under test. It changes only by Advance. Its times have nanoseconds and a time zone
-// other than UTC, so that a test notices when a store returns either of them. It is safe for concurrent use.
+// other than UTC, so that a test notices when a store does not truncate a time or does not convert it to UTC. It is
+// safe for concurrent use.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time

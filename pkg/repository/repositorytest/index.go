@@ -100,20 +100,20 @@ func indexVersions(h *harness) {
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("unindexed in the new version", h.unindexed(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // stored like by an indexer that still has the old version of the search index
+	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // stores a document as an indexer does that still works for the old version of the search index
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("unindexed", h.unindexed(8), []uuid.UUID{b.ID})
 }
 
-// indexStale: a document of another version than that of the index is not stored. It comes from an indexer that has
-// lost the lease and does not know it yet.
+// indexStale: a document of another version than that of the search index is not stored. It comes from an indexer that
+// has lost the lease without noticing.
 func indexStale(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
 	h.indexed(a)
 	h.hold(8)
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"}, entity.Document{MessageID: b.ID, Text: "boom"})
 	h.wantIDs("unindexed", h.unindexed(8), nil)
-	for range 3 { // makes the indexer's position move past both messages
+	for range 3 { // moves the indexer's position past both messages
 		h.clock.Advance(time.Hour)
 		h.wantIDs("unindexed", h.unindexed(8), nil)
 	}
@@ -257,7 +257,7 @@ func indexDeleted(h *harness) {
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 	h.unindexed(indexVersion) // asks for unindexed messages, as the indexer does in each step
-	again := m                // a new message with the id of the deleted one, which only a test can insert
+	again := m                // gets the id of the deleted message, which no new message has outside of tests
 	h.Insert(h.T, again)
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 }
@@ -285,8 +285,8 @@ func indexUntil(h *harness) {
 	}
 }
 
-// indexUndecoded: a deferred message becomes due again and again, each time after a longer pause, until it is forgotten
-// or deleted.
+// indexUndecoded: a message whose schema could not be read becomes due again and again, each time after a longer pause,
+// until it is forgotten or deleted.
 func indexUndecoded(h *harness) {
 	h.hold(1)
 	list := h.puts(2)
@@ -303,7 +303,7 @@ func indexUndecoded(h *harness) {
 		})))
 	}
 	deferAll(one)
-	h.clock.Advance(time.Second) // so that the first message has been due for longer than the second
+	h.clock.Advance(time.Second) // so that the first message becomes due a second before the other one
 	deferAll(two)
 	due("at once")
 	h.clock.Advance(10 * time.Second)

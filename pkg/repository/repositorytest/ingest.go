@@ -37,7 +37,7 @@ func ingestPromises() []promise {
 	}
 }
 
-// stream is one partition of one incarnation of a dead-letter topic.
+// stream is one partition of one incarnation of a dead-letter topic, from which tests store records.
 type stream struct {
 	topic string
 	ref   repository.TopicRef
@@ -56,8 +56,7 @@ func (h *harness) open(topic string, start int64, part int32) stream {
 	return s
 }
 
-// position returns the position of the partition of s. If the partition has no position yet, it gets the position
-// start.
+// position returns the position of the partition of s. If the partition has no position yet, position sets it to start.
 func (h *harness) position(s stream, start int64) int64 {
 	h.Helper()
 	got := check.Must(h.Repository.OpenPosition(h.Context(), []repository.Position{{Partition: s.partition(), Next: start}}))(h)
@@ -179,7 +178,8 @@ func ingestCreatedAt(h *harness) {
 	}
 }
 
-// ingestState: a message may be DEAD when it is stored, because the attempts of its lineage are used up.
+// ingestState: a message may be DEAD when it is stored, because the attempts on its ancestors have reached the retry
+// limit.
 func ingestState(h *harness) {
 	parent, root := uuid.New(), uuid.New()
 	b := h.batch(h.open(deadLetter, 0, 0), 0, 1, func(m *entity.Message) {
@@ -204,11 +204,11 @@ func ingestRedelivered(h *harness) {
 	first := h.batch(s, 0, 10)
 	h.store(first, 1)
 	for _, again := range []repository.Batch{
-		first,             // the same batch, because the answer was lost
-		h.batch(s, 0, 10), // ten records from the first offset on, all of them stored before
-		h.batch(s, 5, 10), // records from the middle on, and records that are new
-		h.batch(s, 0, 11), // all records again, and a new one
-		h.batch(s, 9, 1),  // only the last record
+		first,             // the same batch again, as after a lost answer
+		h.batch(s, 0, 10), // the ten stored records, decoded again
+		h.batch(s, 5, 10), // some stored records, and new ones after them
+		h.batch(s, 0, 11), // all stored records, and a new one
+		h.batch(s, 9, 1),  // only the last stored record
 	} {
 		h.store(again, 0)
 	}
@@ -313,7 +313,7 @@ func ingestNothing(h *harness) {
 }
 
 // ingestConcurrent: several members of a consumer group, which have not noticed that they lost the partition, store the
-// same range, each with its own ids.
+// same range at the same time. Each has decoded messages with other ids.
 func ingestConcurrent(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	const callers = 16

@@ -31,8 +31,8 @@ func lineagePromises() []promise {
 	}
 }
 
-// sendBack claims a message, as for sending it back to its original topic, and returns the claim. The caller must
-// finish the attempt of the claim.
+// sendBack claims a message like a retry that sends it back to its original topic, and returns the claim. The caller
+// must finish the attempt.
 func (h *harness) sendBack(id uuid.UUID) repository.Claim {
 	h.Helper()
 	c := intent(id)
@@ -186,8 +186,8 @@ func lineageTakenOver(h *harness) {
 		"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
 }
 
-// lineageCount: a requeue resets the message's number of attempts, but not the number that a return of an earlier
-// attempt continues.
+// lineageCount: a requeue sets the message's number of attempts to 0. A return of an attempt before the requeue still
+// continues that attempt's number.
 func lineageCount(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
 	h.unsettleable(m.ID)

@@ -261,7 +261,7 @@ func listBounded(h *harness) {
 	}
 }
 
-// empties gives a message n headers, each of which uses two bytes in the store.
+// empties gives a message n empty headers, each of which takes only two bytes in the store.
 func empties(n int) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Headers = make([]entity.Header, n) }
 }
@@ -326,7 +326,7 @@ func filled(n, size int) func(*entity.Message) {
 	}
 }
 
-// smallReservation is a MemoryReservation that can still reserve left bytes.
+// smallReservation is a MemoryReservation in which as many bytes can still be reserved as its field left says.
 type smallReservation struct{ left int64 }
 
 var errNoMemory = errors.New("no room")

@@ -421,7 +421,7 @@ func (h *harness) wantUnmapped(visible *entity.TopicPatterns, want ...repository
 	check.True(h, err == nil && slices.Equal(got, want), "Unmapped = %v, %v, want %v", got, err, want)
 }
 
-// from gives a message a position in this dead-letter topic, and an unknown origin.
+// from makes the given dead-letter topic and offset those of a message, whose original topic is unknown.
 func (h *harness) from(topic string, offset int64) func(*entity.Message) {
 	return func(m *entity.Message) {
 		unknownOrigin(m)

@@ -55,8 +55,8 @@ func notificationsPromises() []promise {
 
 const patience = time.Hour
 
-// look calls Events until it has found at least the wanted number of events. Events may be found late, because other
-// tests have open transactions on the same server.
+// look calls Events until it has found at least the wanted number of events. Events may be found late, while other
+// tests have older transactions open on the same server.
 func (h *harness) look(want int, changes ...func(*repository.EventQuery)) repository.Events {
 	h.Helper()
 	q := repository.EventQuery{Limit: 100, Patience: patience}
@@ -100,7 +100,7 @@ func (h *harness) keepIn(k repository.KeptNotifications) {
 func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
 	h.Helper()
 	var news []repository.Event
-	for range 3000 { // an event is found only when all transactions of the server that began before it have ended
+	for range 3000 { // an event is found only after all earlier transactions on the server have ended, so ask again
 		found := h.look(0, changes...)
 		h.keep(found)
 		for _, e := range found.List {
@@ -199,7 +199,7 @@ func eventsRedrives(h *harness) {
 func eventsNewGroup(h *harness) {
 	h.watch()
 	f := h.fingerprint("out of stock")
-	h.news(0) // a fingerprint is stored for which no message has arrived, so there is no event
+	h.news(0) // the error group has a fingerprint, but no message has arrived in it, so there is no event
 	at := h.clock.Kept()
 	h.came(f, 2)
 	h.wantEvent(h.news(1)[0], repository.Event{
@@ -308,7 +308,7 @@ func eventsSpike(h *harness) {
 }
 
 func eventsUsual(h *harness) {
-	h.documented(1, h.puts(40)...) // 40 messages of one hour, two hours ago; the average for a quarter of an hour is ten
+	h.documented(1, h.puts(40)...) // 40 messages in one hour, more than an hour before the spike: ten on average in a quarter of an hour
 	h.clock.Advance(2*time.Hour + 30*time.Minute)
 	h.watch()
 	h.documented(1, h.puts(20)...)

@@ -34,8 +34,8 @@ func outcomePromises() []promise {
 
 const billing = "billing"
 
-// sentBy returns a message with an acknowledged attempt, on which the given consumer group failed. Its record was sent
-// to offset 41 in partition 2 of its original topic. The parameter life is the topic id of that topic.
+// sentBy returns a message whose record an attempt has sent to offset 41 in partition 2 of its original topic. The
+// given consumer group failed to process the message, and the original topic has the topic id in life.
 func (h *harness) sentBy(group, life string) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = group })
@@ -254,7 +254,7 @@ func configuredReplaced(h *harness) {
 
 	m := h.sentBy("", "life-1")
 	h.saveCommitted(committed("a", 42), committed("c", 42))
-	h.wantPublished(m.ID) // the consumer group is still known from messages, although the configuration does not contain it any more
+	h.wantPublished(m.ID) // the message stays published: the configuration no longer contains the group of this offset, although messages name it
 	h.configure(fresh)
 	h.wantConsumed(m.ID, entity.Consumption{Group: "c", Offset: 42, SeenAt: h.clock.Kept()})
 }

@@ -121,7 +121,8 @@ func wholeFilter(h *harness) entity.Filter {
 	}
 }
 
-// redriveSelectionWhole: a redrive returns its selection as it was requested, whatever messages the store contains.
+// redriveSelectionWhole: a redrive returns its selection as it was requested, even when some conditions match no
+// message.
 func redriveSelectionWhole(h *harness) {
 	id := h.put().ID
 	for name, f := range map[string]entity.Filter{

@@ -81,7 +81,8 @@ func (h *harness) wantLease(id uuid.UUID, number int) *held {
 	return b
 }
 
-// itemWith returns an item of a batch with a result, and with the other fields that usually belong to this result.
+// itemWith returns an item of a batch with a result, and with the reason, the topic and the offset that usually belong
+// to this result.
 func itemWith(number int, id uuid.UUID, result entity.ItemResult) entity.RedriveItem {
 	item := entity.RedriveItem{
 		Number: number, MessageID: id, Result: result,
@@ -106,7 +107,7 @@ func (h *harness) saveItems(b *held, items ...entity.RedriveItem) bool {
 	}))(h)
 }
 
-// save stores a result for each of the first messages of a batch.
+// save stores the given results for the first messages of a batch, one for each message.
 func (h *harness) save(b *held, results ...entity.ItemResult) {
 	h.Helper()
 	check.Require(h, b != nil, "LeaseBatch = none, want one")
@@ -219,7 +220,7 @@ func leaseOrdered(h *harness) {
 	r, _ := h.began(7, func(n *repository.NewRedrive) { n.Options.KeepKeyOrder = true })
 	first := h.wantLease(r.ID, 0)
 	h.wantNoLease(r.ID)
-	h.save(first, entity.ItemSucceeded) // saves a result for one message of the batch; the other two messages still have none
+	h.save(first, entity.ItemSucceeded) // saves a result for one message of the batch, which has two further messages without a result
 	again := h.wantLease(r.ID, 0)
 	h.clock.Advance(expiry)
 	over := h.wantLease(r.ID, 0)
@@ -373,15 +374,15 @@ func itemsOutcomes(h *harness) {
 	b := h.wantLease(r.ID, 0)
 	var items []entity.RedriveItem
 	for i, change := range []func(*entity.RedriveItem){
-		func(*entity.RedriveItem) {},                        // consumed: the committed offset, 50, is after that of the record
-		func(item *entity.RedriveItem) { item.Offset = 50 }, // published: the consumer reads this record next
+		func(*entity.RedriveItem) {},                        // is consumed, because its offset 41 is before the committed offset 50
+		func(item *entity.RedriveItem) { item.Offset = 50 }, // is only published, because the consumer reads its record next
 		func(item *entity.RedriveItem) { item.TopicID = "life-2" },
 		func(item *entity.RedriveItem) { item.Partition = 3 },
 		func(item *entity.RedriveItem) { item.Group = "shipping" },
 		func(item *entity.RedriveItem) { item.Offset = -1 },
-		func(*entity.RedriveItem) {},                                                                         // returned: the record comes back
-		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // returned: the record comes back
-		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // the item has no topic, which means that the attempt sent nothing
+		func(*entity.RedriveItem) {},                                                                         // is returned, because its record comes back
+		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // is returned, because its record comes back although its attempt is in doubt
+		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // has no outcome, because an item without a topic sent nothing
 	} {
 		item := itemWith(i, ids[i], entity.ItemSucceeded)
 		change(&item)
@@ -391,7 +392,7 @@ func itemsOutcomes(h *harness) {
 	h.saveCommitted(committed(billing, 50))
 	h.returned(r.ID, ids[6])
 	h.returned(r.ID, ids[7])
-	h.returned(uuid.New(), ids[1]) // the return of an attempt of another redrive, which must not count
+	h.returned(uuid.New(), ids[1]) // a return that belongs to an attempt of another redrive, and must not count for this one
 	want := []entity.Outcome{
 		entity.Consumed, entity.Published, entity.Published, entity.Published, entity.Published, entity.Published,
 		entity.Returned, entity.Returned, "",
@@ -526,7 +527,7 @@ func raceLeases(h *harness) {
 	var got []uuid.UUID
 	together(owners, func(int) {
 		owner := uuid.New()
-		for range 4 * batches { // LeaseBatch may return nil while other owners lease batches
+		for range 4 * batches { // LeaseBatch may return nil while other owners lease batches, so each owner asks several times
 			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, owner, expiry)
 			if err != nil {
 				h.Errorf("LeaseBatch: %v", err)
@@ -721,7 +722,7 @@ func returnsGrouped(h *harness) {
 			}
 		})
 	}
-	h.returned(uuid.New(), ids[3]) // the return of an attempt of another redrive, which must not count
+	h.returned(uuid.New(), ids[3]) // a return that belongs to an attempt of another redrive, and must not count for this one
 	got := check.Must(h.Repository.ReturnedErrors(h.Context(), r.ID))(h)
 	want := []entity.ReturnedError{
 		{Group: f.ID(), Class: "Timeout", Title: "timed out", Topic: original, DLQTopic: "returns.dlq", Messages: 2},

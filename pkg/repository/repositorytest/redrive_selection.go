@@ -83,7 +83,8 @@ func selectionNames(h *harness) {
 		orders.ID, payments.ID, unknown.ID, both.ID)
 }
 
-// oneOfEach stores one message of each kind that the actions treat differently, and returns their ids by kind.
+// oneOfEach stores one message of each status, one whose attempts are used up, and one that is unsettleable, because
+// the actions of redrives treat these differently. It returns their ids by these names.
 func oneOfEach(h *harness) map[string]uuid.UUID {
 	found := map[string]uuid.UUID{}
 	for _, s := range entity.Statuses() {

@@ -214,7 +214,7 @@ func redrivesListed(h *harness) {
 			h.move(n.ID, repository.RedriveMove{To: entity.RedriveCancelled})
 		}
 		all = append(all, n.ID)
-		if i != 3 { // advances the clock except once, so that two of the redrives have the same created_at
+		if i != 3 { // the clock stands still once, so that two of the redrives have the same created_at
 			h.clock.Advance(time.Second)
 		}
 	}

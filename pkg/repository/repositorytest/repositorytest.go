@@ -17,12 +17,12 @@ import (
 type Fixture struct {
 	Repository repository.Repository
 
-	// Insert stores a message exactly as given: state, times, claim, source. The topic id and the incarnation in the
-	// message's source are ids that OpenTopics returned. A message without a source is stored like a message that a
-	// plain SQL statement inserts: its value becomes the column payload.
+	// Insert stores a message exactly as given, with its state, times, claim and source. The topic id and the
+	// incarnation in the message's source are ids that OpenTopics returned. A message without a source is stored like
+	// one that an SQL statement of a user inserts: its value becomes the column payload.
 	Insert func(t *testing.T, m entity.Message)
 
-	// Archive moves a message to the archive unchanged, whatever its state and age.
+	// Archive moves a message of any status and age to the archive, without changing it.
 	Archive func(t *testing.T, id uuid.UUID)
 
 	// UpdatedAtIsTheServers is set when the store cannot set UpdatedAt from the injected clock once a message exists.
@@ -64,7 +64,7 @@ func RunSearch(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 	}
 }
 
-// theme is a group of promises on one subject.
+// theme is a group of promises of the storage contract on one subject, such as the search index.
 type theme struct {
 	name     string
 	promises []promise

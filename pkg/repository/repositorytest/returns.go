@@ -85,8 +85,8 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	return messages[0]
 }
 
-// wantReturn checks that Store found exactly one return, recognised by key and value: the message child, whose parent
-// is the message with the id parent, and that Store has stored this.
+// wantReturn checks that Store has recognised exactly one return, by key and value: the message child, whose parent is
+// the message with the id parent. It also checks that the stored message names this parent.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)
@@ -230,7 +230,7 @@ func returnsVerdicts(h *harness) {
 	h.wantReturn(got, child[0], m[0].ID, 1)
 }
 
-// sentNothing are the verdicts of attempts whose record is not in the target log.
+// sentNothing lists the verdicts which say that the record of an attempt is not in the target log.
 var sentNothing = []entity.Verdict{
 	entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack, entity.Rescued,
 }
@@ -289,8 +289,9 @@ func returnsOnceBeforeResult(h *harness) {
 	h.wantForeign(h.get(after[0].ID))
 }
 
-// returnsRefuted: a record with the content of a claimed message arrives, and counts as the return of the claim's
-// attempt. When the result of the attempt says that it sent nothing, the outcome of the parent is removed again.
+// returnsRefuted: while a message is claimed, a dead letter with the same key and value arrives, and counts as the
+// return of the claim's attempt. When the attempt then ends without having sent its record, the outcome of the message
+// must be removed again.
 func returnsRefuted(h *harness) {
 	for _, v := range sentNothing {
 		m, _ := h.arrives(1)
@@ -323,8 +324,8 @@ func returnsHeadersNotRefuted(h *harness) {
 	h.wantOutcome(m[0].ID, entity.Returned)
 }
 
-// returnsRace sends records that always come back, until their lineages end. Each return is stored before the result of
-// its attempt, after it, or at the same time.
+// returnsRace sends records that always come back, until their lineages reach the retry limit. Each return is stored
+// before the result of its attempt, after it, or at the same time.
 func returnsRace(h *harness) {
 	lines := 50
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
@@ -503,7 +504,8 @@ func returnsHeaders(h *harness) {
 	check.True(h, len(got) == 0, "Store found %+v, want none: the attempt has a return", got)
 	h.wantForeign(h.get(second[0].ID))
 
-	// An attempt that already has a return gets another one only when the headers of the record name the attempt.
+	// When an attempt already has a return, a further dead letter becomes its return only if the record's headers name
+	// the attempt.
 	third, got := h.arrives(1, say)
 	check.True(h, len(got) == 1 && h.get(third[0].ID).Parent == c.MessageID && h.get(first[0].ID).Parent == c.MessageID,
 		"Store found %+v, want another child of %s", got, c.MessageID)
@@ -532,8 +534,8 @@ func returnsLimit(h *harness) {
 	check.Same(h, got[0].Status, entity.Dead, "status of the child")
 }
 
-// returnsLine: even when a consumer always fails and drops all headers, the lineage of its record ends at the retry
-// limit.
+// returnsLine: a consumer that always fails and drops all headers must not cause endless retries. The lineage of its
+// record ends with a DEAD message at the retry limit.
 func returnsLine(h *harness) {
 	m, _ := h.arrives(1)
 	root := m[0].ID
@@ -571,8 +573,8 @@ func returnsStale(h *harness) {
 	h.wantReturn(got, child[0], m.ID, 1)
 }
 
-// returnsConcurrent: several partitions store equal records at the same time. Each attempt that sent such a record gets
-// exactly one of the stored records as its return.
+// returnsConcurrent: dead letters with the same key and value are stored from several partitions at the same time. Each
+// attempt that sent such a record must get exactly one of them as its return.
 func returnsConcurrent(h *harness) {
 	const attempts, callers = 3, 8
 	sent, _ := h.arrives(attempts)

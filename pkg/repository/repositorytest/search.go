@@ -53,7 +53,7 @@ func (h *harness) visible(list ...string) *entity.TopicPatterns {
 
 const indexVersion = 7
 
-// indexed stores the document of a message like the indexer: with the error message, the value, and the given terms.
+// indexed stores the document of a message as the indexer does, from the error message, the value, and the given terms.
 func (h *harness) indexed(m entity.Message, terms ...int64) {
 	h.Helper()
 	h.hold(indexVersion)
@@ -62,7 +62,8 @@ func (h *harness) indexed(m entity.Message, terms ...int64) {
 	})
 }
 
-// assorted contains messages with different properties. Each filter of filterCases matches some of them.
+// assorted contains messages with different properties, by the names that the tests give them. Each filter of
+// filterCases matches some of them.
 type assorted struct {
 	byName map[string]uuid.UUID
 	order  []string // names of the messages, in the order of their creation, the oldest first
@@ -427,7 +428,8 @@ func searchLiteralWords(h *harness) {
 	}
 }
 
-// maxWord is the length in bytes of the longest word that a request may have. A store may refuse a longer one.
+// maxWord is the length in bytes of the longest word that a request may contain. For a longer word, a store may return
+// an error.
 const maxWord = 1000
 
 func searchHostile(h *harness) {

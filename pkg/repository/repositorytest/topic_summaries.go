@@ -123,7 +123,8 @@ func summariesGroups(h *harness) {
 		"TopicSummaries = %+v, want %d groups, the configured one among them", got, most)
 }
 
-// summariesTotals: all topics that are not named have one total together, whatever their number is.
+// summariesTotals: all topics that the caller does not name have one total together, so the answer stays small however
+// many topics there are.
 func summariesTotals(h *harness) {
 	want := func(names []string, want ...repository.TopicTotal) {
 		h.Helper()
@@ -232,8 +233,8 @@ func topicsNewLife(h *harness) {
 	check.Same(h, h.topic("a.dlq", "1"), old, "life 1 is later")
 }
 
-// topicsIncarnations: when the broker gives topics no ids, all topics have the same empty id. The store must still give
-// two topics different incarnations.
+// topicsIncarnations: a broker without topic ids gives every topic the same empty id. The store must give two such
+// topics different incarnations.
 func topicsIncarnations(h *harness) {
 	refs := h.topics(repository.Topic{Name: "a.dlq"}, repository.Topic{Name: "b.dlq"})
 	check.True(h, refs[0].Incarnation != refs[1].Incarnation && refs[0].TopicID != refs[1].TopicID,

@@ -1,5 +1,5 @@
-// Package openapi holds the hand-written description of the API, and renders it as a web page. Package rest
-// implements the API; its tests compare its router, requests and answers with the document.
+// Package openapi contains the OpenAPI document of the API, which is written by hand, and renders it as a web page.
+// Package rest implements the API; its tests compare its router, requests and answers with the document.
 package openapi
 
 import _ "embed"

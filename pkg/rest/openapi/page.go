@@ -21,8 +21,8 @@ var (
 	pageStyle string
 )
 
-// Page returns the document as an HTML page without scripts, and the Content-Security-Policy that it needs.
-// theme is light, dark, or "" for the system's colours.
+// Page returns the API's document as an HTML page without scripts, and the Content-Security-Policy with which the page
+// must be sent. theme is light, dark, or "" for the system's colours.
 func Page(theme string) (page []byte, policy string, err error) {
 	sum := sha256.Sum256([]byte(pageStyle))
 	policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -57,7 +57,7 @@ type part struct {
 	Code bool
 }
 
-// prose splits a description into its parts. An empty line begins a paragraph; other line breaks are spaces, because
+// prose splits a description into its parts. An empty line begins a paragraph. Other line breaks become spaces, because
 // the lines of the document are shorter than those of the page.
 func prose(text string) []part {
 	paragraphs := strings.Split(strings.TrimSpace(text), "\n\n")
@@ -74,7 +74,7 @@ func prose(text string) []part {
 	return parts
 }
 
-// Read parses the parts of an OpenAPI document that pages use.
+// Read parses an OpenAPI document, as far as Pages needs it.
 func Read(text []byte) (*Pages, error) {
 	var doc Pages
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -83,7 +83,7 @@ func Read(text []byte) (*Pages, error) {
 	return &doc, nil
 }
 
-// Pages holds the parts of an OpenAPI document that pages use; nodes keep the order of the document.
+// Pages holds the parts of an OpenAPI document from which web pages are made. The nodes keep the order of the document.
 type Pages struct {
 	Info struct {
 		Title, Version, Summary, Description string
@@ -98,7 +98,7 @@ type Pages struct {
 	}
 }
 
-// Section is a tag with its operations.
+// Section is a tag of the document with the operations that have this tag.
 type Section struct {
 	Name, Description string
 	Operations        []Operation
@@ -120,7 +120,7 @@ type Example struct {
 	Status                string
 }
 
-// Field is a line of a table: a parameter, a field of a body, an answer.
+// Field is a row of a table on the page: a parameter, a field of a body, or an answer.
 type Field struct {
 	Name, Where, Type, Description, Ref string
 	Required                            bool
@@ -300,7 +300,7 @@ func items(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// pairs iterates over a mapping in its order.
+// pairs iterates over the keys and values of a YAML mapping, in the order of the document.
 func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	return func(yield func(string, *yaml.Node) bool) {
 		if n == nil || n.Kind != yaml.MappingNode {

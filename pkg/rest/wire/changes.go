@@ -46,11 +46,11 @@ type RetryAllResult struct {
 	Dead      int            `json:"dead"`
 	InDoubt   int            `json:"in_doubt"`
 	Skipped   int            `json:"skipped"`
-	Waiting   int            `json:"waiting"` // 0 unless the redrive was cancelled
+	Waiting   int            `json:"waiting"` // messages without a result; 0 unless the redrive was cancelled
 	Reasons   map[string]int `json:"reasons"`
 }
 
-// NewRetryAllResult shows the end of a redrive of a topic.
+// NewRetryAllResult shows the results of a redrive that retried a topic and has ended.
 func NewRetryAllResult(topic string, redrive entity.Redrive) RetryAllResult {
 	counts := redrive.Counts
 	return RetryAllResult{
@@ -76,7 +76,7 @@ type Changed struct {
 	Message    string        `json:"message"`
 }
 
-// Pagination is the position of a page in a numbered list.
+// Pagination says which page of a list an answer contains, and how many messages the whole list has.
 type Pagination struct {
 	TotalCount int64 `json:"total_count"`
 	Page       int   `json:"page"`

@@ -20,8 +20,8 @@ func csvBytes(b []byte) string {
 	return "base64:" + base64.StdEncoding.EncodeToString(b)
 }
 
-// appendCell writes text. Text that a spreadsheet would read as a Formula gets an apostrophe in front, so that a
-// record cannot run formulas on the machine that opens the file.
+// appendCell appends a text as a cell. If a spreadsheet would read the text as a formula, it puts an apostrophe in
+// front, so that a record cannot run formulas on the machine that opens the file.
 func appendCell(dst []byte, text string) []byte {
 	if text == "" {
 		return dst

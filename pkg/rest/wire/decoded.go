@@ -8,8 +8,8 @@ import (
 // plainJSON is the format of a payload that is JSON without a schema.
 const plainJSON = "json"
 
-// decoded reads the value and the key with their schemas, where they have any. omitted is the reason why the value is
-// left out if it has no schema.
+// decoded decodes the value and the key of a message, if they have schemas. omitted is the reason for which the answer
+// leaves the value out, if the value has no schema.
 func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decoded) {
 	if !v.NoValues && (omitted == "" || omitted == NotJSON) {
 		value = v.Schemas.Decode(m, entity.ValuePart, v.Limit)
@@ -23,8 +23,9 @@ func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decod
 	return value, key
 }
 
-// maskDecoded masks the key, and the reasons why a part cannot be decoded, because these reasons name paths, and a
-// path may contain values. If a key is decoded, its JSON is masked like a payload, and its bytes are hidden.
+// maskDecoded masks a decoded key like a payload. If a value of the key is masked, or the key cannot be decoded, it
+// hides the key's bytes. It also removes the reasons for which a part cannot be decoded, because these reasons name
+// paths, and a path may contain values.
 func (c *shown) maskDecoded(by Masking) {
 	if !by.CoversPath(payload.Path{}) {
 		return
@@ -70,7 +71,7 @@ func (c *shown) writeDecodedKey(r *row) {
 	r.schema("key_schema", c.key)
 }
 
-// schema writes the schema of a decoded part; null for a part without one.
+// schema writes a member that describes the schema of a decoded part; null for a part without a schema.
 func (r *row) schema(name string, d entity.Decoded) {
 	r.name(name)
 	if d.Format == entity.NoFormat {
@@ -91,7 +92,8 @@ func (r *row) schema(name string, d entity.Decoded) {
 	}
 }
 
-// SchemaTexts are the schema of a message's payload or key, and the latest version of its subject.
+// SchemaTexts contains the schema of a message's payload or key, and the latest version of the subject to which this
+// schema belongs.
 type SchemaTexts struct {
 	Format        entity.Format `json:"format"`
 	Registry      string        `json:"registry"`

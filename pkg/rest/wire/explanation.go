@@ -7,7 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// appendExplanation writes the members that only a single message has, without the braces around them.
+// appendExplanation writes the members "derived" and "hops", which only the answer for a single message has. It does
+// not write the braces around them.
 func appendExplanation(dst []byte, e entity.Explanation) []byte {
 	fields := e.Fields()
 	r := row{dst: append(dst, `"derived":{`...)}

@@ -8,25 +8,25 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Facets are the values of the messages that match a filter.
+// Facets is the answer to a request for facets: the values of the messages that match a filter.
 type Facets struct {
 	AsOf    *string        `json:"as_of"`
 	Filter  map[string]any `json:"filter"`
 	Matched Count          `json:"matched"`
 	Counted int64          `json:"counted"`
-	Exact   bool           `json:"exact"` // all messages that match were counted
+	Exact   bool           `json:"exact"` // whether all messages that match were counted
 	Sum     *FacetSum      `json:"sum"`
 	Facets  []Facet        `json:"facets"`
 }
 
-// FacetSum is the sum of the numbers at a path.
+// FacetSum is the sum of the numbers that messages have at a path of their payloads.
 type FacetSum struct {
 	Path     string `json:"path"`
 	Sum      string `json:"sum"`
 	Messages int64  `json:"messages"`
 }
 
-// Facet contains the most frequent values of one key.
+// Facet contains the most frequent values of one facet key, with the number of messages of each.
 type Facet struct {
 	By       string        `json:"by"`
 	Distinct FacetDistinct `json:"distinct"`
@@ -34,7 +34,7 @@ type Facet struct {
 	Values   []FacetValue  `json:"values"`
 }
 
-// FacetDistinct is the number of different values.
+// FacetDistinct is the number of different values of a facet, which may be an estimate.
 type FacetDistinct struct {
 	Values int64 `json:"values"`
 	Exact  bool  `json:"exact"`
@@ -50,7 +50,7 @@ type FacetValue struct {
 	Filter   map[string]any       `json:"filter"`
 }
 
-// NewFacetSum shows a sum; nil when no sum was requested.
+// NewFacetSum returns a sum for the answer; nil when the request asked for no sum.
 func NewFacetSum(path string, s repository.FacetSum) *FacetSum {
 	if path == "" {
 		return nil
@@ -58,7 +58,8 @@ func NewFacetSum(path string, s repository.FacetSum) *FacetSum {
 	return &FacetSum{path, s.Sum, s.Messages}
 }
 
-// NewFacet shows a facet. The function filter returns the filter of a value.
+// NewFacet returns a facet for the answer. The function filter returns the filter that selects the messages with a
+// value.
 func NewFacet(key repository.FacetKey, f repository.Facet, filter func(repository.FacetValue) map[string]any) Facet {
 	shown := Facet{By: key.String(), Distinct: FacetDistinct{f.Distinct, f.Exact}, Missing: f.Missing}
 	shown.Values = Each(f.Values, func(v repository.FacetValue) FacetValue {

@@ -14,7 +14,7 @@ import (
 // UnknownOrigin is the value of the parameter origin that selects messages whose original topic is unknown.
 const UnknownOrigin = "unknown"
 
-// Filter is the filter of a selection, null where it has no condition.
+// Filter shows the filter of a redrive's selection. A member is null where the filter has no such condition.
 type Filter struct {
 	Topic         *string         `json:"topic"`
 	Status        []entity.Status `json:"status"`
@@ -35,7 +35,7 @@ type Filter struct {
 	Words         *string         `json:"q"`
 }
 
-// NewFilter converts a filter back to the parameters of a request, with masked values hidden.
+// NewFilter shows a filter with the names and forms of the parameters of a request. It hides masked values.
 func NewFilter(f entity.Filter, by Masking) *Filter {
 	shown := &Filter{
 		IDs:   f.MessageIDs,
@@ -95,7 +95,7 @@ func FieldMatch(m entity.FieldMatch, by Masking) string {
 	if len(m.Values) == 1 {
 		return m.Path + "==" + m.Values[0]
 	}
-	var plain string // there are two values: a JSON string, and the number with the same characters
+	var plain string // the two values are a JSON string, and the number that has the same characters
 	if json.Unmarshal([]byte(m.Values[0]), &plain) != nil {
 		plain = m.Values[0]
 	}
@@ -118,19 +118,19 @@ func IsSpaceOrQuote(c rune) bool {
 	return c == '"' || strings.ContainsRune(" \t\r\n\v\f\u0085\u00a0", c)
 }
 
-// Count is the number of matches of a search.
+// Count is the number of messages that match a search.
 type Count struct {
 	Messages int64 `json:"messages"`
 	Exact    bool  `json:"exact"`
-	AtLeast  bool  `json:"at_least,omitempty"` // there may be more matches than Messages
+	AtLeast  bool  `json:"at_least,omitempty"` // whether more messages may match
 }
 
-// SearchPage is the end of a page of matches.
+// SearchPage contains the members that follow the messages in the answer to a search.
 type SearchPage struct {
 	NextCursor    *string `json:"next_cursor"`
 	Count         *Count  `json:"count"`
 	SearchedUntil *string `json:"searched_until"`
-	// SearchedBackTo is the time back to which the search has read messages when it ran out of time; nil when it is
-	// complete.
+	// SearchedBackTo is nil when the search is complete. When the search ran out of time, it has searched the messages
+	// from SearchedBackTo on.
 	SearchedBackTo *string `json:"searched_back_to"`
 }

@@ -28,8 +28,8 @@ type Past struct {
 // Attempt is one attempt to send a message, and its result.
 type Attempt struct {
 	Number        int                `json:"number"`
-	RedriveID     uuid.UUID          `json:"redrive_id"`      // the value of the record's header dlq-redrive-id
-	BulkRedriveID *uuid.UUID         `json:"bulk_redrive_id"` // id of the object under /redrives
+	RedriveID     uuid.UUID          `json:"redrive_id"`      // id of this attempt, which the record has in its header dlq-redrive-id
+	BulkRedriveID *uuid.UUID         `json:"bulk_redrive_id"` // id of the redrive that made the attempt; null without a redrive
 	RetryCount    int                `json:"retry_count"`
 	Actor         *string            `json:"actor"`
 	StartedAt     *string            `json:"started_at"`
@@ -44,7 +44,7 @@ type Attempt struct {
 	Edit          *Edit              `json:"edit"`
 }
 
-// Ancestor is a message whose replay failed again and led to the requested message.
+// Ancestor is an earlier message of the lineage: its replay failed again, which led to the message that was asked for.
 type Ancestor struct {
 	ID         uuid.UUID       `json:"id"`
 	ParentID   *uuid.UUID      `json:"parent_id"`
@@ -55,7 +55,7 @@ type Ancestor struct {
 	Past
 }
 
-// NewAttempt shows an attempt without its edit.
+// NewAttempt returns an attempt for the answer. The caller adds its edit.
 func NewAttempt(a entity.Attempt) Attempt {
 	return Attempt{
 		Number: a.Number, RedriveID: a.ID, BulkRedriveID: OrNull(a.RedriveID), RetryCount: a.RetryCount,
@@ -65,8 +65,8 @@ func NewAttempt(a entity.Attempt) Attempt {
 	}
 }
 
-// sentTo returns a partition or an offset; nil where nothing was sent or the offset is unknown, because 0 is a valid
-// value.
+// sentTo returns the partition or the offset of a sent record. It returns nil when nothing was sent or the value is
+// unknown, because 0 is a valid partition and offset.
 func sentTo[T int32 | int64](topic string, n T) *T {
 	if topic == "" || n < 0 {
 		return nil
@@ -92,7 +92,7 @@ type Change struct {
 	TraceID    *string            `json:"trace_id"`
 	ActorKind  entity.ActorKind   `json:"actor_kind"`
 	Topics     []string           `json:"topics,omitempty"`
-	// Entries is the number of audit entries of the request, which are shown as this one change.
+	// Entries is the number of audit entries of a request, when the list shows them together as this one change.
 	Entries int             `json:"entries,omitempty"`
 	Redrive *CreatedRedrive `json:"redrive,omitempty"`
 }
@@ -123,19 +123,19 @@ func NewChange(e entity.AuditEntry) Change {
 	return shown
 }
 
-// Edit describes how an attempt's record differed from its message.
+// Edit describes how the record that an attempt sent differed from its message.
 type Edit struct {
 	TargetTopic    *string         `json:"target_topic"`
 	PayloadChanged bool            `json:"payload_changed"`
-	PayloadPatch   json.RawMessage `json:"payload_patch"` // null where one side is not JSON, or too large to compare
+	PayloadPatch   json.RawMessage `json:"payload_patch"` // null if the old or the new payload is not JSON, or is too large to compare
 	KeyChanged     bool            `json:"key_changed"`
 	HeadersChanged bool            `json:"headers_changed"`
 	Headers        json.RawMessage `json:"headers"`
 	RedrivePatch   json.RawMessage `json:"redrive_patch"`
 }
 
-// NewEdit shows an edit as its differences from the message; nil for a record that was sent unchanged. schemas decodes
-// the payloads of both; if it is nil, nothing is decoded.
+// NewEdit shows an edit by its differences from the message; nil for a record that was sent unchanged. schemas decodes
+// the payloads before and after the edit; if it is nil, they are not decoded.
 func NewEdit(e *entity.Edit, m *entity.Message, unmasked bool, by Masking, schemas entity.PartReader) *Edit {
 	if e == nil {
 		return nil
@@ -166,7 +166,7 @@ func showPatch(patch []byte, unmasked bool, by Masking) json.RawMessage {
 	return by.Patch(slices.Clone(patch))
 }
 
-// readable returns the payload as JSON, decoded where it has a schema; nil where it cannot be shown.
+// readable returns a payload as JSON, decoded if it has a schema; nil if the payload cannot be shown as JSON.
 func readable(m *entity.Message, schemas entity.PartReader) []byte {
 	if schemas != nil {
 		if d := schemas.Decode(m, entity.ValuePart, MaxPayload); d.Format != entity.NoFormat {

@@ -12,11 +12,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// TimeLayout is RFC 3339 in UTC with milliseconds; the offset is spelled out because clients of the first API
-// parse it that way.
+// TimeLayout is RFC 3339 in UTC with milliseconds. It writes +00:00 instead of Z, because clients of the first version
+// of the API parse times in this form.
 const TimeLayout = "2006-01-02T15:04:05.000+00:00"
 
-// shownTime reports whether t is shown: it must be known, and its year must be valid in RFC 3339.
+// shownTime reports whether an answer can show t. A time can be shown if it is known and its year is valid in RFC 3339.
 func shownTime(t time.Time) bool {
 	return !t.IsZero() && t.UTC().Year() >= 0 && t.UTC().Year() <= 9999
 }
@@ -30,8 +30,8 @@ func Stamp(t time.Time) *string {
 	return &text
 }
 
-// OrNull returns a pointer to v; for the zero value, which means "not known", it returns nil, which JSON shows as
-// null.
+// OrNull returns a pointer to v. The zero value means "not known"; for it OrNull returns nil, which becomes null in
+// JSON.
 func OrNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -69,13 +69,13 @@ func ListOf[T any](list []T) []T {
 	return list
 }
 
-// The functions below write JSON without reflection, because an export of a million messages spends its time here.
-// These functions write the same JSON as Encode returns.
+// The functions below write JSON without reflection, because an export of a million messages spends most of its time
+// with this. They write the same JSON as Encode returns.
 
 const hexDigits = "0123456789abcdef"
 
-// appendText writes a string. It also escapes characters that change how the text after them is displayed, because
-// answers are read in terminals and logs.
+// appendText writes a text as a JSON string. It also escapes characters that change how the text after them is
+// displayed, because people read answers in terminals and logs.
 func appendText[T ~string | ~[]byte](dst []byte, text T) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -138,8 +138,8 @@ func appendEscaped(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// escapeMarks escapes in JSON text the characters that appendText escapes and encoding/json does not. They occur only
-// within strings.
+// escapeMarks escapes, in the output of encoding/json, the characters that only appendText escapes. In JSON these
+// characters can occur only within strings.
 func escapeMarks(text []byte) []byte {
 	if !bytes.ContainsFunc(text, escapedMark) {
 		return text
@@ -163,7 +163,7 @@ func appendBase64(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendBlob writes bytes as text where they are UTF-8, else as base64; nil as null.
+// appendBlob writes bytes as text if they are valid UTF-8, and otherwise as base64. It writes nil as null.
 func appendBlob(dst, b []byte) []byte {
 	switch {
 	case b == nil:

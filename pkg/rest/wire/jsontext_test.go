@@ -16,8 +16,7 @@ import (
 
 var literals = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// wantEncoded checks JSON against the output of encoding/json, in which wantEncoded also escapes the characters that only
-// this package escapes.
+// wantEncoded checks that each string in some JSON is written as Encode writes it.
 func wantEncoded(t *testing.T, got []byte) {
 	t.Helper()
 	if !json.Valid(got) {
@@ -33,7 +32,7 @@ func wantEncoded(t *testing.T, got []byte) {
 	}
 }
 
-// plain shows messages as they are stored.
+// plain writes messages as they are stored, without masks and without derived fields.
 var plain = Messages{Dialects: resttest.Plain, Masking: Masking{Masks: resttest.Plain, Derived: resttest.Plain}}
 
 // The JSON of lists, single messages and exports is the JSON that encoding/json would write.

@@ -5,9 +5,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// Masks are the masking rules: they replace the values of masked fields in payloads and headers. They are safe for concurrent use.
+// Masks are the masking rules, which replace the values of masked fields in payloads and headers. They are safe for
+// concurrent use.
 type Masks interface {
-	// Empty reports whether nothing is masked.
+	// Empty reports whether the rules mask nothing.
 	Empty() bool
 	// Payload returns JSON with masked values replaced and the other bytes unchanged, and the paths of the replaced
 	// values.
@@ -22,7 +23,8 @@ type Masks interface {
 	Patch(patch []byte) []byte
 }
 
-// DerivedMasks report which fields were read from masked headers. They are safe for concurrent use.
+// DerivedMasks says which fields of messages are masked because they were read from masked headers. It is safe for
+// concurrent use.
 type DerivedMasks interface {
 	// Fields returns the fields that may come from a masked header in any message.
 	Fields() entity.MaskedFields
@@ -39,7 +41,8 @@ type Masking struct {
 	Derived DerivedMasks
 }
 
-// Parameter reports whether a parameter of a filter is compared with text that may come from a masked header.
+// Parameter reports whether a condition with this parameter compares something that may have been read from a masked
+// header.
 func (m Masking) Parameter(name string) bool {
 	masked := m.Derived.Fields()
 	return name == "error_class" && masked.ErrorClass || name == "consumer_group" && masked.ConsumerGroup

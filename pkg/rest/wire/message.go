@@ -16,13 +16,15 @@ import (
 
 // Dialects read a message's fields from its headers.
 type Dialects interface {
-	// StackTraceOf returns a message's stack trace, which may be in its headers only; "" for none.
+	// StackTraceOf returns the stack trace of a message, which the store may have only in the headers; "" when there is
+	// no stack trace.
 	StackTraceOf(m entity.Message) string
 
-	// ExplainMessage returns the source of each field of the failure.
+	// ExplainMessage returns for each field of the failure from where it was read.
 	ExplainMessage(m entity.Message) entity.Explanation
 
-	// IsPointer reports whether the record has no value because it only points to the record that failed.
+	// IsPointer reports whether the dead letter is a pointer: it has no value, because it only names the record that
+	// failed.
 	IsPointer(m *entity.Message) bool
 }
 
@@ -32,18 +34,18 @@ type Messages struct {
 	Masking  Masking
 }
 
-// View says how messages are shown to a principal.
+// View says how messages are shown to a principal in one answer.
 type View struct {
 	Limit    int                        // the longest payload that is shown
 	Unmasked func(*entity.Message) bool // reports messages that are shown without masks; nil: none
 	Archived bool                       // the message is in the archive
-	OneLine  bool                       // line breaks between the tokens of the payload are replaced
+	OneLine  bool                       // replaces line breaks between the tokens of the payload by spaces
 	NoValues bool                       // payloads are left out
 
 	Standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
 	Schemas  entity.PartReader                           // nil: nothing is decoded
 
-	Target *Target // target of a single message; nil: the message has none
+	Target *Target // where a retry would send a single message; nil: the answer does not say it
 }
 
 // Target is the topic to which a retry would send a message now. Exists is nil when that is not known.
@@ -74,7 +76,7 @@ func (w Messages) AppendJSON(dst []byte, m *entity.Message, v View) []byte {
 	return append(r.dst, '}')
 }
 
-// AppendDetailed writes m as JSON with the members that only a single message has.
+// AppendDetailed writes m as JSON, with the members that lists leave out.
 func (w Messages) AppendDetailed(dst []byte, m *entity.Message, v View) []byte {
 	dst = w.AppendJSON(dst, m, v)
 	r := row{dst: dst[:len(dst)-1], more: true}
@@ -90,10 +92,10 @@ func (w Messages) AppendCSV(dst []byte, m *entity.Message, v View) []byte {
 	return append(r.dst, '\n')
 }
 
-// shown is a message prepared for a principal's answer.
+// shown is a message that is prepared for an answer to a principal.
 type shown struct {
 	*entity.Message
-	payload    []byte // nil is shown as null
+	payload    []byte // payload in the answer; nil becomes null
 	omitted    string // why the answer leaves out the payload; "": it has the payload
 	oneLine    bool
 	size       *int64
@@ -107,7 +109,7 @@ type shown struct {
 	undeclared string   // why the origin is undeclared; "" when it is not
 }
 
-// show prepares a message for an answer. The result is valid as long as m.
+// show prepares a message for an answer. The result refers to m, so m must not change while the result is used.
 func (w Messages) show(m *entity.Message, v View) shown {
 	var c shown
 	c.Message, c.stackTrace, c.size = m, w.Dialects.StackTraceOf(*m), payloadSize(m.Record)
@@ -146,7 +148,8 @@ func payloadURL(id uuid.UUID, archived bool) string {
 	return "/api/v1/dlq/messages/" + id.String() + "/payload"
 }
 
-// mask replaces masked values: of the payload, of headers, and of fields that were read from a masked header.
+// mask replaces the masked values of the payload, of the key, of headers, and of fields that were read from a masked
+// header.
 func (c *shown) mask(by Masking) {
 	if c.payload != nil {
 		c.payload, c.masked = by.Payload(c.payload)
@@ -191,7 +194,7 @@ func (c *shown) maskDerived(fields entity.MaskedFields) {
 	}
 }
 
-// write writes the members in the order of CSVHead.
+// write writes the members of the message, in the order of CSVHead.
 func (c *shown) write(r *row) {
 	r.id("id", c.ID)
 	r.word("original_topic", c.OriginalTopic)
@@ -224,8 +227,8 @@ func (c *shown) writePayload(r *row) {
 	}
 }
 
-// joinLines turns valid JSON into one line. Its line breaks are only between tokens, where a space is equivalent;
-// within strings they are escaped.
+// joinLines replaces the line breaks of valid JSON by spaces. Unescaped line breaks occur only between the tokens of
+// JSON, where a space has the same meaning.
 func joinLines(text []byte) {
 	for i, c := range text {
 		if c == '\n' || c == '\r' {
@@ -263,7 +266,8 @@ func (c *shown) writeFailure(r *row) {
 	c.writeShare(r)
 }
 
-// writeShare writes what is known of a share group's dead letter.
+// writeShare writes what the store knows of a share group's dead letter: the number of its repeats, and the state of
+// its completion.
 func (c *shown) writeShare(r *row) {
 	var duplicates *int
 	share := entity.ShareRecord{}
@@ -276,8 +280,8 @@ func (c *shown) writeShare(r *row) {
 	r.text("completion_reason", share.Reason)
 }
 
-// writeOutcome writes the lineage of the message and the outcome of its replay. return_confirmed says whether the
-// message counts as the return of its parent's record; it is null for a message that is no return.
+// writeOutcome writes the lineage of the message and the outcome of its replay. For a return, return_confirmed says
+// whether the return is confirmed; it is null for a message that is no return.
 func (c *shown) writeOutcome(r *row) {
 	r.id("group_id", c.Group)
 	r.id("parent_id", c.Parent)
@@ -297,8 +301,8 @@ func (c *shown) writeOutcome(r *row) {
 	r.text("last_publish_error_class", string(c.LastPublishErrorClass))
 }
 
-// writeRecord writes the record's bytes, and which parts are left out. last_offset is the offset of the last
-// unreadable record, null where the message is one record.
+// writeRecord writes the key and the headers of the record, and which parts are left out. When the message stands for a
+// range of unreadable records, last_offset is the offset of the last one; otherwise it is null.
 func (c *shown) writeRecord(r *row) {
 	if c.keyMasked {
 		r.blob("key", []byte(MaskedText))
@@ -396,7 +400,7 @@ func (r *row) null() {
 	}
 }
 
-// word writes a text, also when it is empty.
+// word writes a text; an empty text stays an empty text.
 func (r *row) word(name, text string) {
 	if r.name(name); r.csv {
 		r.dst = appendCell(r.dst, text)
@@ -405,7 +409,7 @@ func (r *row) word(name, text string) {
 	}
 }
 
-// text writes an empty text as null.
+// text writes a text; an empty text becomes null.
 func (r *row) text(name, text string) {
 	if text != "" {
 		r.word(name, text)
@@ -460,7 +464,7 @@ func number[T ~int | ~int32 | ~int64](r *row, name string, n *T) {
 	}
 }
 
-// largeIf returns the reason for omitted bytes, "" when none are omitted.
+// largeIf returns the reason "too_large" if omitted is true, and "" otherwise.
 func largeIf(omitted bool) string {
 	if omitted {
 		return TooLarge

@@ -9,11 +9,13 @@ import (
 )
 
 const (
-	// MaxPayload is the largest value that is shown in a single message, MaxListPayload in a list.
+	// MaxPayload is the size in bytes of the largest value that the answer for a single message shows; MaxListPayload
+	// is the same for lists.
 	MaxPayload     = 1 << 20
 	MaxListPayload = repository.ListValueLimit
 
-	// maxDepth is how deep a payload may nest. Common JSON readers stop at 256, and an answer adds some levels.
+	// maxDepth is how deep the JSON of a payload may nest to be shown. Common JSON readers stop at a depth of 256, and
+	// an answer adds some levels around the payload.
 	maxDepth = 200
 )
 
@@ -25,7 +27,7 @@ const (
 	TooLarge  = "too_large"
 	overLimit = "over_limit"
 	notAsked  = "not_asked"
-	// unreadable means that the message represents a range of offsets whose records cannot be read.
+	// the message stands for a range of offsets whose records cannot be read
 	unreadable = "unreadable"
 	pointer    = "pointer" // the dead letter only names the position of its record
 )

@@ -44,12 +44,13 @@ type Redrive struct {
 	WaitingSince *string `json:"waiting_since"`
 
 	Outcomes *Outcomes `json:"outcomes,omitempty"`
-	// SearchedUntil is only in the answer to the creation; null when the search index was not used.
+	// SearchedUntil is only in the answer to the creation of a redrive. It is the time up to which the search index was
+	// complete, or null when the search index was not used.
 	SearchedUntil **string `json:"searched_until,omitempty"`
 }
 
-// Selection shows the selection. Ids are left out, because there may be ten thousand; the list of the redrive's items
-// contains them.
+// Selection shows the selection of a redrive. It leaves out ids, of which there may be ten thousand; the list of the
+// redrive's messages contains them.
 type Selection struct {
 	By     string  `json:"by"` // "ids" or "filter"
 	Filter *Filter `json:"filter"`
@@ -68,7 +69,7 @@ type RedriveOptions struct {
 
 	OriginalTopic *string         `json:"original_topic"`
 	Patch         json.RawMessage `json:"patch"`
-	// Schema is "same" or "latest", the schema that patched payloads are encoded with; null without a patch.
+	// Schema is "same" or "latest": the schema with which patched payloads are encoded. It is null without a patch.
 	Schema *entity.SchemaChoice `json:"schema"`
 }
 
@@ -103,7 +104,8 @@ func reasons(reasons map[string]int) map[string]int {
 	return reasons
 }
 
-// newSelection shows a selection without conditions as a selection by ids, because stores do not return the ids.
+// newSelection shows the selection of a redrive. A selection without conditions was made by ids, which stores do not
+// return with the selection.
 func newSelection(selection entity.Selection, by Masking) Selection {
 	if len(selection.IDs) > 0 || selection.Empty() {
 		return Selection{By: "ids"}
@@ -128,7 +130,7 @@ func newRedriveOptions(o entity.RedriveOptions, by Masking) RedriveOptions {
 	return shown
 }
 
-// progress returns the share of messages that have a result, rounded down: 1 means all of them.
+// progress returns the share of the messages that have a result, rounded down, so that 1 means all of them.
 func progress(r entity.Redrive) float64 {
 	if r.Counts.Waiting <= 0 || r.Selected <= 0 {
 		return 1
@@ -136,15 +138,15 @@ func progress(r entity.Redrive) float64 {
 	return math.Floor(float64(r.Selected-r.Counts.Waiting)/float64(r.Selected)*10_000) / 10_000
 }
 
-// rateOf returns the number of results per second so far. The time includes pauses; the results exclude messages that
-// were left out from the start.
+// rateOf returns how many results per second the redrive has had so far. The time includes pauses. Messages that were
+// left out when the redrive was created do not count.
 func rateOf(r entity.Redrive, now time.Time) float64 {
 	end := r.EndedAt
 	switch {
 	case !end.IsZero():
 	case r.State.Active():
 		end = now
-	default: // the redrive stopped or was paused at that time
+	default: // a stopped or paused redrive has last changed when it was stopped or paused
 		end = r.UpdatedAt
 	}
 	done, took := r.Selected-r.LeftOut-r.Counts.Waiting, end.Sub(r.CreatedAt).Seconds()
@@ -179,7 +181,7 @@ type RedriveItem struct {
 	Outcome   *entity.Outcome `json:"outcome"`
 }
 
-// ResultWaiting is the result of an item that has none yet.
+// ResultWaiting is the result that is shown for a message of a redrive that has none yet.
 const ResultWaiting = "waiting"
 
 // NewRedriveItem shows an item of a redrive.
@@ -208,9 +210,9 @@ type Preview struct {
 	Groups   []PreviewGroup       `json:"groups"`
 	Samples  []PatchSample        `json:"samples"`
 
-	// PatchChecked is the number of messages that the patch was applied to, and PatchFailed to how many of these it
-	// cannot be applied. PatchComplete says whether the patch was applied to all messages of the selection.
-	// PatchFailures contains the most common reasons.
+	// PatchChecked is the number of messages on which the dry run tried the patch. PatchFailed is the number of these
+	// to which the patch cannot be applied. PatchComplete says whether the dry run tried it on all messages of the
+	// selection. PatchFailures contains the most common reasons.
 	PatchChecked  int            `json:"patch_checked"`
 	PatchFailed   int            `json:"patch_failed"`
 	PatchComplete bool           `json:"patch_complete"`
@@ -248,8 +250,8 @@ func NewOverlap(o entity.Overlap) Overlap {
 	return Overlap{o.ID, o.Action, o.State, OrNull(o.Actor), Stamp(o.CreatedAt), o.Messages}
 }
 
-// ReturnedError contains the number of messages that came back with the error of an error group, or with an error
-// without a group.
+// ReturnedError is an error with which messages of a redrive came back: an error group with the number of these
+// messages. An entry without an error group counts all other messages.
 type ReturnedError struct {
 	GroupID  *uuid.UUID `json:"group_id"`
 	Class    *string    `json:"class"`
@@ -286,7 +288,8 @@ func NewReturnedErrors(list []entity.ReturnedError, visible *entity.TopicPattern
 	return sums
 }
 
-// PatchSample shows the payload of one message before and after a patch.
+// PatchSample shows the payload of one message before and after the patch, or the reason why the patch cannot be
+// applied.
 type PatchSample struct {
 	MessageID uuid.UUID       `json:"message_id"`
 	Before    json.RawMessage `json:"before"`
@@ -322,20 +325,23 @@ func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *st
 	}
 }
 
-// maxSamples and maxSample limit the samples of a dry run.
+// maxSamples is the maximum number of samples in the answer to a dry run; maxSample is the maximum size in bytes of a
+// payload in a sample.
 const (
 	maxSamples = 5
 	maxSample  = MaxListPayload
 )
 
-// newSamples masks the payloads before and after the patch; a patch that moves masked values has already been refused.
+// newSamples masks the payloads before and after the patch. The patch cannot have moved a masked value to a path
+// without a mask, because such a patch has already been refused.
 func newSamples(samples []entity.PatchSample, by Masking) []PatchSample {
 	return Each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) PatchSample {
 		return PatchSample{sample.MessageID, sampleSide(sample.Before, by), sampleSide(sample.After, by), OrNull(sample.Reason)}
 	})
 }
 
-// sampleSide returns null for a value that cannot be part of an answer.
+// sampleSide returns a payload for a sample, with masks; nil, which becomes null, for a payload that cannot be part of
+// an answer.
 func sampleSide(value []byte, by Masking) json.RawMessage {
 	text, _ := projectPayload(entity.Record{Value: value}, maxSample)
 	if text == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A redrive shows its progress and its speed, and null where they are unknown.
+// A redrive shows its progress, its rate and the time that it still needs. Values that are unknown are null.
 func TestRedrive_Progress(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)

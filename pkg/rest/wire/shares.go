@@ -7,13 +7,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// ShareGroups are the share groups that a caller sees. Total also counts the groups beyond the limit of the list.
+// ShareGroups contains the share groups that a caller may see. The list has a limit; Total counts all of these groups.
 type ShareGroups struct {
 	Groups []ShareGroup `json:"share_groups"`
 	Total  int          `json:"total"`
 }
 
-// ShareGroup is a share group whose configuration names a dead-letter topic.
+// ShareGroup shows a share group whose configuration names a dead-letter topic, and the numbers of its messages.
 type ShareGroup struct {
 	Group           string         `json:"group"`
 	DLQTopic        string         `json:"dlq_topic"`
@@ -24,15 +24,15 @@ type ShareGroup struct {
 	Problems        []ShareProblem `json:"problems"`
 }
 
-// ShareProblem is a reason why the broker would lose dead letters of a group.
+// ShareProblem is a reason why the broker would lose dead letters of a share group, such as a wrong setting of a topic.
 type ShareProblem struct {
 	Code    string  `json:"code"`
 	Text    *string `json:"text"`
 	Command *string `json:"command"`
 }
 
-// NewShareGroup shows a share group with the messages of its topics. masked hides its name, and the texts that may
-// contain this name.
+// NewShareGroup shows a share group with the numbers of its messages. With masked, it hides the name of the group, and
+// the texts that may contain this name.
 func NewShareGroup(g entity.ShareGroup, counts []repository.PointerCount, masked bool) ShareGroup {
 	shown := ShareGroup{
 		Group: g.Name, DLQTopic: g.DeadLetterTopic, CopiesRecords: g.CopiesRecords,

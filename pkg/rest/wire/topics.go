@@ -61,7 +61,8 @@ type GroupOffsets struct {
 	Partitions []PartitionOffsets `json:"partitions"`
 }
 
-// PartitionOffsets are null where Kafka has no offset, or has not answered.
+// PartitionOffsets contains the offsets of a consumer group in one partition. A member is null where Kafka has no such
+// offset, or has not answered.
 type PartitionOffsets struct {
 	Partition int32  `json:"partition"`
 	Committed *int64 `json:"committed"`
@@ -69,7 +70,7 @@ type PartitionOffsets struct {
 	Lag       *int64 `json:"lag"`
 }
 
-// NewGroupOffsets shows the offsets of consumer groups; masked hides their names.
+// NewGroupOffsets shows the offsets of consumer groups. With masked, it hides the names of the groups.
 func NewGroupOffsets(groups []entity.GroupHealth, masked bool) []GroupOffsets {
 	return Each(groups, func(g entity.GroupHealth) GroupOffsets {
 		return GroupOffsets{newConsumerGroup(g, masked), Each(g.Partitions, func(p entity.GroupPartition) PartitionOffsets {
@@ -89,8 +90,8 @@ func newConsumerGroup(g entity.GroupHealth, masked bool) ConsumerGroup {
 	return ConsumerGroup{g.Group, g.State, g.Lag}
 }
 
-// NewTopic shows a topic. lag contains, for each dead-letter topic for which it is known, the number of records that
-// are not stored yet; masked hides the names of consumer groups.
+// NewTopic shows a topic. lag contains the number of records of each dead-letter topic that are not stored yet, as far
+// as it is known. With masked, the names of consumer groups are hidden.
 func NewTopic(t repository.TopicSummary, health entity.ReplayHealth, redirect string, lag map[string]int64, masked bool) Topic {
 	shown := Topic{
 		Topic: t.Topic, DLQTopics: ListOf(t.DLQTopics), Counts: statusCounts(t.Counts),
@@ -112,7 +113,7 @@ func statusCounts(counts map[entity.Status]int64) map[entity.Status]int64 {
 	return all
 }
 
-// lagOf returns the sum of the topics' lags, nil when one is unknown.
+// lagOf returns the sum of the lags of the given dead-letter topics; nil when one of them is not known.
 func lagOf(topics []string, lag map[string]int64) (sum *int64) {
 	for _, topic := range topics {
 		n, known := lag[topic]
@@ -148,7 +149,8 @@ type UnmappedTopic struct {
 	Original *string `json:"original"`
 }
 
-// MappingPreview counts the stored messages of a dead-letter topic that the rules would change.
+// MappingPreview says how many stored messages of a dead-letter topic the rules of the mapping would change, and why
+// others would not change.
 type MappingPreview struct {
 	DLQTopic string         `json:"dlq_topic"`
 	Original string         `json:"original"`
@@ -157,7 +159,8 @@ type MappingPreview struct {
 	Reasons  map[string]int `json:"reasons"`
 }
 
-// NewMappingPreview shows the preview of a redrive that would set an original topic.
+// NewMappingPreview shows the preview p of a redrive that would set the original topic of the messages of a dead-letter
+// topic.
 func NewMappingPreview(order repository.NewRedrive, p entity.Preview) MappingPreview {
 	return MappingPreview{
 		DLQTopic: order.Selection.Topic, Original: order.Options.OriginalTopic,
@@ -178,7 +181,7 @@ type Mapping struct {
 	Preview *[]MappingPreview `json:"preview,omitempty"`
 }
 
-// ErrorGroup is a group of messages that failed alike.
+// ErrorGroup is an error group: messages that failed with the same fingerprint.
 type ErrorGroup struct {
 	ID          uuid.UUID               `json:"id"`
 	Class       *string                 `json:"class"`
@@ -200,13 +203,14 @@ type ErrorGroup struct {
 	Link        *string                 `json:"link"`
 	Muted       bool                    `json:"muted"`
 	Annotations []Annotation            `json:"annotations"`
-	Annotated   []string                `json:"annotated_topics,omitempty"` // topics that the request has annotated
-	// Missing lists the topics that neither exist nor are redirected; only the answer for a single group has it.
+	Annotated   []string                `json:"annotated_topics,omitempty"` // topics whose annotation this request has changed
+	// Missing lists the topics to which no retry can be sent, because they neither exist nor have a redirect. Only the
+	// answer for a single error group has it.
 	Missing []string `json:"missing_topics,omitempty"`
 }
 
-// Annotation contains the note and the link that operators gave an error group in one topic. With topic null it
-// applies to all topics that have no annotation of their own.
+// Annotation contains the note and the link that operators gave an error group in one topic, and whether the group is
+// muted there. With topic null it applies to all topics that have no annotation of their own.
 type Annotation struct {
 	Topic *string `json:"topic"`
 	Note  *string `json:"note"`
@@ -220,9 +224,9 @@ type TopicShare struct {
 	Messages int64  `json:"messages"`
 }
 
-// Recent is the number of messages of an error group that arrived since a recent time. Arrived is null when none of
-// that time is counted yet. Minutes contains the numbers of single minutes, from MinutesSince on if the request asked
-// for minutes.
+// Recent counts the messages of an error group that arrived in the last minutes, from Since on. Arrived is null when
+// none of these minutes is counted yet. If the request asked for minutes, Minutes contains the number for each minute
+// from MinutesSince on.
 type Recent struct {
 	Since        *string       `json:"since"`
 	Arrived      *int64        `json:"arrived"`
@@ -236,13 +240,14 @@ type MinuteCount struct {
 	Messages int64   `json:"messages"`
 }
 
-// RecentSince returns the time since which arrivals of an error group count as recent: the beginning of fifteen whole
-// minutes before the current minute.
+// RecentSince returns the time from which arrivals of an error group count as recent: fifteen minutes before the
+// beginning of the current minute.
 func RecentSince(now time.Time) time.Time {
 	return now.UTC().Truncate(time.Minute).Add(-15 * time.Minute)
 }
 
-// MinutesSince returns the beginning of the first of sixty minutes, of which the last is the current minute.
+// MinutesSince returns the time from which arrivals are shown for each minute. These are sixty minutes, the last of
+// which is the current one.
 func MinutesSince(now time.Time) time.Time {
 	return now.UTC().Truncate(time.Minute).Add(-59 * time.Minute)
 }

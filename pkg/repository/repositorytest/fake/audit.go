@@ -30,8 +30,8 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, err
 }
 
-// represents reports whether the entry e represents its request in a list, which means that it is the first of the
-// request's entries that match q.
+// represents reports whether the entry e stands for its request in a list of requests. This is the first entry of the
+// request that matches q.
 func (s *Store) represents(e entity.AuditEntry, q repository.TrailQuery) bool {
 	q.After, q.Until, q.Before = time.Time{}, time.Time{}, e.ID
 	return e.Cause.Call == uuid.Nil || !slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {
@@ -89,7 +89,7 @@ func (s *Store) asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 		(q.Visible == nil || e.Topics == "" || slices.ContainsFunc(strings.Split(e.Topics, ","), q.Visible.Match))
 }
 
-// PerformedOn implements repository.Selections. It returns the ids in the order of the parameter ids.
+// PerformedOn implements repository.Selections. It returns the ids in the order in which they are given.
 func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := s.Step(ctx, "find changes of an operation", func(time.Time) error {

@@ -31,7 +31,8 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Au
 		}
 		performed := s.Did(cause.Operation, as)
 		for _, id := range c.IDs {
-			// ChangeOne returns an error when the message was deleted, or when its status forbids the change.
+			// When ChangeOne returns an error, the message was deleted or its status forbids the change. The message
+			// counts as changed only if the same operation has changed it before.
 			if s.ChangeOne(now, as, id, cause) == nil || performed[id] {
 				changed = append(changed, id)
 				delete(performed, id)

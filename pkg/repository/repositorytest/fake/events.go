@@ -24,8 +24,8 @@ type reported struct {
 	spikes    map[string]time.Time // when each topic last had a spike
 }
 
-// reportedGroup is the last regression of an error group that was reported. There is a reportedGroup for each error
-// group whose first arrival was reported.
+// reportedGroup says that the first arrival of an error group was reported as an event. regressedAt is the time of the
+// last regression of the group that was reported.
 type reportedGroup struct{ regressedAt time.Time }
 
 // Events implements repository.Notifications.
@@ -48,12 +48,12 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 	return found, err
 }
 
-// trailEvents adds to found the events of those audit entries that come after the last completed entry, at most as many
-// as limit says, and returns the id of the last entry that it has read.
+// trailEvents adds to found the events of those audit entries that come after the last completed entry, at most limit
+// events. It returns the id of the last entry that it has read.
 func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
 	mark := s.reported.mark
 	n, from := 0, 0
-	if len(s.trail) > 0 { // the ids of the audit entries have no gaps
+	if len(s.trail) > 0 { // audit entries have consecutive ids, so the index of an entry follows from its id
 		from = min(int(max(0, mark+1-s.trail[0].ID)), len(s.trail))
 	}
 	for _, e := range s.trail[from:] {
@@ -193,7 +193,8 @@ func (s *Store) spikeEvents(found *repository.Events, rule repository.SpikeRule,
 	}
 }
 
-// usual returns the average number of a topic's arrivals in a quarter of an hour, over repository.SpikeUsual.
+// usual returns the average number of a topic's arrivals in a quarter of an hour. It averages over the time range
+// repository.SpikeUsual, without the present hour and the hour before it.
 func (s *Store) usual(topic string, now time.Time) float64 {
 	until := now.Truncate(time.Hour).Add(-time.Hour)
 	first, arrived := until, int64(0)
@@ -217,7 +218,7 @@ func cursorOfEvents(text string) (version, mark int64, ok bool) {
 	return version, mark, errVersion == nil && errMark == nil
 }
 
-// keep adds events, which KeepNotifications has completed, to the reported ones.
+// keep remembers that events were reported. It is called when KeepNotifications has completed them.
 func (t *reported) keep(events []repository.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {
@@ -230,7 +231,8 @@ func (t *reported) keep(events []repository.Event, now time.Time) {
 	}
 }
 
-// active is the key of a count of arrivals: an original topic, and the beginning and the length of a time step.
+// active is the key under which arrivals are counted: an original topic, and the beginning and the length of a time
+// step.
 type active struct {
 	topic string
 	step  time.Duration

@@ -26,13 +26,13 @@ type (
 // Store implements repository.Repository. It copies all input and output, so no caller shares bytes with the store or
 // with another caller.
 type Store struct {
-	*core // the steps of the core also guard all fields below
+	*core // its lock also guards all fields below
 
 	index         searchIndex
-	answersFrom   *int64 // version that documents must have to be found; nil when only the version of the search index counts
+	answersFrom   *int64 // version of the documents in which searches look; nil when every document of the index's version counts
 	documents     map[uuid.UUID]*document
 	undecoded     map[uuid.UUID]undecoded
-	byContent     map[slot]bool           // attempts that have a return that was recognised by key and value, separately for confirmed and unconfirmed returns
+	byContent     map[slot]bool           // attempts whose return was recognised by key and value, separately for confirmed and unconfirmed returns
 	nextBatch     map[uuid.UUID]time.Time // when the rate of each redrive allows its next batch
 	trail         []entity.AuditEntry
 	groups        map[repository.TopicGroup]groupOrigin

@@ -22,7 +22,7 @@ type errorGroup struct {
 	firstSeen   time.Time // zero until a message of the group is stored
 	lastSeen    time.Time
 	regressedAt time.Time
-	annotations map[string]entity.GroupAnnotation // annotations by topic, or by entity.AllTopics
+	annotations map[string]entity.GroupAnnotation // notes and other annotations by topic; under entity.AllTopics those for all other topics
 }
 
 // annotation returns the annotation that applies to a topic.
@@ -90,7 +90,8 @@ func (s *Store) arrived(rows ...*row) {
 	}
 }
 
-// openBeside counts the messages of an error group that are not RESOLVED, leaving out those that have just arrived.
+// openBeside counts the messages of an error group that are not RESOLVED. It leaves out the messages in came, which
+// have just arrived.
 func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	n := 0
 	for _, r := range s.Rows {
@@ -254,7 +255,7 @@ func annotated(said entity.GroupAnnotation, topic string, a repository.Annotatio
 	return said
 }
 
-// countedGroup is an error group with its counts, and with what is needed to filter and sort lists.
+// countedGroup is an error group with its counts, and with the topics by which lists of groups are filtered.
 type countedGroup struct {
 	entity.ErrorGroup
 	stored map[string]map[entity.Status]int64 // stored messages by topic and status

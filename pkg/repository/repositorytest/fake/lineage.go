@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// arrival is a message that is a return, and the attempt that sent its record.
+// arrival is a message that is a return, together with its parent and the attempt that sent its record.
 type arrival struct {
 	message   *entity.Message
 	parent    *row
@@ -24,7 +24,7 @@ type arrival struct {
 }
 
 // findReturns finds the returns among messages that will be stored, and their attempts. It finds returns by headers
-// first, because an attempt that has a confirmed return by headers is not matched by content.
+// first. An attempt that has a confirmed return by headers cannot get a return by key and value.
 func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
@@ -47,8 +47,9 @@ func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, 
 	return arrivals
 }
 
-// returnsByContent finds the messages that are returns because an attempt has sent the same key and value, and the
-// attempts. It leaves out the attempts in the parameter named, which the headers of other messages in this batch name.
+// returnsByContent finds the messages that are returns because an attempt has sent the same key and value, and returns
+// them with these attempts. It does not consider the attempts in named, for which the headers of another message in the
+// batch prove the return.
 func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Batch, now time.Time, named map[uuid.UUID]bool) []arrival {
 	var found []arrival
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
@@ -77,16 +78,15 @@ func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Ba
 	return found
 }
 
-// slot identifies one of the two returns that an attempt may have among the dead letters that were recognised by key
-// and value: a confirmed return, and an unconfirmed one.
+// slot is a return that an attempt may have by key and value. An attempt has two slots: one for a confirmed return, and
+// one for an unconfirmed return.
 type slot struct {
 	attempt   uuid.UUID
 	confirmed bool
 }
 
-// open reports whether the attempt in the parameter a can still get one more return that is recognised by key and
-// value. When the parameter confirmed is true, the question is about a confirmed return, and otherwise about an
-// unconfirmed one.
+// open reports whether a further return by key and value can belong to the attempt of a. With confirmed, the attempt
+// must have no confirmed return; otherwise it must have no unconfirmed one.
 func (s *Store) open(a arrival, confirmed bool) bool {
 	if !confirmed {
 		return !s.byContent[slot{a.attempt.ID, false}]
@@ -95,8 +95,8 @@ func (s *Store) open(a arrival, confirmed bool) bool {
 	return !cameBack
 }
 
-// contentKey is what the attempts have in common whose record may come back as the same message: the original topic and
-// the hash of the record.
+// contentKey is the key under which attempts are found by the record that they sent: the original topic and the hash of
+// key and value.
 type contentKey struct {
 	topic string
 	hash  int64
@@ -125,8 +125,9 @@ func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentK
 	return found
 }
 
-// sent returns the acknowledged attempts of a message. When the message has a claim, the result also has an attempt
-// without a result for the claim; its EndedAt is the time at which the claim began.
+// sent returns the attempts of a message that have, or may have, sent a record. These are the acknowledged attempts,
+// and the attempt of the present claim, which has no result yet. The EndedAt of the latter is the time at which the
+// claim began.
 func sent(r *row) []entity.Attempt {
 	var sent []entity.Attempt
 	for _, a := range r.Attempts {
@@ -163,8 +164,8 @@ func sentSame(a arrival, m *entity.Message) bool {
 	return bytes.Equal(record.Key, m.Record.Key) && bytes.Equal(record.Value, m.Record.Value)
 }
 
-// refute is called for an attempt that sent nothing. It removes the attempt's return that was recognised by key and
-// value, because the record of that return came from another producer. The message of that record stays a child of the
+// refute is called for an attempt that sent nothing. If a return of this attempt was recognised by key and value, its
+// record came from another producer, and refute removes the return. The message of that record stays a child of the
 // attempt's message.
 func (s *Store) refute(r *row, attempt uuid.UUID) {
 	if !s.byContent[slot{attempt, true}] {

@@ -61,7 +61,7 @@ func (s *Store) replaceMapping(now time.Time, rules []entity.TopicRule, cause en
 	})
 }
 
-// Unmapped implements repository.Mappings. Topics with equal numbers are ordered by name.
+// Unmapped implements repository.Mappings. Topics with equal numbers of messages are ordered by name.
 func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]repository.UnmappedTopic, error) {
 	var topics []repository.UnmappedTopic
 	err := s.Step(ctx, "list topics without an original", func(time.Time) error {
@@ -104,7 +104,7 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 }
 
 // mapTo sets the original topic of one message. It returns true when the message has this topic afterwards, set by an
-// operator. The consumer group that failed on the message becomes a consumer group of the topic.
+// operator. The consumer group that failed to process the message is stored as a consumer group of the topic.
 func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.AuditInfo) bool {
 	r, ok := s.Rows[id]
 	if !ok || !mappable(&r.Message) || r.Message.Origin.Confidence == entity.FromHeader && !c.OverHeader {

@@ -74,7 +74,7 @@ func (s *Store) keepNotification(n repository.NewNotification, k repository.Kept
 	}
 }
 
-// add merges a new notification into an open one.
+// add merges more into the notification n, which was stored before and is not sent yet.
 func (n *notification) add(more repository.NewNotification) {
 	n.Events += more.Events
 	if first := entity.TruncateTime(more.First); first.Before(n.First) {

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupOrigin says from where a consumer group of a topic is known: from messages (noted), from the configuration, or
-// from both.
+// groupOrigin says how the store knows that a consumer group reads a topic: from messages (noted), from the
+// configuration, or from both.
 type groupOrigin struct{ noted, configured bool }
 
 // partitionOfGroup is the key of a committed offset: the consumer group, the topic with its id, and the partition.
@@ -36,8 +36,8 @@ func (s *Store) SaveConsumerGroups(ctx context.Context, groups []repository.Topi
 	})
 }
 
-// saveGroup stores a consumer group. A new consumer group is stored only while its topic has fewer than
-// repository.MaxTopicGroups.
+// saveGroup stores that a consumer group named by a message reads a topic. It stores no further group when the topic
+// already has repository.MaxTopicGroups.
 func (s *Store) saveGroup(g repository.TopicGroup) {
 	known, there := s.groups[g]
 	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
@@ -135,8 +135,9 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	return m
 }
 
-// groupsOf returns the consumer groups whose offsets show the outcome of a message that was sent to the topic: that of
-// the message or, when it is not known, those that are configured for the topic, sorted.
+// groupsOf returns the consumer groups whose committed offsets show the outcome of a message that was sent to the
+// topic. This is the consumer group of the message. When it is not known, these are the groups that are configured for
+// the topic, sorted.
 func (s *Store) groupsOf(m *entity.Message, topic string) []string {
 	if m.Failure.ConsumerGroup != "" {
 		return []string{m.Failure.ConsumerGroup}

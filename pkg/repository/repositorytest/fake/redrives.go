@@ -84,7 +84,8 @@ func batchSize(n repository.NewRedrive) (int, error) {
 	return n.BatchSize, nil
 }
 
-// asAsked returns a copy of the selection without its ids, because a redrive returns them as its items.
+// asAsked returns a copy of the selection as a redrive returns it: without ids, because the items of the redrive have
+// them, and with times in the store's precision.
 func asAsked(s entity.Selection) entity.Selection {
 	s.IDs = nil
 	s.CreatedAfter, s.CreatedBefore = entity.TruncateTime(s.CreatedAfter), entity.TruncateTime(s.CreatedBefore)
@@ -206,7 +207,7 @@ func waiting(b *batch) (n int) {
 	return n
 }
 
-// pace sets the time at which the rate allows the next batch. The time is at least computed from now on, so that the
+// pace sets the time at which the rate allows the next batch. It never counts from a time before now, so that the
 // redrive does not send faster after a pause.
 func (s *Store) pace(r *redrive, now time.Time, messages int) {
 	if r.Entity.Options.Rate <= 0 {
@@ -267,7 +268,7 @@ func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) 
 }
 
 // outcomeOf returns the item with the outcome of its record, and with the consumer group whose committed offset shows
-// this outcome. When several consumer groups are configured, the one with the highest offset counts.
+// this outcome. When several consumer groups are configured for the topic, the highest committed offset counts.
 func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.RedriveItem {
 	committed := int64(-1)
 	if item.Topic != "" {

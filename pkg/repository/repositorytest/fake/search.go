@@ -125,7 +125,7 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 	return m, err
 }
 
-// Restore implements repository.Archive. It returns the message without its bytes.
+// Restore implements repository.Archive. It returns the message without key, headers and value.
 func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	var m entity.Message
 	err := s.Step(ctx, "restore message", func(now time.Time) error {
@@ -178,8 +178,8 @@ func restore(r *row, now time.Time) {
 	r.Rescues = 0
 }
 
-// Archive moves a message to the archive unchanged, whatever its state and age. It is for tests. The storage contract
-// does not contain it, and this store archives nothing by itself.
+// Archive moves a message of any status and age to the archive, without changing it. It is for tests: the storage
+// contract does not contain it, and this store archives nothing by itself.
 func (s *Store) Archive(id uuid.UUID) {
 	s.locked(func() {
 		if r, ok := s.Rows[id]; ok {

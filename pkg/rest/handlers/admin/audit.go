@@ -64,11 +64,12 @@ func (h Audit) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// show returns an audit entry for the answer. In an entry about a view it masks the whole query if the query contains
-// a value that is masked now, because the value may have become masked after the view was shared.
+// show returns an audit entry for the answer. An entry about a view contains the view's query. If the query contains a
+// value that is masked now, show masks the whole query, because the value may have become masked after the view was
+// shared.
 func (h Audit) show(e entity.AuditEntry) wire.Change {
 	if e.Kind == entity.KindView {
-		i := strings.LastIndex(e.LastError, " ") + 1 // the query is the text after the last space
+		i := strings.LastIndex(e.LastError, " ") + 1 // the query of the view is the text after the last space
 		if request.ShowsMasked(e.LastError[i:], h.Masking) {
 			e.LastError = e.LastError[:i] + wire.MaskedText
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxRules   = 1000 // every incoming record is compared with each rule
+	maxRules   = 1000 // limits the work of ingest, which compares every incoming record with each rule
 	maxPattern = 1000 // longest pattern, in characters
 )
 
@@ -84,7 +84,8 @@ func (h Mappings) show(m entity.Mapping, unmapped []repository.UnmappedTopic) wi
 	}
 }
 
-// mapped returns the topic to which the rules map a dead-letter topic; "" for rows without a dead-letter topic.
+// mapped returns the original topic to which the rules map a dead-letter topic. Messages without a dead-letter topic
+// have dlqTopic "", for which mapped returns "".
 func (h Mappings) mapped(rules []entity.TopicRule, dlqTopic string) string {
 	if dlqTopic == "" {
 		return ""
@@ -100,8 +101,8 @@ type mappingOrder struct {
 	request.Problems
 }
 
-// Replace replaces the rules of the mapping, and applies them to stored messages where the request asks for it. A dry run
-// only says which stored messages the rules would map.
+// Replace replaces the rules of the mapping. If the request asks for it, Replace also applies the rules to stored
+// messages. A dry run only says which stored messages the rules would map.
 func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()
@@ -122,7 +123,7 @@ func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_, _ = h.Origins.Standing(r.Context()) // reads the new rules, which the next pages then use
+	_, _ = h.Origins.Standing(r.Context()) // makes Origins read the new rules now, so that the pages that follow use them
 	unmapped, err := h.Database.Unmapped(r.Context(), access.Principal(r).Scope(auth.Viewer))
 	if err != nil {
 		return err
@@ -189,7 +190,7 @@ func (o *mappingOrder) read(dialects Dialects) ([]entity.TopicRule, error) {
 	return rules, o.Err()
 }
 
-// ruleProblems returns the faults of rules as errors of fields of the request.
+// ruleProblems converts the faults of rules to an error about the field rules of the request.
 func ruleProblems(err error) error {
 	if err == nil || len(respond.FieldDetails(err)) > 0 {
 		return err

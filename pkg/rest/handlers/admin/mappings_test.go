@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// operations records the operations of redrives.
+// operations is a Redriver that records with which operation each redrive is begun.
 type operations struct {
 	Redriver
 	begun []uuid.UUID

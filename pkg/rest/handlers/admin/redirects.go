@@ -40,7 +40,8 @@ type RedirectPreviewer interface {
 
 // Targets checks targets of replays.
 type Targets interface {
-	// CheckTarget returns a *entity.RefusedError when nothing may be sent to a topic, also when it does not exist.
+	// CheckTarget returns a *entity.RefusedError when no record may be sent to the topic, or when the topic does not
+	// exist.
 	CheckTarget(ctx context.Context, topic string) error
 }
 
@@ -135,7 +136,8 @@ func checkRedirect(topic, target string) error {
 	return p.Err()
 }
 
-// checkTarget turns the refusal of a target into an error of the field target.
+// checkTarget checks the target of a redirect. When no record may be sent to it, the error is about the field target of
+// the request.
 func (h Redirects) checkTarget(ctx context.Context, target string) error {
 	if h.Targets == nil {
 		return nil
@@ -202,7 +204,7 @@ func (h Redirects) present(ctx context.Context, topic string) (entity.Redirect, 
 	return entity.Redirect{}, err
 }
 
-// answerRedirect sends a redirect, whose version is the ETag, and the result of a dry run.
+// answerRedirect sends a redirect and the result of a dry run. The ETag of the answer is the version of the redirect.
 func answerRedirect(w http.ResponseWriter, redirect *entity.Redirect, preview *wire.RedirectPreview) {
 	answer := wire.RedirectAnswer{Preview: preview}
 	if redirect != nil {
@@ -212,8 +214,8 @@ func answerRedirect(w http.ResponseWriter, redirect *entity.Redirect, preview *w
 	respond.JSON(w, http.StatusOK, answer)
 }
 
-// ifMatch reads the version of the redirect that the caller expects; nil when the request has none. With "0" the caller
-// expects that there is no redirect.
+// ifMatch reads from If-Match the version of the redirect that the caller expects; nil when the request does not have
+// this header. With "0" the caller expects that there is no redirect.
 func ifMatch(r *http.Request) (*int64, error) {
 	text := r.Header.Get("If-Match")
 	if text == "" {

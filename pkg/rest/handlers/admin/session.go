@@ -1,5 +1,5 @@
-// Package admin answers requests about the system itself: the topic mapping, the audit trail, the quarantine and the
-// session of the principal.
+// Package admin answers requests about the system itself: the topic mapping, the redirects, the audit trail, the
+// quarantine and the session of the principal.
 package admin
 
 import (

@@ -41,7 +41,7 @@ var (
 // ErrorGroups answers with error groups, and annotates them.
 type ErrorGroups struct {
 	Database Database
-	Topics   Existing // nil: it is not known which topics exist
+	Topics   Existing // nil: answers do not say which topics exist
 	Unmask   unmask.Rules
 	Cursors  request.Cursors
 	Bodies   request.Bodies
@@ -58,7 +58,7 @@ type Database interface {
 
 // Existing knows which topics exist.
 type Existing interface {
-	// Exists reports which of the topics exist, and leaves out topics for which that is not known now. It answers
+	// Exists reports for each of the topics whether it exists. It leaves out the topics for which Kafka does not say so
 	// within seconds.
 	Exists(ctx context.Context, topics ...string) map[string]bool
 }
@@ -179,7 +179,7 @@ func (h ErrorGroups) Get(w http.ResponseWriter, r *http.Request) error {
 	return h.write(w, r, id, trend, nil)
 }
 
-// write sends a group, and the names of the topics that the request has annotated.
+// write sends an error group, and the names of the topics whose annotations the request has changed.
 func (h ErrorGroups) write(w http.ResponseWriter, r *http.Request, id uuid.UUID, trend repository.Trend, annotated []string) error {
 	unmasked, err := h.Unmask.ErrorGroups(r)
 	if err != nil {
@@ -198,7 +198,7 @@ func (h ErrorGroups) write(w http.ResponseWriter, r *http.Request, id uuid.UUID,
 	return nil
 }
 
-// missing returns the topics that do not exist and are not redirected.
+// missing returns those topics of an error group to which no retry can be sent: they do not exist and have no redirect.
 func (h ErrorGroups) missing(ctx context.Context, topics []entity.TopicShare) ([]string, error) {
 	if h.Topics == nil {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 
 // ShareWatcher knows the share groups of the cluster whose configuration names a dead-letter topic.
 type ShareWatcher interface {
-	// ShareGroups returns the groups in the order of their names; false until Kafka has answered.
+	// ShareGroups returns the share groups, ordered by name. It returns false as long as Kafka has not answered.
 	ShareGroups() ([]entity.ShareGroup, bool)
 }
 

@@ -19,8 +19,8 @@ import (
 
 // Inspector describes the topics of the cluster, as far as it can within a few seconds.
 type Inspector interface {
-	// Inspect returns whether messages can be sent back to topics, and which consumer groups read them, in the order
-	// of the questions.
+	// Inspect says for each question whether messages can be sent back to the topic, and which consumer groups read the
+	// topic. The results have the order of the questions.
 	Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth
 
 	// IngestLag returns the number of records of each dead-letter topic that are not stored yet, without topics whose
@@ -43,10 +43,11 @@ type TopicDatabase interface {
 	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
 }
 
-// brokerTimeout limits how long an answer waits for Kafka: the counts come from the database and must not wait longer.
+// brokerTimeout limits how long an answer about topics waits for Kafka. The counts of messages come from the database,
+// and must not be delayed by Kafka.
 const brokerTimeout = 2 * time.Second
 
-// List sends a page of the topics, also when the cluster cannot be reached.
+// List sends a page of the topics, even when the cluster cannot be reached.
 func (h Topics) List(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	l, err := h.Cursors.List(r, request.AnySize, request.MaxLimit)
@@ -74,8 +75,8 @@ func (h Topics) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Get sends one topic. If the caller sees no message of the topic, the answer has counts of zero; Kafka is not asked
-// for a topic that the caller may not see.
+// Get sends one topic. If the caller may see no message of the topic, all counts are zero. Kafka is not asked about a
+// topic that the caller may not see.
 func (h Topics) Get(w http.ResponseWriter, r *http.Request) error {
 	name, p := request.Topic(r), access.Principal(r)
 	t := repository.TopicSummary{Topic: name}
@@ -113,12 +114,12 @@ func (h Topics) summary(ctx context.Context, name string, visible *entity.TopicP
 	return repository.TopicSummary{Topic: name}, err
 }
 
-// cluster holds what Kafka answered about topics.
+// cluster holds what Kafka answered about topics, and the redirects of the topics.
 type cluster struct {
 	health    []entity.ReplayHealth
 	lag       map[string]int64  // records that are not stored yet, by topic; nil: not known
 	redirects map[string]string // targets of redirects by topic, from the database
-	missing   []string          // fields of topics that Kafka did not answer in time
+	missing   []string          // names of the fields of the answer for which Kafka did not answer in time
 }
 
 // ask reads the redirects from the database, and then asks Kafka two things at the same time: whether replays to the
@@ -175,7 +176,7 @@ func (h Topics) inspect(ctx context.Context, topics []repository.TopicSummary, r
 		}
 	}
 	health := h.Inspector.Inspect(ctx, questions)
-	if len(health) < len(questions) { // there was no time to ask Kafka
+	if len(health) < len(questions) { // the Inspector stopped before it had asked Kafka all questions
 		return wire.Each(topics, unknownHealth("Kafka has not answered in time", entity.BrokerUnavailable))
 	}
 	for n, i := range redirected {

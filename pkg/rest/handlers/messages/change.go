@@ -48,8 +48,8 @@ type Dialects interface {
 	// IsPointer reports whether the record has no value because it only points to the record that failed.
 	IsPointer(m *entity.Message) bool
 
-	// StripsHeader reports whether replays to the topic lose the named header because producers of the dialect write
-	// it; an edit must not set such a header.
+	// StripsHeader reports whether replays to the topic lose the named header, because producers of the dialect write
+	// this header. An edit must not set such a header.
 	StripsHeader(dialect, topic, name string) bool
 
 	// CheckRules reports every rule that cannot work.
@@ -118,7 +118,8 @@ func (h Changes) Restore(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Erase deletes a message of the archive for good, with everything that is stored of it.
+// Erase deletes a message of the archive for good, with its record, its attempts and everything else that the store has
+// of it.
 func (h Changes) Erase(w http.ResponseWriter, r *http.Request) error {
 	id, cause, err := h.Bodies.ReadReason(w, r, "message")
 	if err != nil {
@@ -147,11 +148,12 @@ func (h Changes) Erase(w http.ResponseWriter, r *http.Request) error {
 // Origins checks the original topics of messages against the configuration and the mapping. It returns an error only
 // when the mapping cannot be read.
 type Origins interface {
-	// Standing uses the current mapping. It is used for messages whose records are sent.
+	// Standing returns a function that checks messages against the current mapping. It is used before records are sent.
 	Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 }
 
-// maySource requires the role operator on the dead-letter topic of a message.
+// maySource returns an error unless the principal is operator on the dead-letter topic of the message, or the message
+// has none.
 func maySource(r *http.Request, m *entity.Message) error {
 	if m.Source.Topic == "" {
 		return nil
@@ -202,8 +204,8 @@ func (h Changes) SetOrigin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkOriginal refuses a topic that could not be the target of a mapping rule, because a dead-letter topic cannot be
-// an original topic.
+// checkOriginal refuses a name that is no valid topic, and a dead-letter topic, which cannot be an original topic. It
+// applies the check of mapping rules.
 func checkOriginal(topic string, dialects Dialects) error {
 	const field = "original_topic"
 	if !entity.ValidTopic(topic) {

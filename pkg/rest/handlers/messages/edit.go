@@ -30,7 +30,7 @@ type editOrder struct {
 	keyJSON request.RawJSON
 	schema  request.Option[string]
 
-	kept map[int]bool // indexes of the edit's headers that keep the record's own headers of the same name
+	kept map[int]bool // indexes in the list of the edit's headers: these headers keep the values that the record has
 	request.Problems
 }
 
@@ -72,7 +72,8 @@ func (e *editOrder) value() (set bool, value []byte) {
 	}
 }
 
-// several reports whether a part of the record is given in more than one form.
+// several reports whether the request gives one part of the record in more than one form, such as payload and
+// payload_base64.
 func several(given ...bool) bool {
 	ways := 0
 	for _, g := range given {
@@ -141,8 +142,8 @@ func (e *editOrder) header(raw []byte, at string) (header entity.Header, keep bo
 	return header, keep
 }
 
-// keepHeaders inserts the record's own headers where an edit only names them, so that masked headers can be kept
-// without being shown.
+// keepHeaders inserts the record's own headers where the edit only names a header. So a caller can keep masked headers
+// without seeing their values.
 func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error {
 	if len(kept) == 0 {
 		return nil
@@ -166,8 +167,8 @@ func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error 
 	return p.Err()
 }
 
-// checkEdit refuses headers that mark the record as a dead letter or as another replay, and masks that are sent back
-// instead of masked values. Headers that the edit keeps have no values yet.
+// checkEdit refuses headers that would mark the record as a dead letter or as another replay. It also refuses mask
+// texts that the caller has sent back in place of masked values. The headers that the edit keeps have no values yet.
 func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
 	topic := edit.Topic
 	if topic == "" {

@@ -9,13 +9,14 @@ import (
 
 // Encoder encodes edited parts of messages that have a schema in a registry.
 type Encoder interface {
-	// Encode encodes a part of a message after an edit of its JSON; ok is false for a part without a schema. The error
-	// is an *entity.FieldError that names the field, or of kind entity.ErrUnavailable when the schema cannot be read
-	// now.
+	// Encode encodes text, the edited JSON of one part of a message, with the part's schema; ok is false for a part
+	// without a schema. The error is an *entity.FieldError that names the field, or of kind entity.ErrUnavailable when
+	// the schema cannot be read now.
 	Encode(ctx context.Context, m *entity.Message, part entity.RecordPart, text []byte, to entity.EncodeTarget, field string) (e entity.EncodedPart, ok bool, err error)
 }
 
-// encode encodes the payload and the key of an edit, which are JSON, where the message has schemas for them.
+// encode replaces the payload and the key of an edit, which the request gives as JSON, by encoded bytes where the
+// message has schemas for them.
 func (h Retries) encode(ctx context.Context, edit *entity.Edit, order *editOrder, m *entity.Message) error {
 	choice, _ := request.SchemaChoice(order.schema)
 	to := entity.EncodeTarget{Topic: edit.Topic, Schema: choice}

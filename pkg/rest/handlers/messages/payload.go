@@ -20,7 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/unmask"
 )
 
-// Fetcher reads values that were too large to store from their topic, as long as the topic contains them.
+// Fetcher reads values that were too large to store. It reads them from the dead-letter topic, as long as the topic
+// still contains them, and reads the records to which pointers point.
 type Fetcher interface {
 	// Fetch returns the record of a message. The error is *entity.RefusedError when the record no longer exists, and
 	// of kind entity.ErrUnavailable when it cannot be read now.
@@ -112,7 +113,8 @@ func (h Payloads) mayPayload(r *http.Request, m *entity.Message) error {
 	return h.Unmask.RecordMessage(r, m)
 }
 
-// recordOf returns a record with its value; it fetches a value that the store does not keep.
+// recordOf returns the record of a message with its value. If the store does not keep the value, recordOf fetches it
+// from Kafka.
 func (h Payloads) recordOf(ctx context.Context, m entity.Message) (entity.Record, error) {
 	if keepsValue(&m.Record) {
 		return m.Record, nil
@@ -127,7 +129,7 @@ func (h Payloads) recordOf(ctx context.Context, m entity.Message) (entity.Record
 	record, err := h.Fetcher.Fetch(ctx, m)
 	var gone *entity.RefusedError
 	if errors.As(err, &gone) && gone.Class == entity.PointerRefused {
-		return record, err // the topic exists, but pointers to it are not allowed
+		return record, err // the record may exist, but the configuration does not allow to read it by a pointer
 	}
 	if errors.As(err, &gone) {
 		return record, respond.Refused(entity.ErrNotFound, "the value cannot be had any more: "+gone.Reason, respond.Details(err)...)
@@ -135,8 +137,8 @@ func (h Payloads) recordOf(ctx context.Context, m entity.Message) (entity.Record
 	return record, err
 }
 
-// keepsValue reports whether the store has the whole value of a record that exceeds a limit: if only the headers exceed
-// their limit, it has the value.
+// keepsValue reports whether the store has the whole value of a record that exceeds a limit. It has the value if only
+// the headers exceed their limit.
 func keepsValue(r *entity.Record) bool {
 	return r.State == entity.ValueOverLimit && (r.Value != nil || r.Size == 0 && !r.KeepsHeaders())
 }
@@ -173,7 +175,7 @@ func (h Payloads) mayPointer(r *http.Request, m *entity.Message) error {
 	return access.MayTopic(r, auth.Viewer, m.OriginalTopic)
 }
 
-// recordPointer records the read of the record that a pointer names, before it is shown.
+// recordPointer adds the read of the record that a pointer names to the audit trail, before the record is shown.
 func (h Payloads) recordPointer(r *http.Request, m *entity.Message) error {
 	if h.Fetcher == nil || !h.Dialects.IsPointer(m) {
 		return nil
@@ -193,8 +195,8 @@ func attach(w http.ResponseWriter, id uuid.UUID) {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+id.String()+`.bin"`)
 }
 
-// sendParts sends a value in parts. If its message is deleted or archived meanwhile, the connection is cut, so that
-// the client notices the incomplete answer. It holds no connection of the store while it writes.
+// sendParts sends a value in parts. If its message is deleted or archived meanwhile, the server cuts the connection, so
+// that the client notices the incomplete answer. While sendParts writes a part, it holds no connection of the store.
 func (h Payloads) sendParts(w http.ResponseWriter, r *http.Request, p repository.ValuePart, size int64) error {
 	p.Length = payloadPart
 	for ; p.From < size; p.From += payloadPart {

@@ -43,7 +43,7 @@ func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	m, err := h.Load(r.Context(), id, wire.MaxPayload)
-	if err == nil { // reserve memory for the answer, whose JSON needs about twice the memory of the message
+	if err == nil { // the JSON of the answer needs about twice the memory of the message
 		err = repository.ReserveMemory(r.Context(), 2*repository.SizeInMemory(&m))
 	}
 	if err != nil {

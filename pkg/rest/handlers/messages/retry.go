@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// historyTimeout bounds the query for the result of an attempt that failed.
+// historyTimeout limits the query that finds out how a failed attempt ended.
 const historyTimeout = 5 * time.Second
 
 // Retries sends single messages.
@@ -33,9 +33,9 @@ type Retries struct {
 	Encoder   Encoder   // nil: no message has a schema
 }
 
-// Redriver sends messages back to their original topics, and changes messages that an attempt may hold. Its methods
-// first settle an attempt without a result; the error *entity.ClaimedError means that the attempt is still running or
-// cannot be settled.
+// Redriver sends messages back to their original topics, marks messages dead, and deletes them. When the message is
+// claimed by an attempt without a result, each method first tries to settle that attempt. The error
+// *entity.ClaimedError means that the attempt is still running or cannot be settled.
 type Redriver interface {
 	// Retry makes one attempt and waits for its end. The error is an *entity.PublishError, or the reason why no
 	// attempt was made.
@@ -105,8 +105,8 @@ func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, order
 	return h.encode(r.Context(), edit, order, m)
 }
 
-// unlessGivenBack marks the error of an attempt that did not send its record, so that the next request with the same
-// Idempotency-Key starts a new attempt.
+// unlessGivenBack returns err as a request.UnbegunError if the attempt did not send its record. The next request with
+// the same Idempotency-Key then starts a new attempt.
 func (h Retries) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
 	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
 		return err

@@ -18,7 +18,7 @@ type SchemaReader interface {
 	Compare(ctx context.Context, m *entity.Message, part entity.RecordPart) (c entity.SchemaComparison, ok bool, err error)
 }
 
-// shownReason makes the reason for which a schema cannot be read part of the answer, as a detail of the field.
+// shownReason lets the client see why a schema cannot be read, as a detail about the field.
 func shownReason(err error, field string) error {
 	for _, kind := range []error{entity.ErrNotFound, entity.ErrUnavailable} {
 		if errors.Is(err, kind) {
@@ -34,7 +34,8 @@ type SchemaTexts struct {
 	Schemas SchemaReader // nil: no message has a schema
 }
 
-// Get sends the schemas of the value, or of the key with ?part=key; no content for bytes without a schema.
+// Get sends the schemas of the value, or of the key with ?part=key. For bytes without a schema, the answer has status
+// 204 and no content.
 func (h SchemaTexts) Get(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "message")
 	if err != nil {

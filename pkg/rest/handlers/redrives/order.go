@@ -96,7 +96,7 @@ func (o *redriveOrder) messageIDs() []uuid.UUID {
 func (o *redriveOrder) filterSelection() entity.Selection {
 	selection := entity.Selection{Filter: o.filter.Read("filter.", &o.Problems)}
 	if len(o.Problems) > 0 {
-		return selection // a condition that could not be read is missing in the filter, so the check below could complain wrongly
+		return selection // a condition that could not be read is missing in the filter, so the check below could refuse a request for the wrong reason
 	}
 	o.RefuseSlowWords("filter.", selection.Filter)
 	o.Refuse(selection.Empty(), "filter",

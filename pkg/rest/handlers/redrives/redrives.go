@@ -1,5 +1,5 @@
-// Package redrives answers requests about redrives: it creates them by a selection or for a whole topic, shows and
-// changes them. A redrive selects only messages of topics on which its creator has the roles that its action needs.
+// Package redrives answers requests about redrives. It creates redrives by a selection or for a whole topic, shows them
+// and changes them. A redrive selects only messages of topics on which its creator has the roles that its action needs.
 package redrives
 
 import (
@@ -110,8 +110,8 @@ func (h Redrives) Create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// mayBegin refuses a redrive that could miss messages that are not indexed yet, unless an earlier request with the
-// same Idempotency-Key has already created the redrive.
+// mayBegin refuses a redrive while the search index is late, because the redrive could miss messages that are not
+// indexed yet. It accepts the redrive if an earlier request with the same Idempotency-Key has already created it.
 func (h Redrives) mayBegin(ctx context.Context, order repository.NewRedrive, searched request.SearchedUntil) error {
 	late := searched.TooLate("filter")
 	if late == nil {
@@ -207,7 +207,7 @@ func (h Redrives) Items(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Overlaps sends the other redrives that messages of this redrive also wait in.
+// Overlaps sends the other redrives in which messages wait that also wait in this redrive.
 func (h Redrives) Overlaps(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "redrive")
 	if err != nil {

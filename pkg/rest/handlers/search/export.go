@@ -28,16 +28,16 @@ const (
 	// exportChunk is how much is written at once, in bytes.
 	exportChunk = 64 << 10
 
-	// The names of trailers: the number of messages, and whether these are all messages that match.
+	// Names of the trailers of an export: the number of messages, and whether these are all messages that match.
 	ExportMessages = "X-Export-Messages"
 	ExportComplete = "X-Export-Complete"
 
-	// ExportSearched is the name of a header: the time up to which the search index was complete.
+	// ExportSearched is the name of the header that contains the time up to which the search index was complete.
 	ExportSearched = "X-Export-Searched-Until"
 )
 
 type exportOrder struct {
-	// The limit of the query is one more than the requested limit, to find out whether more messages match.
+	// The query asks for one message more than the requested limit, to find out whether more messages match.
 	query  repository.ExportQuery
 	limit  int
 	format string
@@ -81,7 +81,7 @@ func (h Exports) Get(w http.ResponseWriter, r *http.Request) error {
 	return out.run(r)
 }
 
-// run streams the messages that the store returns, and stops reading and writing when Timeout is over.
+// run streams the messages that the store returns. It stops reading and writing when Timeout has passed.
 func (e *export) run(r *http.Request) error {
 	until := time.Now().Add(e.from.Timeout)
 	endAt := request.InfoOf(r).EndAt
@@ -89,8 +89,7 @@ func (e *export) run(r *http.Request) error {
 	defer endAt(time.Time{}) // removes the deadline, so that an error can be written after the timeout
 	ctx, cancel := context.WithDeadline(r.Context(), until)
 	defer cancel()
-	// A slow client is stopped by the write deadline; a store that does not return the next message is stopped by a
-	// timer.
+	// The write deadline stops a slow client. This timer stops a store that does not return the next message.
 	e.waiting = time.AfterFunc(e.from.MessageTimeout, cancel)
 	defer e.waiting.Stop()
 	e.timeout = e.from.MessageTimeout
@@ -106,7 +105,7 @@ func (e *export) run(r *http.Request) error {
 	case err == nil:
 		return nil
 	case r.Context().Err() == nil && !time.Now().Before(until):
-		// The error is not ErrClientGone, because the client may still be connected, but slow.
+		// This error is not ErrClientGone: the client may still be connected, and only read too slowly.
 		return fmt.Errorf("an export was cut off: it took longer than %s (export_timeout), after %d messages: %w",
 			e.from.Timeout, e.n, context.DeadlineExceeded)
 	case ctx.Err() != nil && r.Context().Err() == nil:
@@ -158,7 +157,7 @@ type export struct {
 	buf      []byte
 }
 
-// message writes the next message. Until the first message is written, the answer may still become an error.
+// message writes the next message of the export. Until the first bytes are sent, the answer may still become an error.
 func (e *export) message(m *entity.Message) error {
 	if e.n == e.order.limit {
 		return errExportLimit
@@ -197,7 +196,7 @@ func (e *export) begin() {
 
 func (e *export) flush() error {
 	e.begin()
-	e.waiting.Stop() // time that the client takes does not count for the store
+	e.waiting.Stop() // the time in which the client reads must not count for the store
 	_, err := e.w.Write(e.buf)
 	e.waiting.Reset(e.timeout)
 	e.buf = e.buf[:0]

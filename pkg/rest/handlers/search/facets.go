@@ -32,9 +32,9 @@ type Facets struct {
 	Now      func() time.Time
 }
 
-// FacetEngine counts the values of the messages that match. It may stop early, and its result then says so. Each value
-// that it counts for a message must have a term in the search index, so that a redrive that selects this value includes
-// the same messages.
+// FacetEngine counts the values of the messages that match a filter. It may stop early, and its result then says so.
+// Every value that it counts must have a term in the search index. Only then does a redrive that selects this value
+// include the counted messages.
 type FacetEngine interface {
 	Facets(ctx context.Context, q repository.FacetQuery) (repository.Facets, error)
 }
@@ -125,7 +125,8 @@ func (h Facets) refuseMasked(q repository.FacetQuery) error {
 	return h.Unmask.RefuseMasked("sum", condition(repository.FacetKey{Path: q.Sum}))
 }
 
-// condition returns a filter with one condition: that the field of the facet key has some value.
+// condition returns a filter with one condition, on the field of the facet key. It shows which checks a filter by this
+// facet must pass; the value of the condition has no meaning.
 func condition(key repository.FacetKey) (f entity.Filter) {
 	const some = "x"
 	switch {
@@ -143,8 +144,8 @@ func condition(key repository.FacetKey) (f entity.Filter) {
 	return f
 }
 
-// moment returns the time before which messages are counted. All messages that were created before it are stored, and
-// where a redrive by a value needs the search index, they are indexed.
+// moment returns a time such that all messages that were created before it are stored. If the filter or a redrive by a
+// value needs the search index, they are also indexed. Only messages that were created before this time are counted.
 func (h Facets) moment(ctx context.Context, q repository.FacetQuery) (time.Time, error) {
 	asOf := h.Now().UTC().Add(-repository.IndexSettles)
 	indexed := q.Filter
@@ -166,12 +167,12 @@ func (h Facets) moment(ctx context.Context, q repository.FacetQuery) (time.Time,
 	return asOf.Truncate(time.Millisecond), nil
 }
 
-// matched returns how many messages match, which may be more than were counted.
+// matched returns how many messages match the filter, which may be more than the facets have counted.
 func (h Facets) matched(ctx context.Context, f entity.Filter, found repository.Facets) (wire.Count, error) {
 	switch {
 	case found.All:
 		return wire.Count{Messages: found.Counted, Exact: true}, nil
-	case f.Visible != nil: // an estimate could reveal other topics
+	case f.Visible != nil: // the caller sees only some topics, and an estimate could reveal messages of other topics
 		return wire.Count{Messages: found.Counted, AtLeast: true}, nil
 	}
 	n, err := h.Database.CountMatching(ctx, repository.CountQuery{Filter: f, How: repository.CountExact})
@@ -199,10 +200,10 @@ func (o facetOrder) show(found repository.Facets) wire.Facets {
 func (o facetOrder) filterOf(key repository.FacetKey, v repository.FacetValue) map[string]any {
 	name, value, ok := wire.FacetCondition(key, v)
 	if !ok || key.Field == repository.FacetTopic && o.conditions.Has(name) {
-		return nil // a filter can have only one condition on topics, which also matches dead-letter topics, and this one is already used
+		return nil // a filter can have only one condition on topics, and this request already has one, which may mean a dead-letter topic
 	}
 	if key.Field == repository.FacetRecordKey && (o.conditions.Has("key") || o.conditions.Has("key_base64")) {
-		return o.conditions.Show() // the filter selects one record key, so all messages have it
+		return o.conditions.Show() // the request's filter already selects one record key, so all counted messages have this key
 	}
 	all, ok := o.conditions.With(name, value)
 	if !ok {

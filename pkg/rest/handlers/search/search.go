@@ -18,10 +18,10 @@ import (
 
 const defaultSearchLimit = 50
 
-// earliestRetry is a time before every retry.
+// earliestRetry is earlier than any retry, so a filter by it selects all messages that were ever retried.
 var earliestRetry = time.Unix(0, 0).UTC()
 
-// The orders of messages and the ways to count them, by their names.
+// The orders and the ways to count, by their names in requests.
 var (
 	sorts = map[string]repository.Sort{
 		"-created_at":    {},
@@ -149,7 +149,7 @@ func (h Lists) end(ctx context.Context, q query, searched request.SearchedUntil)
 	}
 	filter := q.search.Filter
 	if q.search.Sort.By == repository.ByLastRetry && filter.RetriedAfter.IsZero() {
-		// The list has no messages that were never retried, so they must not be counted.
+		// A list by last_retry_at contains only messages that were retried, so only these may be counted.
 		filter.RetriedAfter = earliestRetry
 	}
 	n, err := h.Database.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})

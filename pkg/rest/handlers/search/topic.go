@@ -38,10 +38,12 @@ func (h Lists) Topic(w http.ResponseWriter, r *http.Request) error {
 }
 
 const (
-	// maxNarrowed caps the page depth for users with topic restrictions, whose pages are filtered row by row.
+	// maxNarrowed limits how deep users with roles on only some topics can page, because their pages are filtered row
+	// by row.
 	maxNarrowed = 10_000
 
-	// narrowedStep is the number of messages that one step reads to filter a page for a user with topic restrictions.
+	// narrowedStep is how many messages one query reads while it skips to the page of a user with roles on only some
+	// topics.
 	narrowedStep = 1000
 )
 
@@ -68,7 +70,7 @@ func (h Lists) topicPage(ctx context.Context, name string, page repository.Page)
 	return list, err
 }
 
-// searchPage returns the matches of a search after the first skip messages.
+// searchPage returns a page of a search: the matches that follow the first skip messages.
 func (h Lists) searchPage(ctx context.Context, q repository.SearchQuery, skip int) ([]entity.Message, error) {
 	for skip > 0 {
 		before := q

@@ -122,8 +122,9 @@ func (h Views) Delete(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// find returns the principal's own view of that name, or the shared view of that name, and all views that the principal
-// sees; the zero View where there is none. It refuses a shared view of another owner, unless the principal is admin.
+// find returns the principal's own view of that name or, with shared, the shared view of that name; the zero View when
+// there is none. It also returns all views that the principal sees. It refuses a shared view of another owner, unless
+// the principal is admin.
 func (h Views) find(r *http.Request, name string, shared bool) (entity.View, []entity.View, error) {
 	p := access.Principal(r)
 	views, err := h.Database.Views(r.Context(), p.Name)
@@ -152,8 +153,8 @@ func countOwned(views []entity.View, owner string) (n int) {
 // age matches the console's parameter since, a duration before the time at which the console opens the view.
 var age = regexp.MustCompile(`^[1-9][0-9]{0,3}[mhd]$`)
 
-// check applies the rules of the list to the query. A shared view must not contain a masked value, because other
-// principals would see the value.
+// check refuses a view whose query is invalid for its list. A shared view must not contain a masked value, because
+// other principals would see the value.
 func (h Views) check(v entity.View) error {
 	var p request.Problems
 	p.Refuse(v.Name == "" || !request.PossibleText(v.Name, maxViewName) || strings.ContainsFunc(v.Name, unicode.IsControl), "name",

@@ -35,7 +35,7 @@ func Forbidden(role auth.Role, where string) error {
 	return respond.Refused(respond.ErrForbidden, "not allowed: "+need, respond.Detail{Field: "role", Reason: need})
 }
 
-// Values for the parameter where of Forbidden that are not names of topics.
+// Values for the parameter where of Forbidden, when the role is not needed on one certain topic.
 const (
 	AnyTopic  = "a topic"
 	AllTopics = "all topics"
@@ -77,8 +77,8 @@ func Owns(p auth.Principal, redrive *entity.Redrive) bool {
 	return redrive.Cause.Actor == p.Name && Covers(p, auth.Viewer, redrive.Selection.Visible)
 }
 
-// Covers reports whether the principal has the role on all topics of a scope that was granted earlier. Patterns are
-// compared by their texts.
+// Covers reports whether the principal has the role on all topics of a scope, which an earlier grant may have given. It
+// compares the texts of patterns, not the topics that they match.
 func Covers(p auth.Principal, role auth.Role, scope *entity.TopicPatterns) bool {
 	granted := p.Scope(role)
 	if granted == nil || scope == nil {
@@ -102,8 +102,8 @@ func RolesFor(action entity.RedriveAction, options entity.RedriveOptions) []auth
 	return roles
 }
 
-// NarrowRedrive refuses a redrive whose action the principal may perform on no topic, and limits other redrives to the
-// principal's topics.
+// NarrowRedrive returns an error if the principal may perform the action on no topic. Otherwise it limits the selection
+// of the redrive to the topics on which the principal may perform the action.
 func NarrowRedrive(p auth.Principal, order *repository.NewRedrive) error {
 	roles := RolesFor(order.Action, order.Options)
 	for _, role := range roles {

@@ -74,15 +74,15 @@ func (p Proxies) Secure(r *http.Request) bool {
 	return r.TLS != nil || p.has(parseAddress(r.RemoteAddr)) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-// Hosts are the host names that a server without authentication accepts. Without this check, a foreign site whose
-// name resolves to this server (DNS rebinding) could have its pages send requests through a user's browser. Addresses
-// and localhost cannot be rebound.
+// Hosts are the host names that a server without authentication accepts. Without this check, a page of a foreign site
+// could send requests to this server through a user's browser, once the site's name resolves to this server (DNS
+// rebinding). IP addresses and localhost are always accepted, because DNS rebinding cannot use them.
 type Hosts []*regexp.Regexp
 
 var hostPattern = regexp.MustCompile(`^[a-z0-9*]([a-z0-9._*-]*[a-z0-9*])?$`)
 
-// ParseHosts reads globs, in which a star matches any text. Its error begins with the name of the setting, without the
-// prefix server.
+// ParseHosts reads host names in which a star matches any text. Its error begins with the name of the setting, without
+// the prefix server.
 func ParseHosts(globs []string) (Hosts, error) {
 	var all Hosts
 	for i, glob := range globs {

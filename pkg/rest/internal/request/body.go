@@ -31,19 +31,19 @@ type Option[T any] struct {
 	Value T
 }
 
-// UnmarshalJSON sets the value as given.
+// UnmarshalJSON decodes the value and marks it as given.
 func (o *Option[T]) UnmarshalJSON(text []byte) error {
 	o.Given = true
 	return json.Unmarshal(text, &o.Value)
 }
 
-// Nullable is an Option that may be null; Value is nil for null.
+// Nullable is a value that may be missing or null; when it is null, Given is true and Value is nil.
 type Nullable[T any] struct {
 	Given bool
 	Value *T
 }
 
-// UnmarshalJSON sets the value as given; null leaves Value nil.
+// UnmarshalJSON decodes the value and marks it as given; null leaves Value nil.
 func (n *Nullable[T]) UnmarshalJSON(text []byte) error {
 	n.Given = true
 	return json.Unmarshal(text, &n.Value)
@@ -51,7 +51,7 @@ func (n *Nullable[T]) UnmarshalJSON(text []byte) error {
 
 func (*Nullable[T]) null() {}
 
-// RawJSON is JSON exactly as it was sent; nil when it was not given.
+// RawJSON is a field's JSON, byte for byte as it was sent; nil when the body does not contain the field.
 type RawJSON []byte
 
 // UnmarshalJSON copies the text.
@@ -99,7 +99,7 @@ func (b Bodies) ReadChange(w http.ResponseWriter, r *http.Request, into Fields) 
 	return NewCause(r, reason)
 }
 
-// ReadReason reads the id and the body of a change whose only field is a reason.
+// ReadReason reads the id in the path and the body of a change whose only field is a reason.
 func (b Bodies) ReadReason(w http.ResponseWriter, r *http.Request, what string) (uuid.UUID, entity.AuditInfo, error) {
 	id, err := ID(r, what)
 	if err != nil {
@@ -114,7 +114,7 @@ func (b Bodies) Bytes(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(b.Timeout)) // fails only in tests, which have no connection
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, b.MaxBytes))
-	_ = control.SetReadDeadline(time.Time{}) // a deadline would end the detection of a client that disconnects
+	_ = control.SetReadDeadline(time.Time{}) // clears the deadline, because net/http could otherwise no longer notice that the client disconnects
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -161,7 +161,8 @@ func DecodeObject(body []byte, prefix string, into Fields) error {
 	return nil
 }
 
-// DecodeObjectAt does the same as DecodeObject, for an object in a list; the parameter at is its path in errors.
+// DecodeObjectAt decodes an object in a list, by the same rules as DecodeObject. Errors name the object by the path in
+// the parameter at.
 func DecodeObjectAt(text []byte, at string, into Fields) error {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return &entity.FieldError{Field: at, Reason: "must be a JSON object"}
@@ -190,7 +191,7 @@ func decodeField(decoder *json.Decoder, prefix string, into Fields, seen map[str
 	return decodeValue(value, prefix+name, target)
 }
 
-// nameOf quotes an empty name to make it visible.
+// nameOf returns the name of a field for an error. It writes an empty name as "", to make it visible.
 func nameOf(field string) string {
 	if field == "" {
 		return `""`

@@ -21,11 +21,11 @@ const maxReason = 500
 // Info contains the data about a request that handlers need in addition to its content, such as its id and its trace.
 type Info struct {
 	ID   string
-	Call uuid.UUID // id of the call; see entity.AuditInfo
-	// TraceID is the id of the trace that the request carries, else of the trace that starts with the request if that
-	// trace is recorded.
+	Call uuid.UUID // id that the server gives each request; see entity.AuditInfo
+	// TraceID is the id of the trace that the request carries. If it carries none, this is the id of the trace that
+	// starts with the request, provided that this trace is recorded.
 	TraceID string
-	Message *entity.Message // the message of the path, after RetriedMessage has read it
+	Message *entity.Message // the message that a retry sends, once RetriedMessage has read it
 
 	// EndAt sets the time by which the client must have read the whole answer; the zero time sets no such limit.
 	EndAt func(time.Time)
@@ -46,8 +46,8 @@ func InfoOf(r *http.Request) *Info {
 // Getter loads messages, from the live table or from the archive. A value longer than maxValue is left out.
 type Getter func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-// RetriedMessage returns the message of a retry. It reads the message only once per request, so that the checked
-// message is the one that is sent.
+// RetriedMessage returns the message that a retry sends. It reads the message only once per request, so that the
+// permission check and the attempt use the same record.
 func RetriedMessage(r *http.Request, id uuid.UUID, load Getter) (*entity.Message, error) {
 	info := InfoOf(r)
 	if info.Message == nil {
@@ -76,7 +76,8 @@ func NewCause(r *http.Request, reason string) (entity.AuditInfo, error) {
 	}, nil
 }
 
-// QueryCause does the same as NewCause, with the reason from the query.
+// QueryCause returns the actor, the reason and the ids of a request, as NewCause does. It takes the reason from the
+// query.
 func QueryCause(r *http.Request) (entity.AuditInfo, error) {
 	reason, err := Text(r.URL.Query(), "reason")
 	if err != nil {
@@ -98,7 +99,7 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// Task is the work of a request with an Idempotency-Key.
+// Task is the work that a request with an Idempotency-Key has to do.
 type Task struct {
 	Operation uuid.UUID
 	Resumed   bool // an earlier request may have started the work without getting an answer
@@ -137,8 +138,8 @@ func Once[T any](r *http.Request, store Performer, read, step func(context.Conte
 	return step(r.Context())
 }
 
-// UnbegunError is a failure before the request changed anything. Its idempotency key is deleted, so the client may
-// send the request again with the same key.
+// UnbegunError is an error that occurred before the request changed anything. The server then deletes the request's
+// Idempotency-Key, so the client may send the request again with the same key.
 type UnbegunError struct{ Err error }
 
 func (e *UnbegunError) Error() string { return e.Err.Error() }
@@ -149,7 +150,7 @@ type Recorder interface {
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
-// auditedRead identifies one of the audit entries that a single read makes.
+// auditedRead identifies an audit entry of a read, so that a repeated read does not add it a second time.
 type auditedRead struct {
 	action entity.Action
 	kind   entity.Kind
@@ -161,8 +162,8 @@ type auditedReads struct{ recorded []auditedRead }
 
 type auditedKey struct{}
 
-// RecordOnce adds an audit entry for a read only once per request. The handler may be called a second time, after it
-// has waited for memory for the answer.
+// RecordOnce adds an audit entry for a read. It adds each entry only once per request, because the handler is called
+// again after it has waited for memory for the answer.
 func RecordOnce(ctx context.Context, trail Recorder, entry entity.AuditEntry) error {
 	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
 	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}

@@ -12,7 +12,7 @@ import (
 // maxFacets is the maximum number of facets of one request.
 const maxFacets = 5
 
-// ReadFacetKeys reads the query parameter "by", which may be repeated.
+// ReadFacetKeys reads the facets of a request from the query parameter "by", which may be given several times.
 func ReadFacetKeys(query url.Values, p *Problems) []repository.FacetKey {
 	if p.Refuse(len(query["by"]) > maxFacets, "by", "must be given at most %d times", maxFacets) {
 		return nil
@@ -31,7 +31,8 @@ func ReadFacetKeys(query url.Values, p *Problems) []repository.FacetKey {
 	return keys
 }
 
-// parseFacetKey reads a path, header:NAME or the name of a field. If the text is none of these, reason says why.
+// parseFacetKey reads the key of a facet: a path in payloads, header:NAME, or the name of a field. If the text is none
+// of these, reason says why.
 func parseFacetKey(text string) (key repository.FacetKey, reason string) {
 	text = strings.TrimSpace(text)
 	name, ofHeader := strings.CutPrefix(text, repository.FacetHeader)

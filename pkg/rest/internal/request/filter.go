@@ -35,7 +35,7 @@ const (
 // dense lists scripts in which two characters are already enough for a word of a search.
 var dense = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul}
 
-// The parameters of a filter.
+// Names of the parameters of a filter: those with one text, and those with a list of texts.
 var (
 	filterTexts = []string{
 		"consumer_group", "created_after", "created_before", "dialect", "error_class", "group_id", "key", "key_base64",
@@ -44,8 +44,8 @@ var (
 	filterLists = []string{"header", "id", "payload", "status"}
 )
 
-// FilterParameters returns the names of the parameters of a filter. A cursor is valid only for the same values of these
-// parameters.
+// FilterParameters returns the names of all parameters of a filter. The cursor of a list is valid only while these
+// parameters have the same values.
 func FilterParameters() []string { return slices.Concat(filterTexts, filterLists) }
 
 // FilterOrder contains the conditions of a filter as the request gives them; queries and bodies use the same names.
@@ -54,7 +54,7 @@ type FilterOrder struct {
 	lists map[string]*Option[[]string]
 }
 
-// NewFilterOrder returns a filter to decode a body into.
+// NewFilterOrder returns a filter without conditions.
 func NewFilterOrder() FilterOrder {
 	f := FilterOrder{map[string]*Option[string]{}, map[string]*Option[[]string]{}}
 	for _, name := range filterTexts {
@@ -66,7 +66,7 @@ func NewFilterOrder() FilterOrder {
 	return f
 }
 
-// Fields returns the fields of a body, which set the conditions of f.
+// Fields returns the fields of a body that contains a filter. Decoding such a body sets the conditions of f.
 func (f FilterOrder) Fields() Fields {
 	all := Fields{}
 	for name, target := range f.texts {
@@ -83,7 +83,7 @@ func ReadFilter(query url.Values, p *Problems) entity.Filter {
 	return ReadFilterOrder(query, p).Read("", p)
 }
 
-// ReadFilterOrder reads the conditions of a query.
+// ReadFilterOrder reads the conditions of a filter from the query of a request.
 func ReadFilterOrder(query url.Values, p *Problems) FilterOrder {
 	f := NewFilterOrder()
 	for _, name := range filterTexts {
@@ -106,7 +106,8 @@ func ReadFilterOrder(query url.Values, p *Problems) FilterOrder {
 	return f
 }
 
-// With returns the conditions of f and one more condition; false when a filter cannot contain all of them.
+// With returns the conditions of f and one more condition. It returns false when a filter cannot contain all of these
+// conditions.
 func (f FilterOrder) With(name, value string) (FilterOrder, bool) {
 	all := FilterOrder{maps.Clone(f.texts), maps.Clone(f.lists)}
 	switch {
@@ -127,7 +128,7 @@ func (f FilterOrder) Has(name string) bool {
 	return f.texts[name] != nil && f.texts[name].Given || f.lists[name] != nil && f.lists[name].Given
 }
 
-// Show returns the conditions by their names, as the filter of a request for a redrive contains them.
+// Show returns the conditions by their names, in the form in which a request for a redrive contains its filter.
 func (f FilterOrder) Show() map[string]any {
 	shown := map[string]any{}
 	for name, text := range f.texts {
@@ -354,8 +355,9 @@ func (in filterReader) words() []string {
 	return words
 }
 
-// RefuseSlowWords refuses words of two characters without a condition that has an index: a redrive or an export would
-// read every message. prefix goes in front of the name in the error.
+// RefuseSlowWords refuses a filter whose words have only two characters, unless it has another condition that an index
+// finds. Without an index, a redrive or an export would read every message. prefix goes in front of the name in the
+// error.
 func (p *Problems) RefuseSlowWords(prefix string, f entity.Filter) {
 	indexed := len(f.MessageIDs) > 0 || f.Topic != "" || f.Group != uuid.Nil || len(f.Terms()) > 0 ||
 		!f.CreatedAfter.IsZero() || !f.RetriedAfter.IsZero() ||
@@ -402,12 +404,12 @@ func splitWords(text string) (words []string, closed bool) {
 }
 
 const (
-	// searchSlack is how late the search index may be while answers still count as complete. The indexer polls every
-	// two seconds.
+	// searchSlack is how late the search index may be while answers still count as complete. An indexer that has nothing
+	// to do polls every two seconds.
 	searchSlack = 10 * time.Second
 
-	// searchLimit is how late the search index may be for exports and redrives, where a missing match would look
-	// like no match.
+	// searchLimit is how late the search index may be for exports and redrives. These would take a message that is not
+	// indexed yet for one that does not match.
 	searchLimit = time.Minute
 )
 
@@ -416,15 +418,16 @@ type Index interface {
 	IndexedUntil(ctx context.Context) (time.Time, error)
 }
 
-// SearchedUntil is the state of the search index before a query; zero for a query that does not use the index.
+// SearchedUntil says how complete the search index was before a query. It is zero for a query that does not use the
+// search index.
 type SearchedUntil struct {
 	asked bool
 	until time.Time // time up to which the index is complete; zero: it was never built
 	lag   time.Duration
 }
 
-// QueryIndex returns the state of the search index for a query with the filter f. It must be called before the query,
-// because after the query it could return a time that the query did not cover.
+// QueryIndex asks how complete the search index is, for a query with the filter f. The caller must call it before the
+// query: a time that is read after the query may be later than what the query has seen.
 func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity.Filter) (SearchedUntil, error) {
 	if !f.NeedsSearchIndex() {
 		return SearchedUntil{}, nil

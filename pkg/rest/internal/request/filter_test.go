@@ -24,7 +24,7 @@ var (
 	noon = time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
 )
 
-// filters lists the parameters of filters, as a query and as a body, each with the filter that they give.
+// filters lists filters, each as a query and as a body of a request, with the entity.Filter that both must give.
 var filters = []struct {
 	name, query, body string
 	want              entity.Filter

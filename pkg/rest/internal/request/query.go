@@ -31,8 +31,8 @@ const (
 	maxTopic = 255
 )
 
-// ID reads the id of the path. Only the canonical form is accepted: the other spellings that UUID libraries accept
-// would give one object several URLs.
+// ID reads the id in the path. It accepts only the canonical form of a UUID: with the other forms that UUID libraries
+// accept, one object would have several URLs.
 func ID(r *http.Request, what string) (uuid.UUID, error) {
 	text := r.PathValue("id")
 	id, ok := CanonicalID(text)
@@ -49,14 +49,14 @@ func CanonicalID(text string) (uuid.UUID, bool) {
 	return id, err == nil && len(text) == len(uuid.Nil.String())
 }
 
-// Topic returns the topic of the path.
+// Topic returns the topic that the path of the request names.
 func Topic(r *http.Request) string { return r.PathValue("topic") }
 
 // PossibleTopic reports whether any message can have this topic; a database does not accept some names as text.
 func PossibleTopic(name string) bool { return PossibleText(name, maxTopic) }
 
-// WellFormedQuery refuses a query of which net/url would drop a part, because the answer could then be page 1 instead
-// of the requested page.
+// WellFormedQuery refuses a query that net/url cannot read completely. net/url would drop the unreadable part, such as
+// the number of the page, and the answer would be page 1.
 func WellFormedQuery(r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return &entity.FieldError{Field: "query", Reason: "must be name=value pairs joined by &, percent-encoded"}
@@ -64,7 +64,7 @@ func WellFormedQuery(r *http.Request) error {
 	return nil
 }
 
-// PageNumber reads the page and its size.
+// PageNumber reads the number of the page and the size of pages.
 func PageNumber(r *http.Request) (repository.Page, error) {
 	query := r.URL.Query()
 	number, numberErr := Int(query, "page", 1, maxPage)
@@ -112,7 +112,7 @@ func Bool(query url.Values, name string) (bool, error) {
 	return text == "true", err
 }
 
-// Statuses reads a list of states, repeated or with commas; nil when it is missing.
+// Statuses reads a list of statuses, as repeated parameters or separated by commas; nil when the parameter is missing.
 func Statuses(query url.Values) (statuses []entity.Status, err error) {
 	if !query.Has("status") {
 		return nil, nil
@@ -127,7 +127,7 @@ func Statuses(query url.Values) (statuses []entity.Status, err error) {
 	return statuses, nil
 }
 
-// OneOf returns the reason for refusing a word that is not among words.
+// OneOf returns the reason for which a word is refused: it must be one of words.
 func OneOf[T ~string](words []T) string {
 	var list []string
 	for _, word := range words {
@@ -136,7 +136,7 @@ func OneOf[T ~string](words []T) string {
 	return "must be one of " + strings.Join(list, ", ")
 }
 
-// ParseTime reads a time in RFC 3339, within the years that this API can write.
+// ParseTime reads a time in RFC 3339. The year must be from 1970 to 9999.
 func ParseTime(name, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if at = at.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
@@ -163,7 +163,7 @@ const (
 	MaxLimit     = 1000
 )
 
-// Cursors reads and signs the cursors of lists.
+// Cursors signs the cursors of lists, and reads the cursors that clients send back.
 type Cursors struct{ Signer *auth.Signer }
 
 // List is a request for a page of a list.
@@ -174,8 +174,8 @@ type List struct {
 	signer   *auth.Signer
 }
 
-// List reads the query parameters limit and cursor of a request; missing is the limit of a request without the
-// parameter limit. A cursor is valid only for the same values of the parameters that narrowing names; size is the size
+// List reads the query parameters limit and cursor of a request. The parameter missing is the limit of a request
+// without limit. A cursor is valid only while the query parameters in narrowing have the same values. size is the size
 // of a position in bytes.
 func (c Cursors) List(r *http.Request, size, missing int, narrowing ...string) (List, error) {
 	query := r.URL.Query()
@@ -207,16 +207,18 @@ func (l List) read(text string, size int) ([]byte, error) {
 	return raw[cursorSum:], nil
 }
 
-// Cursor returns the cursor of a position.
+// Cursor returns the cursor for the page that follows a position.
 func (l List) Cursor(position []byte) string {
 	sum := l.signer.Sign(cursorPurpose, l.signed(position))
 	return base64.RawURLEncoding.EncodeToString(append(sum[:cursorSum:cursorSum], position...))
 }
 
-// signed returns the text that is signed for a position. A query has no line break, so the text is not ambiguous.
+// signed returns the text that is signed for a position. The query in it has no line break, so the text cannot mean
+// another query and position.
 func (l List) signed(position []byte) string { return l.question + "\n" + string(position) }
 
-// Part returns the items of a page, for which one extra item was read, and the cursor of the next page; nil for none.
+// Part returns the items of a page and the cursor of the next page. The caller has read one item more than the page
+// shows; without that item there is no next page, and the cursor is nil.
 func Part[T any](l List, items []T, position func(last T) []byte) ([]T, *string) {
 	if len(items) <= l.Limit {
 		return items, nil
@@ -226,17 +228,17 @@ func Part[T any](l List, items []T, position func(last T) []byte) ([]T, *string)
 	return items, &next
 }
 
-// The sizes of positions in bytes.
+// The sizes in bytes of the positions that cursors contain.
 const (
 	AnySize    = -1 // size of positions that are names, of any length
 	NumberSize = 8
 	TimeSize   = NumberSize + 16
 )
 
-// NumberPosition returns the position of a number.
+// NumberPosition returns the position of an item in a list that is ordered by numbers.
 func NumberPosition(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// Number returns the number at which the page begins; 0 for the beginning of a list.
+// Number returns the number at which the requested page begins; 0 for the first page.
 func (l List) Number() int64 {
 	if l.Position == nil {
 		return 0
@@ -249,7 +251,7 @@ func TimePosition(at time.Time, id uuid.UUID) []byte {
 	return append(NumberPosition(at.UnixMicro()), id[:]...)
 }
 
-// Before returns the time and the id before which the page begins; the zero Cursor for the beginning of a list.
+// Before returns the time and the id before which the requested page begins; the zero Cursor for the first page.
 func (l List) Before() repository.Cursor {
 	if l.Position == nil {
 		return repository.Cursor{}

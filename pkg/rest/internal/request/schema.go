@@ -2,7 +2,7 @@ package request
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// SchemaChoices says what a field with a SchemaChoice may be.
+// SchemaChoices is the reason in the error for a field that contains no valid entity.SchemaChoice.
 const SchemaChoices = "must be same, the schema of the record, or latest, the latest version of the target topic's subject"
 
 // SchemaChoice reads the schema with which an edit is encoded; entity.SameSchema for a field that is not given.

@@ -47,8 +47,8 @@ var (
 // ErrClientGone: the client has left.
 var ErrClientGone = errors.New("the client has left")
 
-// Answer is the HTTP answer to a kind of error. If fixed is set, clients get text; otherwise they get the error's own
-// sentence, or text if the error has none.
+// Answer is the HTTP answer to a kind of error. With fixed, all clients get the text of the Answer. Otherwise clients
+// get the error's own sentence, or the text if the error has none.
 type Answer struct {
 	kind   error
 	Status int
@@ -89,7 +89,7 @@ const (
 	// EngineAwayText is the message of answers to searches while the search engine does not answer.
 	EngineAwayText = "the search engine does not answer, so searches by text, key, header and field fail; other requests work"
 
-	// retryAfter is the Retry-After of a 503, and of a 429 without a time of its own.
+	// retryAfter is the Retry-After of a 503, and of a 429 whose error does not say how long to wait.
 	retryAfter = 5 * time.Second
 
 	// StatusClientGone is never sent to a client; it is used in metrics and the log.
@@ -101,7 +101,7 @@ type Error struct {
 	kind    error
 	text    string
 	details []Detail
-	After   time.Duration // how long the client must wait, for ErrRateLimited; 0: retryAfter
+	After   time.Duration // for ErrRateLimited: how long the client must wait; 0 stands for retryAfter
 }
 
 // Refused returns an error of the kind with a text and details.
@@ -152,8 +152,8 @@ func AnswerTo(err error) Answer {
 	return internal
 }
 
-// message returns the sentence for the client. Only an error that is made for clients is shown; the errors that wrap
-// it are for the log.
+// message returns the sentence for the client. This is the text of the innermost error of the kind; the texts of errors
+// that wrap it are only for the log.
 func (a Answer) message(err error) string {
 	if a.fixed {
 		return a.text
@@ -241,7 +241,7 @@ func publishDetails(e *entity.PublishError) []Detail {
 	return list
 }
 
-// interruptedDetails reports a redrive's progress.
+// interruptedDetails returns the progress of a redrive that was interrupted, as details of the error.
 func interruptedDetails(redrive entity.Redrive) []Detail {
 	counts := redrive.Counts
 	return []Detail{

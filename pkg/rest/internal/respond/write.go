@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// The functions below send a whole answer. An error of the connection is dropped, because the client can no longer
+// Each function below sends a whole answer. It ignores errors of the connection, because the client can then no longer
 // read the answer.
 
 // JSON sends v as the whole answer.
@@ -32,7 +32,7 @@ func Body(w http.ResponseWriter, status int, contentType string, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// Accepted answers 202 with a redrive and its URL: the redrive continues without the request.
+// Accepted answers 202 with a redrive and its URL. The redrive continues without the request.
 func Accepted(w http.ResponseWriter, redrive wire.Redrive) {
 	w.Header().Set("Location", "/api/v1/redrives/"+redrive.ID.String())
 	JSON(w, http.StatusAccepted, redrive)
@@ -41,11 +41,11 @@ func Accepted(w http.ResponseWriter, redrive wire.Redrive) {
 // wholePage is the size in bytes up to which a page is sent in one piece.
 const wholePage = 128 << 10
 
-// pageBuffers are reused from one page to the next, which usually has a similar size.
+// pageBuffers keeps the buffers in which pages are written, for the next pages, which usually have a similar size.
 var pageBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 32<<10)) }}
 
-// Messages sends a page of messages, followed by the members of tail. A small page is sent at once, a large page in
-// pieces, so that payloads are not in memory twice.
+// Messages sends a page of messages, followed by the members of the JSON object tail. It sends a small page at once and
+// a large page in pieces, so that payloads are not in memory twice.
 func Messages(w http.ResponseWriter, as wire.Messages, messages []entity.Message, v wire.View, tail any) {
 	buffer, buf := pageBuffer()
 	buf, begun := append(buf, `{"messages":[`...), false
@@ -85,7 +85,7 @@ func Message(w http.ResponseWriter, as wire.Messages, m *entity.Message, v wire.
 	keepBuffer(buffer, body)
 }
 
-// pageBuffer returns an empty buffer, and the pointer to return to keepBuffer.
+// pageBuffer returns an empty buffer buf. The pointer buffer must be given to keepBuffer afterwards.
 func pageBuffer() (buffer *[]byte, buf []byte) {
 	buffer = pageBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool has no values of another type
 	return buffer, (*buffer)[:0]

@@ -63,14 +63,14 @@ func Full(change ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// Kilobyte returns a typical message of exports: a kilobyte of JSON and some headers.
+// Kilobyte returns a message of the size that exports typically have: a kilobyte of JSON and some headers.
 func Kilobyte() entity.Message {
 	return Full(WithValue(`{"order_id":"123","lines":["`+strings.Repeat(`some text","`, 85)+`"]}`), func(m *entity.Message) {
 		m.ErrorMessage = "could not reserve stock for order 123: connection timed out after 5000 ms"
 	})
 }
 
-// Plain implements Dialects that derive nothing, and Masks that hide nothing.
+// Plain implements two interfaces for tests: Dialects that derive no field from headers, and Masks that hide nothing.
 var Plain plain
 
 type plain struct{}

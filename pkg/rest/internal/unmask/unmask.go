@@ -32,11 +32,11 @@ type Rules struct {
 
 // Schemas decodes keys and values that are encoded with the schemas of a registry.
 type Schemas interface {
-	// Reader returns a reader for one answer.
+	// Reader returns a decoder of keys and values for one answer.
 	Reader(ctx context.Context) entity.PartReader
 }
 
-// Reader returns a reader for the answer to a request; nil when nothing is decoded.
+// Reader returns a decoder of keys and values for the answer to a request; nil when nothing is decoded.
 func (u Rules) Reader(ctx context.Context) entity.PartReader {
 	if u.Schemas == nil {
 		return nil
@@ -44,9 +44,10 @@ func (u Rules) Reader(ctx context.Context) entity.PartReader {
 	return u.Schemas.Reader(ctx)
 }
 
-// Origins checks the original topics of messages for display, without reading the mapping.
+// Origins checks the original topics of messages that are displayed.
 type Origins interface {
-	// Recent uses a cached mapping that may be slightly old, because the answer is only for display.
+	// Recent returns a function that checks messages against a cached mapping. This mapping may be slightly old, which
+	// does no harm where messages are only displayed.
 	Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 }
 
@@ -91,7 +92,7 @@ func (u Rules) recordUnmasked(r *http.Request, entry entity.AuditEntry) (err err
 	return request.RecordOnce(r.Context(), u.Trail, entry)
 }
 
-// One reports whether the request shows a message without masks; it first records that in the audit trail.
+// One reports whether the request shows a message without masks. If so, it has added this to the audit trail before.
 func (u Rules) One(r *http.Request, m *entity.Message) (bool, error) {
 	unmask, err := request.Bool(r.URL.Query(), "unmask")
 	if err != nil || !unmask {
@@ -104,7 +105,7 @@ func (u Rules) One(r *http.Request, m *entity.Message) (bool, error) {
 }
 
 // Searchable returns the topics in which the request may search with a filter; nil for all. A comparison with a masked
-// value would reveal the value: it needs the grant unmask, and finds only messages of topics on which the principal
+// value would reveal the value. So it needs the grant unmask, and finds only messages of topics on which the principal
 // has that grant.
 func (u Rules) Searchable(r *http.Request, f entity.Filter) (*entity.TopicPatterns, error) {
 	name := u.maskedCondition(f)
@@ -165,8 +166,8 @@ func forbidden(field, reason string) error {
 	return respond.Refused(respond.ErrForbidden, field+": "+reason, respond.Detail{Field: field, Reason: reason})
 }
 
-// NarrowRedrive refuses a redrive that would reveal a masked value: by its selection, or by the messages to which its
-// patch can be applied.
+// NarrowRedrive refuses a redrive that would reveal a masked value to the principal. Its selection could do so, and so
+// could its patch, by the messages to which it can be applied.
 func (u Rules) NarrowRedrive(p auth.Principal, order *repository.NewRedrive) error {
 	field := u.maskedCondition(order.Selection.Filter)
 	if field != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Attack is a request with one invalid or unusual value.
+// Attack is a request in which one value is invalid or unusual.
 type Attack struct {
 	Operation string // operationId of the operation
 	Field     string // the parameter or body field with the value; "body" for the whole body
@@ -22,13 +22,13 @@ type Attack struct {
 	Path      string // includes the query
 	Header    http.Header
 	Body      []byte
-	Refused   bool // the server must refuse it
+	Refused   bool // whether the server must refuse the request
 }
 
-// NoSuchID is a well-formed id that no object has, for attacks that need one.
+// NoSuchID is a valid id that no object has. Attacks use it where a path needs an id.
 const NoSuchID = "00000000-0000-7000-8000-00000000dead"
 
-// texts are values for parameters and fields that take text.
+// texts are the unusual values that attacks try in parameters, and in fields that take text.
 var texts = []string{
 	"", " ", "0", "-1", "1.5", "99999999999999999999", "1e400", "NaN", "true", "null", "[]", "{}", `"`, "'", "`", "\\", "%", "%%s%n", "*", "**",
 	"'; DROP TABLE dlq.dlq_messages; --", "1 OR 1=1", "$1", "${jndi:ldap://x}", "{{7*7}}", "<script>alert(1)</script>",
@@ -39,7 +39,7 @@ var texts = []string{
 	strings.Repeat("a", 300), strings.Repeat("%", 2000), strings.Repeat("é", 5000), strings.Repeat(`"x" `, 2000),
 }
 
-// values are JSON texts for the fields of bodies.
+// values are the unusual JSON values that attacks try in the fields of bodies.
 var values = []string{
 	"null", "true", "0", "-1", "1.5", "1e400", "99999999999999999999", `""`, `"a"`, `"\u0000"`, `"\ud800"`, "[]", "[null]", `[""]`, `[[]]`, "[1]", "{}",
 	`{"a":1}`, `{"":null}`, strings.Repeat("[", 2000) + strings.Repeat("]", 2000), `"` + strings.Repeat("a", 3000) + `"`,
@@ -104,7 +104,8 @@ func (t target) attacks() []Attack {
 	return all
 }
 
-// limits are texts at the limits of a schema, and just beyond.
+// limits returns texts for a schema: values at the limits of the schema and just beyond them, the words of its enum,
+// and misspelt forms of these words.
 func limits(s *openapi3.Schema) (all []string) {
 	if s.Items != nil {
 		return limits(s.Items.Value)
@@ -122,7 +123,8 @@ func limits(s *openapi3.Schema) (all []string) {
 	return all
 }
 
-// quoted returns texts as JSON; a number may be without quotes.
+// quoted returns each text as a JSON string. A text that is itself valid JSON, such as a number, is also returned
+// unquoted.
 func quoted(all []string) (values []string) {
 	for _, text := range all {
 		if json.Valid([]byte(text)) {
@@ -133,8 +135,8 @@ func quoted(all []string) (values []string) {
 	return values
 }
 
-// items returns lists with one object that is valid except for one field at its limits, and lists that are just too
-// long.
+// items returns lists for a schema. Each has one object in which one field has a value at its limits, or is one object
+// too long.
 func items(s *openapi3.Schema) (lists []string) {
 	if s.Items == nil {
 		return nil
@@ -155,14 +157,14 @@ func items(s *openapi3.Schema) (lists []string) {
 	return lists
 }
 
-// with returns the request with a parameter of that text.
+// with returns a request of the operation in which the parameter p has the given text.
 func (t target) with(p *openapi3.Parameter, text string) Attack {
 	a := Attack{Operation: t.operation.OperationID, Field: p.Name, Method: t.method, Header: http.Header{}, Path: t.filled(p, text)}
 	switch p.In {
 	case openapi3.ParameterInQuery:
 		a.Path += "?" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(text)
 	case openapi3.ParameterInHeader:
-		if !strings.ContainsAny(text, "\r\n\x00") { // no client can send it
+		if !strings.ContainsAny(text, "\r\n\x00") { // HTTP clients cannot send a header with these characters
 			a.Header.Set(p.Name, text)
 		}
 	}
@@ -172,7 +174,8 @@ func (t target) with(p *openapi3.Parameter, text string) Attack {
 	return a
 }
 
-// twice returns the request with a parameter that is given twice with different values, which is ambiguous.
+// twice returns a request in which a parameter is given twice. The server must refuse it, because it does not say which
+// value counts.
 func (t target) twice(p *openapi3.Parameter) Attack {
 	value := fmt.Sprint(some(p.Name, p.Schema.Value))
 	a := t.with(p, value)
@@ -181,7 +184,8 @@ func (t target) twice(p *openapi3.Parameter) Attack {
 	return a
 }
 
-// filled returns the path; attacked, if it is in the path, has the text.
+// filled returns the path of the operation with a value for each of its parameters. If the parameter attacked is one of
+// them, its value is text.
 func (t target) filled(attacked *openapi3.Parameter, text string) string {
 	path := t.path
 	for _, p := range t.shared {
@@ -260,7 +264,7 @@ func fieldsOf(s *openapi3.Schema, above ...string) map[string]bodyField {
 	return all
 }
 
-// replaced returns a body that is valid except for one field.
+// replaced returns the valid body sound with one field replaced: path names the field, and value is its JSON.
 func replaced(sound map[string]any, path []string, value string) []byte {
 	body := maps.Clone(sound)
 	if len(path) == 1 {
@@ -271,7 +275,7 @@ func replaced(sound map[string]any, path []string, value string) []byte {
 	return encoded(body)
 }
 
-// encoded writes fields that need not be valid JSON.
+// encoded writes a body as JSON. Unlike encoding/json, it accepts a json.RawMessage that is not valid JSON.
 func encoded(body map[string]any) []byte {
 	var out bytes.Buffer
 	out.WriteByte('{')
@@ -294,8 +298,8 @@ func encoded(body map[string]any) []byte {
 	return out.Bytes()
 }
 
-// Judge returns the fault of an answer to an attack, nil for none: it must not be a 5xx, it must match the document,
-// and a refusal must name the bad value.
+// Judge returns what is wrong with the answer to an attack, or nil. An answer is wrong if it is a 5xx, if it does not
+// match the document, or if it refuses the request without naming the bad value.
 func (a Attack) Judge(status int, header http.Header, answer []byte) error {
 	if status >= http.StatusInternalServerError {
 		return fmt.Errorf("%s: %s: %s %.200q with %.200q = %d %.300s", a.Operation, a.Field, a.Method, a.Path, a.Body, status, answer)
@@ -325,7 +329,7 @@ func (a Attack) Judge(status int, header http.Header, answer []byte) error {
 			return nil
 		}
 	}
-	if strings.HasPrefix(said.Error.Message, "invalid ") { // the error is about an id in the path
+	if strings.HasPrefix(said.Error.Message, "invalid ") { // such an error is about an id in the path, which it need not name
 		return nil
 	}
 	return fmt.Errorf("%s: %s: %s %.200q with %.200q = 400 without the name of what is wrong: %s", a.Operation, a.Field, a.Method, a.Path, a.Body, answer)

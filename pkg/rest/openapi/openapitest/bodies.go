@@ -9,15 +9,15 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 )
 
-// textBodies registers the content types that the document describes as text.
+// textBodies makes the library accept answers of content types that the document describes as plain text.
 func textBodies() {
 	for _, kind := range []string{"application/x-ndjson", "application/yaml", "application/openmetrics-text", "text/html"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
 	}
 }
 
-// checkLines compares each line of an NDJSON answer with the schema of a message, because a document cannot describe
-// the lines.
+// checkLines compares each line of an NDJSON answer with the schema of a message. The library cannot do this, because
+// an OpenAPI document cannot describe the lines.
 func (d document) checkLines(e Exchange) error {
 	kind, _, err := mime.ParseMediaType(e.AnswerHeader.Get("Content-Type"))
 	if err != nil || kind != "application/x-ndjson" {

@@ -23,7 +23,7 @@ func Document() (*openapi3.T, error) {
 
 type document struct {
 	doc   *openapi3.T
-	paths []string // paths with more fixed segments first
+	paths []string // paths of the document, those with more fixed segments first
 }
 
 var load = sync.OnceValues(func() (document, error) {
@@ -48,7 +48,7 @@ var load = sync.OnceValues(func() (document, error) {
 	return document{doc, paths}, nil
 })
 
-// allowNull allows null in schemas without a type, which the library refuses otherwise.
+// allowNull makes a schema without a type accept null, which the library otherwise refuses.
 func allowNull(_ string, s *openapi3.SchemaRef) error {
 	if v := s.Value; v != nil && v.Type == nil && len(v.OneOf) == 0 && len(v.AllOf) == 0 {
 		v.Type = &openapi3.Types{"null", "boolean", "integer", "number", "string", "array", "object"}
@@ -72,7 +72,8 @@ func (d document) find(req *http.Request) (*routers.Route, map[string]string) {
 	return nil, nil
 }
 
-// fit compares an encoded path with a path of the document, segment by segment.
+// fit compares the encoded path of a request with a path of the document, segment by segment. It returns the values of
+// the path's parameters, and whether the paths match.
 func fit(path, encoded string) (map[string]string, bool) {
 	want, have := strings.Split(path, "/"), strings.Split(encoded, "/")
 	if len(want) != len(have) {

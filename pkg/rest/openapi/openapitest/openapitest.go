@@ -26,8 +26,9 @@ type Exchange struct {
 	Answer       []byte
 }
 
-// takenUp reports whether the request passed the server's validation. A conflict (409) is found after validation,
-// except for an idempotency key that was used with another request.
+// takenUp reports whether the server executed the request, or found a conflict (409) after it had accepted the
+// request's values. With an Idempotency-Key, a 409 may mean that another request used the key; it then says nothing
+// about the values.
 func (e Exchange) takenUp() bool {
 	return e.Status < 400 || e.Status == http.StatusConflict && e.Header.Get("Idempotency-Key") == ""
 }
@@ -40,7 +41,7 @@ func Check(e Exchange) error {
 		return err
 	}
 	path, _, _ := strings.Cut(e.Path, "?")
-	e.Body = bytes.TrimSpace(e.Body)                                       // a blank body counts as none
+	e.Body = bytes.TrimSpace(e.Body)                                       // a body of white space counts as no body
 	req, err := http.NewRequest(e.Method, e.Path, bytes.NewReader(e.Body)) //nolint:noctx // the request is never sent
 	if err != nil {
 		return nil //nolint:nilerr // no client could send this request
@@ -82,8 +83,9 @@ func Check(e Exchange) error {
 	return d.checkLines(e)
 }
 
-// forgive rewrites a query in the form of the document where the program accepts more forms: a list with commas as
-// repeated parameters, and a time whose unescaped plus sign became a space.
+// forgive rewrites a query to the form that the document describes, where the program accepts further forms. It splits
+// lists at commas into repeated parameters, and restores the plus sign of a time, which arrives as a space when it is
+// not escaped.
 func forgive(req *http.Request, route *routers.Route) {
 	query := req.URL.Query()
 	for _, p := range route.Operation.Parameters {
@@ -99,10 +101,10 @@ func forgive(req *http.Request, route *routers.Route) {
 	req.URL.RawQuery = query.Encode()
 }
 
-// statusClientGone is used in logs only: no client gets it.
+// statusClientGone is the status of requests whose client has left. It is used in logs only, because no client gets it.
 const statusClientGone = 499
 
-// options compare everything, and report each fault in one line.
+// options make the library compare everything, and report each difference in one line.
 func options() *openapi3filter.Options {
 	o := &openapi3filter.Options{
 		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, MultiError: true, IncludeResponseStatus: true,
@@ -118,8 +120,8 @@ func decodeJSON(text []byte) (value any, err error) {
 	return value, err
 }
 
-// Transport checks every exchange with a server against the document. Faults are passed to complain, and the answer
-// is returned unchanged.
+// Transport is an http.RoundTripper that checks each request and its answer against the document. It passes differences
+// to Complain, and returns the answer unchanged.
 type Transport struct {
 	Base     http.RoundTripper
 	Complain func(error)

@@ -137,7 +137,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Random requests reach every operation, and several of them match the document completely.
+// Random requests reach every operation, and several operations get a request that matches the document completely.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	requests, err := Random(NoSuchID)

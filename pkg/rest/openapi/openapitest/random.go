@@ -34,7 +34,7 @@ func Random(ids ...string) (*rapid.Generator[Attack], error) {
 	return rapid.Custom(func(t *rapid.T) Attack { return draw{t, ids}.request(rapid.SampledFrom(all).Draw(t, "operation")) }), nil
 }
 
-// draw draws values from schemas.
+// draw draws random values that fit schemas, or nearly fit them.
 type draw struct {
 	*rapid.T
 	ids []string
@@ -76,10 +76,10 @@ func (d draw) inPath(p *openapi3.Parameter) string {
 	if p.Schema.Value.Format == "uuid" && !d.seldom(p.Name) {
 		return rapid.SampledFrom(append(d.ids, NoSuchID)).Draw(d.T, p.Name)
 	}
-	return "t" + d.text(p.Schema.Value, p.Name) // an empty segment would be another route
+	return "t" + d.text(p.Schema.Value, p.Name) // is never empty, because a path with an empty segment belongs to another route
 }
 
-// parameter returns a value for a query.
+// parameter draws a value for a parameter of the query.
 func (d draw) parameter(s *openapi3.Schema, label string) string {
 	if s.Items != nil {
 		s = s.Items.Value
@@ -155,7 +155,7 @@ func (d draw) array(s *openapi3.Schema, label string, depth int) []byte {
 	return append(out, ']')
 }
 
-// edges are values at the limits of a schema, and just beyond.
+// edges returns numbers at the limits least and most, and just beside them.
 func edges(least, most *float64) (all []float64) {
 	for _, edge := range []*float64{least, most} {
 		if edge != nil {
@@ -199,7 +199,8 @@ func (d draw) text(s *openapi3.Schema, label string) string {
 	return rapid.String().Draw(d.T, label)
 }
 
-// likely lists values, by the name of a parameter or field, with a meaning that schemas do not describe.
+// likely lists values by the name of a parameter or field. They have a meaning for the program that the schemas do not
+// describe.
 var likely = map[string][]string{
 	"topic":          {"orders.events.v1", "orders.*", "*", "orders.dlq.v1"},
 	"original_topic": {"orders.events.v1", "a"},
@@ -219,7 +220,7 @@ var likely = map[string][]string{
 func encode(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return []byte("null") // JSON does not have this number
+		return []byte("null") // JSON cannot express infinity and NaN
 	}
 	return text
 }
