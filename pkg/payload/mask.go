@@ -20,7 +20,7 @@ func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 type masker struct {
 	walk
 	out    []byte
-	copied int // number of bytes of the text that were copied to out
+	copied int // number of bytes of the input that out contains, unchanged or masked
 	hit    []bool
 }
 
@@ -28,8 +28,8 @@ func newMasker(c *cursor, r rules, states []state) *masker {
 	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
 }
 
-// value skips a value and masks what must be masked in it. The states of the masking rules for this value begin at the
-// index from.
+// value skips a value and masks what must be masked in it. The masking rules' states for this value are those in
+// m.states from the index from on.
 func (m *masker) value(from int) {
 	base := len(m.states)
 	switch masked := m.enter(from); {

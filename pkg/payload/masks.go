@@ -49,8 +49,8 @@ func (m *Masks) rules() rules {
 // Empty reports whether nothing is masked.
 func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
 
-// Version returns a hash of the masks. The hash changes whenever a change of the masks changes the text that users may
-// search.
+// Version returns a hash of the masking rules. The search index stores text without masked values, so it is filled
+// again when the hash has changed.
 func (m *Masks) Version() uint64 {
 	h := sha256.New()
 	for _, p := range m.rules() {
@@ -76,8 +76,8 @@ func (m *Masks) Header(name string) bool {
 // separators removes the characters that some spellings of a header's name contain and others do not.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// HeaderLike reports whether any header with the given name could be masked. The name is given in lower case and
-// without hyphens, underscores and dots.
+// HeaderLike reports whether the values of some header are masked whose name becomes folded in lower case and without
+// hyphens, underscores and dots.
 func (m *Masks) HeaderLike(folded string) bool {
 	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })
 }

@@ -1,7 +1,7 @@
 package payload
 
-// Scalars calls yield for the scalars of a JSON text, in its order, with the path of each. It leaves out masked values,
-// and those that have no term in Terms with the same limit. Text that is not JSON has no scalars.
+// Scalars calls yield for the scalars of a JSON text, in the order of the text, with the path of each. It leaves out
+// masked values, and values for which Terms with the same limit returns no term. Text that is not JSON has no scalars.
 func Scalars(value []byte, masks *Masks, limit int, yield func(path string, v Value)) {
 	c, ok := open(value)
 	if !ok {
