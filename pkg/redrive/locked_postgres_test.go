@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// rows are messages in a real database, which another session can lock.
+// rows contains a Service on a real database, in which another session can lock the rows of messages.
 type rows struct {
 	*testing.T
 	*redrive.Service
