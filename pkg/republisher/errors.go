@@ -26,13 +26,13 @@ func delivery(partition int32, result broker.RecordResult) entity.Delivery {
 func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	var produce *broker.ProduceError
 	if !errors.As(err, &produce) {
-		return entity.InDoubt, doubtful(classOf(err)) // the record may have been sent
+		return entity.InDoubt, doubtful(classOf(err)) // the error does not tell whether the record was written
 	}
 	class := entity.ErrorClass(produce.Class)
 	switch produce.Fate {
 	case broker.NotSent:
 		if errors.Is(err, broker.ErrNotTried) {
-			return entity.GivenBack, class // this record was not tried, so its message keeps the attempt
+			return entity.GivenBack, class // the producer did not try to send this record, so the message keeps this attempt
 		}
 		return entity.Failed, class
 	case broker.RecordRejected:
@@ -68,7 +68,7 @@ func targetError(topic string, err error) error {
 	}
 }
 
-// electing reports whether the error says that the partition has no leader now, or another leader.
+// electing reports whether the error means that the partition has no leader, or another leader than the client knows.
 func electing(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader)
 }
@@ -77,7 +77,7 @@ func refuse(class entity.ErrorClass, format string, args ...any) error {
 	return &entity.RefusedError{Class: class, Reason: fmt.Sprintf(format, args...)}
 }
 
-// noAnswer returns why a request has no answer for a partition. The error is never nil.
+// noAnswer returns the reason why the answer to a request contains nothing about a partition. The error is never nil.
 func noAnswer(tp broker.TopicPartition, err error) error {
 	var byPartition broker.PartitionErrors
 	if errors.As(err, &byPartition) {
@@ -105,10 +105,11 @@ func gone(err error) bool {
 }
 
 var (
-	// errOtherValue: the record at the dead letter's offset has another value than the dead letter.
+	// errOtherValue: the record at the offset of the dead letter has another value than the dead letter that was
+	// stored.
 	errOtherValue = errors.New("the dead-letter topic holds another value at this offset")
 
-	// errNowhere: the position that a pointer names is not known.
+	// errNowhere: the pointer does not name the partition and offset of its record.
 	errNowhere = errors.New("the position of the dead letter's record is not known")
 
 	// errLaterRecord: the record was written later than the dead letter, so it is another record than the one that
