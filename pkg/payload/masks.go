@@ -76,8 +76,8 @@ func (m *Masks) Header(name string) bool {
 // separators removes the characters that some spellings of a header's name contain and others do not.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// HeaderLike reports whether the values of some header are masked whose name becomes folded in lower case and without
-// hyphens, underscores and dots.
+// HeaderLike reports whether a header may be masked whose name is equal to folded when it is written in lower case and
+// without hyphens, underscores and dots.
 func (m *Masks) HeaderLike(folded string) bool {
 	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })
 }

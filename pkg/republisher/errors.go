@@ -32,7 +32,7 @@ func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	switch produce.Fate {
 	case broker.NotSent:
 		if errors.Is(err, broker.ErrNotTried) {
-			return entity.GivenBack, class // the producer did not try to send this record, so the message keeps this attempt
+			return entity.GivenBack, class // the producer did not try to send this record, so the attempt does not count
 		}
 		return entity.Failed, class
 	case broker.RecordRejected:

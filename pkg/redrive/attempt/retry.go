@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// errGivenBack means that the attempt ended before its record was sent, so the message keeps this attempt.
+// errGivenBack means that the attempt ended before its record was sent, so the attempt does not count.
 var errGivenBack = errors.New("the attempt was given back before it was sent")
 
 // errTooLate means that this process was suspended, or waited too long, before it could claim the message. Meanwhile

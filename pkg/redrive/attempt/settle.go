@@ -37,7 +37,7 @@ type Settler struct {
 	log       *zap.Logger
 	tracer    trace.Tracer // nil: there are no spans
 
-	unsettled  atomic.Bool // the last settling that was no part of another trace has failed
+	unsettled  atomic.Bool // the last settling outside of a request's trace has failed
 	reportedAt time.Time   // when stuck messages were last logged
 }
 

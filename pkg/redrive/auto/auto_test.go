@@ -370,7 +370,7 @@ func TestAutoPlan(t *testing.T) {
 		got := testutil.ToFloat64(b.metrics.skipped.WithLabelValues("UNKNOWN_TOPIC"))
 		check.True(b, int(got) == 5*len(looks), "counted %v, want each message once a look", got)
 		check.Equal(b, b.Logs.FilterMessage("automatic retry cannot send").Len(), 1, "lines about it")
-		refused = nil // safe without a lock, because automatic retry is not running now
+		refused = nil // changed without a lock, because automatic retry is not running now
 		b.autoFor(time.Minute + 2*idleMax)
 		b.WantStates(ids, map[entity.Status]int{entity.Resolved: 5})
 	}))

@@ -23,8 +23,8 @@ type Config struct {
 	// seconds.
 	IdleSleep time.Duration `mapstructure:"idle_sleep"`
 	// Backoff is the pause after the first failure of a message; it doubles with each further failure up to BackoffMax.
-	// Jitter is the share of the pause by which it varies at random. A message with one attempt left is not sent to a
-	// failing partition until the partition has accepted no record for BackoffMax.
+	// Jitter is the share of the pause by which it varies at random. A message with one attempt left is sent to a
+	// failing partition only after the partition has accepted no record for BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Jitter     float64       `mapstructure:"jitter"`

@@ -22,7 +22,7 @@ type items struct {
 	locked      bool        // another database session locks rows of some of the messages
 	// keys of the messages that are being sent and whose results keyOrder.learn has not read yet
 	sending  map[uuid.UUID]recordKey
-	doubtful bool // some attempts may have been made or sent whose results this process does not know
+	doubtful bool // attempts may have been made whose results this process does not know
 }
 
 // newItems returns the items of a leased batch. begun is true when some of the messages already have a result, which an

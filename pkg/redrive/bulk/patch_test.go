@@ -110,8 +110,8 @@ func TestPreviewOfAPatch(t *testing.T) {
 			Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)},
 			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		})
-		// a message whose value is too large to be shown is no misfit, because the preview does not apply the patch to
-		// it
+		// a value that is too large to be shown does not count, because its sample does not say whether the patch can
+		// be applied
 		misfits := 0
 		for _, s := range p.Samples {
 			if s.Reason != "" && s.Reason != errTooLargeToShow.Error() {

@@ -20,8 +20,8 @@ const (
 	maxUnreachableBatches = 20
 )
 
-// reach tracks which target partitions a pass can send to. Messages for other partitions must not wait for an
-// unreachable partition, and its own messages must not lose their attempts. When no partition is reachable, the pass
+// reach tracks which target partitions a pass can send to. An unreachable partition must not delay the messages for
+// other partitions, and the messages for it must not lose their attempts. When no partition is reachable, the pass
 // ends.
 type reach struct {
 	reached map[attempt.TopicPartition]bool // partitions whose leaders answered when they were last asked

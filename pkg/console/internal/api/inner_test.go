@@ -85,8 +85,8 @@ func TestMarkWithoutTLS(t *testing.T) {
 		check.NoError(t, c.Send(r, r.Method, "/api/v1/messages", nil, nil))
 	}))
 	defer server.Close()
-	// The browser gets the address 10.1.2.3, and every connection goes to the test server. Its own address is a
-	// loopback address, which browsers and Go's cookie jar treat like TLS.
+	// The browser gets the address 10.1.2.3, and every connection goes to the test server. The test server's own
+	// address is a loopback address, which browsers and Go's cookie jar treat like TLS.
 	to := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}}

@@ -17,7 +17,8 @@ const (
 	// readAfterCookie has no prefix __Host-, because browsers accept a cookie with that prefix only with TLS. A mark is
 	// no secret. A forged mark only makes the database answer in place of its replica.
 	readAfterCookie = "dlq-read-after"
-	// readAfterLife is longer than the time by which a replica of the database may be behind while it is used.
+	// readAfterLife is how long the browser keeps the mark of a change. A replica of the database that is in use is
+	// never so far behind.
 	readAfterLife = time.Hour
 )
 

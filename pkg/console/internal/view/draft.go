@@ -199,7 +199,8 @@ func keyFor(w http.ResponseWriter, r *http.Request) []byte {
 	http.SetCookie(w, &http.Cookie{
 		Name: DraftCookie, Value: base64.RawURLEncoding.EncodeToString(key), Path: "/", MaxAge: int(DraftLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		// A proxy may terminate TLS, so r.TLS alone does not tell. A browser that has a session uses TLS.
+		// If a proxy terminates TLS, r.TLS is nil although the browser uses TLS. A browser with a session uses TLS,
+		// because the session's cookie requires it.
 		Secure: r.TLS != nil || session.Of(r).Token != "",
 	})
 	return key

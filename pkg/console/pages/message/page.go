@@ -115,8 +115,8 @@ func (p *Page) compose(r *http.Request, ref api.MessageRef, m *api.Message, reve
 	return data, nil
 }
 
-// groupOf returns the error group of a message, nil for none. If the API cannot return the group, it gets a general
-// title.
+// groupOf returns the error group of a message, nil for none. If the API cannot return the group, the result has only a
+// general title.
 func (p *Page) groupOf(r *http.Request, m *api.Message) *api.ErrorGroup {
 	if m.GroupID == "" {
 		return nil

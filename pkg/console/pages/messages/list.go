@@ -74,8 +74,8 @@ type list struct {
 	First    string // address of the first page of the list; "" on the first page
 	Older    string
 	Searched time.Time // time up to which the search index is complete; zero: the search index is not noticeably late
-	// SearchedTo is set when the time for the search ran out: it has read the messages up to this time. Forward is true
-	// if the search went from older to newer messages.
+	// SearchedTo is set when the time for the search ran out: the search has read the messages up to this time. Forward
+	// is true if the search went from older to newer messages.
 	SearchedTo time.Time
 	Forward    bool
 	Columns    []columnChoice

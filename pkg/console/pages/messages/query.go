@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Parameters of the API that select messages. Each parameter in narrowing selects a part of the messages of a status.
-// Times and statuses are not in narrowing, because they may select all messages.
+// Parameters of the API that select messages. A parameter in narrowing selects only some of the messages. Times and
+// statuses are not in narrowing, because they may select all messages.
 var (
 	narrowing   = []string{"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "key", "key_base64", "header", "payload", "q"}
 	filterNames = append([]string{"status", "created_after", "created_before", "retried_after", "retried_before"}, narrowing...)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// token is a name of the search input: name:value sets a parameter of the API.
+// token is a name that users can type into the search input: the text name:value sets a parameter of the API.
 type token struct{ Name, Param, Hint string }
 
 var tokens = []token{
@@ -90,7 +90,8 @@ var (
 	states     = []string{"PENDING", "RETRYING", "RESOLVED", "DEAD"}
 )
 
-// next reads one word, phrase, token or pair.
+// next reads one word, phrase, condition (name:value) or pair (name=value) of the search input, and reports whether
+// there was one.
 func (in *searchReader) next() bool {
 	if begin := jsonBegins.FindString(in.rest); begin != "" {
 		in.changed = in.changed || strings.TrimSpace(begin) != `"`

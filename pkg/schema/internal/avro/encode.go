@@ -40,7 +40,7 @@ type encoder struct {
 	refused  int  // how often a branch of a union did not accept a default
 }
 
-// minSteps is the number of values that are encoded at least, whatever the size of the text, because a short text may
+// minSteps is the smallest limit on the number of values that are encoded. A short text gets this limit, because it may
 // have many defaults.
 const minSteps = 1 << 20
 
