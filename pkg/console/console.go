@@ -51,7 +51,7 @@ type Option func(*Console)
 // WithClock sets the clock from which the console computes ages.
 func WithClock(now func() time.Time) Option { return func(c *Console) { c.now = now } }
 
-// WithAuthentication makes people sign in; it is used when the API refuses requests without credentials.
+// WithAuthentication makes people sign in. It is needed when the API refuses requests without credentials.
 func WithAuthentication() Option { return func(c *Console) { c.needAuth = true } }
 
 // WithSignIn lets people sign in at the issuer. Without this option they need a token.

@@ -1,7 +1,7 @@
 package payload
 
-// Payload returns value with Mask in place of each value at a masked path. names are the masked paths at which it found
-// values, in the form of Path.String. All other bytes stay unchanged, including duplicate members and white space. If
+// Payload returns value with Mask in place of each value at a masked path. names lists the masked paths that occur in
+// value, in the form of Path.String. All other bytes stay unchanged, including duplicate members and white space. If
 // any path is masked, a value that is not JSON is masked as a whole, with the name "$". Null and empty values stay
 // unchanged. When nothing was masked, the result is value itself.
 func (m *Masks) Payload(value []byte) (masked []byte, names []string) {

@@ -11,8 +11,8 @@ import (
 // Mask is the JSON string that replaces a masked value.
 const Mask = `"***"`
 
-// Masks are the rules that say which values are masked. They never change and are safe for concurrent use. A nil *Masks
-// masks nothing.
+// Masks are the rules that say which values are masked. A *Masks never changes and is safe for concurrent use. A nil
+// *Masks masks nothing.
 type Masks struct {
 	paths   rules
 	headers []string // names in lower case; * matches any characters

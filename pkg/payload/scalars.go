@@ -18,8 +18,8 @@ type scalarWalk struct {
 	yield func(path string, v Value)
 }
 
-// value skips a value and yields the scalars in it. The masking rules' states for this value are those from the index
-// from on. It returns false when the limit is reached.
+// value skips a value and yields the scalars in it. The masking rules' states for this value are those in s.states from
+// the index from on. It returns false when the limit is reached.
 func (s *scalarWalk) value(from, depth int) bool {
 	if s.left--; s.left < 0 {
 		return false

@@ -160,7 +160,7 @@ func (s *system) begin() entity.Redrive {
 	return r
 }
 
-// finish lets the service carrier run redrives until the redrive with this id is over.
+// finish runs the redrives of the service carrier until the redrive with this id is over.
 func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive, error) {
 	ctx, stop := context.WithCancel(s.Context())
 	over := make(chan struct{})

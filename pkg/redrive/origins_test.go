@@ -171,8 +171,8 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	}))
 }
 
-// Setting the original topics of many messages declares them, so it also needs the role on the messages' dead-letter
-// topics.
+// A redrive that sets the original topics of messages declares these topics. So its creator also needs the role on the
+// messages' dead-letter topics.
 func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralleltest // scenario calls Parallel
 	scenario(func(b *bench) {
 		guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }
@@ -197,8 +197,8 @@ func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralle
 	})(t)
 }
 
-// When planning reads a record that a pointer refers to, the audit trail gets an entry if a user caused the read, for
-// one message or in a redrive. A redrive makes one entry, however often the message is planned.
+// When planning reads a record that a pointer refers to, the audit trail gets an entry if a user caused the read, by a
+// retry of one message or by a redrive. A redrive adds one entry per message, however often it plans the message.
 func TestReadsOfPointersAreAudited(t *testing.T) {
 	t.Parallel()
 	pointer := func(m *entity.Message) {

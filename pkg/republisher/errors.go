@@ -55,8 +55,8 @@ func doubtful(class entity.ErrorClass) entity.ErrorClass {
 
 func classOf(err error) entity.ErrorClass { return entity.ErrorClass(broker.Classify(err)) }
 
-// targetError returns why no attempt on a partition may start: a permanent refusal if the cluster's error is one, else
-// an error of kind entity.ErrUnavailable.
+// targetError returns why no attempt may start that sends to a topic. If the cluster's error says that the topic does
+// not exist or may not be used, it is a refusal; otherwise its kind is entity.ErrUnavailable.
 func targetError(topic string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrUnknownTopic):
@@ -117,8 +117,8 @@ var (
 	errLaterRecord = errors.New("the record at this offset was written after the dead letter: the topic was deleted and created again")
 )
 
-// unreadable returns the result of FindMany for a claim whose partition cannot be read: permanent if the cluster's
-// error is permanent, else temporary.
+// unreadable returns the result of FindMany for a claim whose partition cannot be read. If the cluster's error is
+// permanent, the class is UNKNOWN; otherwise the claim is tried again later.
 func unreadable(c entity.Claim, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.InDoubt, Class: doubtful(classOf(err)), Err: err, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	if errors.Is(err, broker.ErrUnknownTopic) || errors.Is(err, broker.ErrUnauthorized) {

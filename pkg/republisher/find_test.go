@@ -109,7 +109,7 @@ func TestFindManyWithoutTheTopicsID(t *testing.T) {
 		"what is absent = %+v, want a doubt that may be settled later", got[1])
 }
 
-// growing deletes and creates the topic again while its log is being read.
+// growing is a Kafka in which the topic is deleted and created again while its log is being read.
 type growing struct{ *logs }
 
 func (g growing) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) bool) error {

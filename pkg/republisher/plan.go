@@ -199,7 +199,7 @@ func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (
 	}
 }
 
-// Requests are repeated during a leader election, after pauses of 0.7 s in all.
+// During a leader election, requests for end offsets are repeated after pauses, which take 0.7 s together.
 const (
 	electionTries = 4
 	electionPause = 100 * time.Millisecond

@@ -21,7 +21,7 @@ const (
 	// claimTimeout limits the time of one call of Store.Claim. The end of the caller's context does not end this call:
 	// otherwise the store might contain a claim that no process knows of.
 	claimTimeout  = 10 * time.Second
-	finishTimeout = 5 * time.Second // limits each call of Store.Finish
+	finishTimeout = 5 * time.Second // limits each call of Store.Finish, and the read that may follow it
 
 	finishPause    = 100 * time.Millisecond
 	finishPauseMax = 2 * time.Second

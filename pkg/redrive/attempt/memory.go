@@ -80,7 +80,7 @@ func (r *Reservation) shrink(bytes int64) {
 func (r *Reservation) Release() { r.shrink(0) }
 
 // Load reads the first of ids, up to batchBytes, after waiting for the memory that they need; the caller must release
-// it. A larger message is loaded alone, or together with others that fit into the memory reserved for it.
+// the reservation. A larger message is loaded alone, or together with others that fit into the memory reserved for it.
 func (l *Loader) Load(ctx context.Context, ids []uuid.UUID, n ValueCopies) (messages []entity.Message, taken int, r *Reservation, err error) {
 	limit, need := int64(batchBytes), int64(n)*batchBytes
 	for {

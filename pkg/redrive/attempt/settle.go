@@ -23,8 +23,8 @@ const (
 	settleLimit    = 10_000
 	settleParallel = 8 // number of partitions that are read at once
 
-	// settleGrace is how long Run waits, after its context has ended, for a turn under way. It is short, because a
-	// store that does not answer must not delay a drain; another process settles the claims.
+	// settleGrace is how long Run waits for a call of Settle that is under way when its context ends. It is short,
+	// because a store that does not answer must not delay the shutdown. Another process then settles the claims.
 	settleGrace  = 5 * time.Second
 	settleJitter = 0.2 // keeps replicas that started together from settling at the same time
 )
@@ -41,7 +41,7 @@ type Settler struct {
 	reportedAt time.Time   // when stuck messages were last logged
 }
 
-// Run settles abandoned claims until ctx ends. A claim that cannot be settled is tried again at the next turn.
+// Run settles abandoned claims until ctx ends. A claim that cannot be settled now is tried again after SettleInterval.
 func (s *Settler) Run(ctx context.Context) {
 	turns := wait.Backoff{Base: s.executor.cfg.SettleInterval, Max: s.executor.cfg.SettleInterval, Jitter: settleJitter}
 	done := make(chan struct{})
@@ -178,8 +178,8 @@ func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	return d
 }
 
-// conclude stores the results of settled attempts. It tries only once, because after an error the next turn finds the
-// attempts again.
+// conclude stores the results of settled attempts. It tries only once, because after an error the next run of Settle
+// finds the attempts again.
 func (s *Settler) conclude(ctx context.Context, b Batch, deliveries []entity.Delivery) ([]Outcome, error) {
 	if len(deliveries) == 0 {
 		return nil, nil

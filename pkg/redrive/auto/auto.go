@@ -289,7 +289,7 @@ func (d *dispatcher) pauseTopic(ctx context.Context, topic, reason string, err e
 	d.feed.pauseTopic(topic, time.Now().Add(refusedPause))
 }
 
-// skip counts a message that cannot be sent now, and logs each reason once.
+// skip counts a message that cannot be sent now in the metrics, and logs each reason once per partition.
 func (d *dispatcher) skip(ctx context.Context, at attempt.TopicPartition, reason string, err error) {
 	d.metrics.skipped.WithLabelValues(reason).Inc()
 	key := warningKey{at, reason}

@@ -102,7 +102,7 @@ func (l *limiter) speedUp(now time.Time) {
 	}
 }
 
-// speedUpWhenQuiet raises the rate one step per limiterQuiet without results, because without results there is no
+// speedUpWhenQuiet doubles the rate for each limiterQuiet in which no batch had a result, because then there is no
 // reason to stay slow.
 func (l *limiter) speedUpWhenQuiet(now time.Time) {
 	for !l.unlimited() && now.Sub(l.moved) >= limiterQuiet {

@@ -115,7 +115,7 @@ func (b *bench) claimBatch(redrive uuid.UUID, batch []entity.Outgoing) attempt.B
 	return check.Must(b.parts.Executor.Claim(context.Background(), batch, how))(b)
 }
 
-// scenario runs a test in a synctest bubble.
+// scenario runs a test with a new bench in a synctest bubble, whose clock is fake.
 func scenario(do func(b *bench)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()

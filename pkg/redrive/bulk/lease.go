@@ -142,7 +142,7 @@ func (l *lease) save() {
 	p := l.pass
 	if l.items.doubtful && !l.settle(l.span.within(p.ctx)) {
 		l.span.fail(unknownEnd)
-		return // the process drains, and the next owner of the batch settles the attempts
+		return // the process shuts down; the next owner of the batch settles the attempts
 	}
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))
@@ -216,7 +216,8 @@ func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, er
 	return open, nil
 }
 
-// unsettled records an attempt that only an operator can settle. It returns false for all other attempts.
+// unsettled handles an attempt that cannot be settled without an operator: it records the result in doubt. It returns
+// false for all other attempts.
 func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	m, err := l.pass.deps.store.Get(ctx, a.MessageID, 0)
 	if err != nil || !m.Unsettled || m.Claim.ID != a.ID {

@@ -123,7 +123,7 @@ func (s *Redrives) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 	}
 }
 
-// Pause lets the attempts under way end and starts no more until Resume.
+// Pause lets the attempts under way end. The redrive then starts no more attempts until Resume is called.
 func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }

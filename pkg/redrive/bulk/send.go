@@ -184,8 +184,8 @@ func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool
 	}
 }
 
-// recordEnded records an attempt's result. A message that was given back waits for a later lease, unless no leader was
-// reachable for it.
+// recordEnded records an attempt's result. A message that was given back has no result yet. If it was given back
+// because of an error, its partition counts as unreachable; otherwise the message waits for a later lease.
 func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 	item, ended := itemOf(attemptOf(o))
 	if !ended {

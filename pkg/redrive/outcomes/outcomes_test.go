@@ -45,7 +45,7 @@ type bench struct {
 	cfg     Config
 }
 
-// scenario runs a test in a synctest bubble.
+// scenario runs a test with a new bench in a synctest bubble, whose clock is fake.
 func scenario(do func(b *bench)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()

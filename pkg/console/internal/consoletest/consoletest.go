@@ -112,7 +112,7 @@ func (a *API) Asked(route string) (requests []*http.Request, bodies []string) {
 	return requests, bodies
 }
 
-// Site serves the console with an API, as the program does.
+// Site serves the console with the API a and the default configuration.
 func Site(t *testing.T, a http.Handler, options ...console.Option) http.Handler {
 	t.Helper()
 	return SiteWith(t, console.DefaultConfig(), a, options...)

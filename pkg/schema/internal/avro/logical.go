@@ -105,7 +105,7 @@ func appendTime(dst []byte, l logical, v int64) (out []byte, ok bool) {
 	return append(time.Unix(seconds, nanos).UTC().AppendFormat(append(dst, '"'), f.layout), '"'), true
 }
 
-// parseTime does the opposite of appendTime.
+// parseTime returns the stored number of a time that appendTime has written as text.
 func parseTime(l logical, text string) (int64, error) {
 	f := forms[l]
 	layout := f.layout

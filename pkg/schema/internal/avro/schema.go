@@ -78,8 +78,8 @@ type field struct {
 	fallback any  // the default, as codec.Value returns it
 }
 
-// Parse parses a schema. references are the schemas to which it refers; each comes after those to which it refers
-// itself.
+// Parse parses a schema. references are the schemas to which it refers; each comes after the schemas to which it
+// refers.
 func Parse(schema string, references []string) (*Schema, error) {
 	var cache avro.SchemaCache
 	c := compiler{types: map[string]*node{}}

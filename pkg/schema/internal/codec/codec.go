@@ -101,7 +101,7 @@ func Clip(text string, most int) string {
 
 const maxPath = 512
 
-// Listed returns the names at the beginning of a list as one text of limited length.
+// Listed returns a list of names as one text of limited length; it may leave out names at the end.
 func Listed(names []string) string {
 	const most, longest = 20, 1000
 	if len(names) > most {

@@ -158,7 +158,7 @@ var errData = errors.New("not an encoded message")
 // memory.
 type measure struct {
 	schema *Schema
-	json   int // number of bytes that the JSON may still have
+	json   int // number of further bytes of JSON that the limit allows
 	// number of messages that may still be read: an empty message takes two bytes in the data, but 200 bytes in memory
 	messages int
 	// number of bytes that may still be read in values of type Any, which the library copies at each level of nesting
