@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	attemptCookie = "__Host-dlq-signin" // cookie with the sign-in at the issuer that is under way
-	issuerCookie  = "__Host-dlq-issuer" // cookie with the time of the last sign-in at the issuer
+	attemptCookie = "__Host-dlq-signin" // holds a sign-in that was begun at the issuer and has not ended
+	// holds the time of the last sign-in at the issuer, which decides whether the console may redirect there again
+	issuerCookie = "__Host-dlq-issuer"
 
 	attemptLifetime = 10 * time.Minute
 	issuerLifetime  = 30 * 24 * time.Hour
@@ -30,7 +31,8 @@ func endSession(w http.ResponseWriter, r *http.Request) {
 	session.RemoveCookie(w, issuerCookie)
 }
 
-// signInAttempt is a sign-in under way; the issuer's answer is checked against it. Only the browser stores it.
+// signInAttempt is a sign-in that has begun and not ended. The console compares the issuer's answer with it. It is
+// stored in the browser only, in a cookie.
 type signInAttempt struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`

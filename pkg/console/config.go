@@ -17,8 +17,8 @@ type Config struct {
 
 	// The fields below are copied from other settings.
 
-	// ApplicationFrames are prefixes of the operators' own stack frames. Empty: every frame outside a known library
-	// counts.
+	// ApplicationFrames are prefixes of the operators' own stack frames. If the list is empty, each frame that does not
+	// belong to a known library counts as the operators' own.
 	ApplicationFrames []string `mapstructure:"-"`
 	// Name is the title of the pages.
 	Name string `mapstructure:"-"`

@@ -2,8 +2,8 @@
 // can do all that a page can do, under the same rules. It uses the API as an http.Handler, reads the answers as JSON,
 // and imports no package of the project outside its folder.
 //
-// Every page works as plain HTML. Scripts make it faster: live parts request their own page and take their new
-// content from it.
+// Every page works as plain HTML. Scripts make pages faster: to update a part of a page, a script requests the page
+// again and takes only that part from the answer.
 package console
 
 import (
@@ -39,7 +39,7 @@ type Console struct {
 	logger   *zap.Logger
 	now      func() time.Time
 	issuer   SignIn   // nil: only tokens can be used to sign in
-	sessions Sessions // nil: signing out is not remembered on the server
+	sessions Sessions // nil: the servers do not remember which sessions were ended
 	signIns  SignIns  // nil: the number of failed sign-ins is not limited
 	drafts   Drafts
 	needAuth bool // people must sign in
@@ -48,10 +48,10 @@ type Console struct {
 // Option configures a console.
 type Option func(*Console)
 
-// WithClock sets the clock that ages are computed with.
+// WithClock sets the clock from which the console computes ages.
 func WithClock(now func() time.Time) Option { return func(c *Console) { c.now = now } }
 
-// WithAuthentication makes people sign in; it is used when the API refuses requests without credentials.
+// WithAuthentication makes people sign in. It is needed when the API refuses requests without credentials.
 func WithAuthentication() Option { return func(c *Console) { c.needAuth = true } }
 
 // WithSignIn lets people sign in at the issuer. Without this option they need a token.

@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
-// program serves console and API as the program does, and returns a token that the API accepts.
+// program serves console and API together, as cmd/api does, and returns a token that the API accepts.
 func program(t *testing.T) (site http.Handler, token string) {
 	t.Helper()
 	text, hash := auth.NewToken()

@@ -35,7 +35,7 @@ func TestDone(t *testing.T) {
 	if v.cookies() != "" || says(page) {
 		t.Errorf("got it shown again (%q), want once", v.cookies())
 	}
-	// The page never shows text from the request.
+	// A page shows only the console's own sentences about changes, never text from the cookie or the address.
 	for _, value := range []string{consoletest.Hostile, "paused", "paused.x", consoletest.Hostile + "." + format.Digest(page), "nonsense." + format.Digest(page)} {
 		v.jar[view.DoneCookie] = &http.Cookie{Name: view.DoneCookie, Value: url.QueryEscape(value)}
 		body := v.get(page + "?done=paused").Body.String()

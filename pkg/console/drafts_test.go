@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// The address to which a form is sent shows the form's page or redirects to it, because the address may be shared,
-// reloaded, and visited with the browser's Back button.
+// A GET of the address to which a form is sent shows the page of the form, or redirects to it. Users may share or
+// reload that address, or come back to it with the Back button.
 func TestFormsHaveAPageThatCanBeVisited(t *testing.T) {
 	t.Parallel()
 	site := consoletest.Site(t, consoletest.NewAPI(t))

@@ -54,7 +54,7 @@ func (c *Console) Routes() []Route {
 
 		{http.MethodGet, "/", s.page(home.Show)},
 		{http.MethodGet, "/messages", s.page(list.Show(link.Messages))},
-		// This route comes before /messages/{id}, because it is more specific.
+		// The router matches /messages/chosen before /messages/{id}, because it is more specific.
 		{http.MethodPost, "/messages/chosen", s.page(list.Chosen)},
 		{http.MethodGet, "/messages/export", s.page(list.Export)},
 		{http.MethodGet, link.Facets, s.page(facets.Show)},
@@ -85,7 +85,8 @@ func (c *Console) Routes() []Route {
 		{http.MethodPost, "/redrives/{id}/cancel", s.page(redrives.Move("cancel"))},
 		{http.MethodPost, "/redrives/{id}/undo", s.page(redrives.Undo)},
 
-		{http.MethodGet, "/topics/{topic}", s.page(topicPage.Show)}, // last of the addresses below /topics
+		// matches /topics/ followed by any name that the routes above do not have
+		{http.MethodGet, "/topics/{topic}", s.page(topicPage.Show)},
 		{http.MethodGet, "/messages/{id}", s.page(one.Show(false))},
 		{http.MethodGet, "/messages/{id}/payload", s.page(one.Download(false))},
 		{http.MethodGet, "/messages/{id}/schema", s.page(schema.Show(false))},
@@ -113,8 +114,9 @@ func (c *Console) Missing(status int) http.Handler {
 	})
 }
 
-// withPages gives each form the address of the page that shows the form: the form's own address, or that of the object
-// above it. If it is not the form's own address, a GET of that address redirects to the page.
+// withPages tells each form the address of the page that shows it. That is the form's own address if it has a GET
+// route, otherwise the next shorter path that has one. In the second case a GET of the form's address redirects to the
+// page.
 func (s *server) withPages(routes []Route) []Route {
 	pages := map[string]bool{}
 	for _, route := range routes {

@@ -50,7 +50,7 @@ func (s *server) page(h view.Handler) http.Handler {
 			err = h(w, r)
 		}
 		if err != nil && r.Context().Err() == nil {
-			s.fail(w, r, err) // the error is rendered with the navigation
+			s.fail(w, r, err) // a viewer is known now, so the error page has the navigation
 		}
 		return nil
 	})
@@ -60,7 +60,7 @@ func (s *server) page(h view.Handler) http.Handler {
 func (s *server) open(h view.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = api.WithMarks(w, r.Clone(r.Context()))
-		r.Header.Set("X-Request-Id", w.Header().Get("X-Request-Id")) // calls of the API carry the same id
+		r.Header.Set("X-Request-Id", w.Header().Get("X-Request-Id")) // requests to the API get the request id of the page
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		secure(w.Header())
 		err := readForm(r)
@@ -97,7 +97,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, shown := view.Describe(err)
 	if tokenRefused(err) {
 		if session.Of(r).Token != "" && len(r.Header.Values("Authorization")) == 0 {
-			session.Drop(w) // the session would be refused again, and count as a failed attempt
+			session.Drop(w) // the API would refuse this token again, and count a failed sign-in each time
 		}
 		s.signIn.ask(w, r)
 		return

@@ -45,7 +45,7 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	v.signIn(goodToken)
 	thief := newVisitor(t, two)
 	maps.Copy(thief.jar, v.jar)
-	// The copy is signed in: the error is that this API has no audit trail.
+	// The copied session is accepted: the page fails with 500 only because this API has no audit trail.
 	consoletest.WantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError)
 	consoletest.WantTo(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), "/sign-in")
 	consoletest.WantTo(t, "a copy after", thief.get("/audit"), "/sign-in?return=%2Faudit")
@@ -57,7 +57,8 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	}
 }
 
-// While it is not known whether a session was ended, requests with it are refused, but its cookie is not deleted.
+// While the store of ended sessions does not answer, the console refuses requests with a session. It does not delete
+// the browser's cookie.
 func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
@@ -72,7 +73,7 @@ func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	v.wantCookies("in the end", "")
 }
 
-// limitOne allows one failed sign-in, and then demands a wait.
+// limitOne is a SignIns that allows one failed sign-in; after that the client has to wait.
 type limitOne struct{ failed int }
 
 func (l *limitOne) Wait(*http.Request) time.Duration { return time.Duration(l.failed) * time.Minute }

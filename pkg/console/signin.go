@@ -60,8 +60,8 @@ type signInPages struct {
 	needAuth bool
 }
 
-// ask redirects a request for a page, or a form, to the sign-in, which leads back to it. It refuses a request of a
-// script at once, because the script must not mistake the sign-in page for its answer.
+// ask answers a request for a page, or a form, with a redirect to the sign-in, which afterwards leads back to the page.
+// It refuses a request of a script with 401, because the script would take the sign-in page for its answer.
 func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && request.Navigates(r) || view.IsForm(r) {
 		pairs := []string{"return", link.Return(r.URL.RequestURI())}
@@ -84,8 +84,8 @@ func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
 }
 
 // pageOf returns the address of the page of a form, with the form as a draft. The draft is stored only for a browser
-// that had a session. Each request with an ended session counts as a failed sign-in, and these are limited for each
-// client IP address, so the number of drafts from one address is also limited.
+// that had a session. Each request with an ended session counts as a failed sign-in. Failed sign-ins are limited for
+// each client IP address, which also limits the drafts from one address.
 func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
 	if session.Of(r).Token == "" {
 		return view.PageOf(r)
@@ -99,12 +99,12 @@ func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
 	return address
 }
 
-// tooSoon is the shortest time between automatic visits to the issuer. If a session ends sooner, another visit would
-// not help.
+// tooSoon is the shortest time between two automatic redirects to the issuer. If a session ends sooner, another
+// redirect would not help.
 const tooSoon = time.Minute
 
-// mayReturn reports whether the browser is sent back to the issuer automatically, because some sessions last only
-// minutes.
+// mayReturn reports whether the console may redirect the browser to the issuer without a click of the user. This renews
+// the sessions of issuers whose sessions last only minutes.
 func mayReturn(r *http.Request, now time.Time) bool {
 	at, err := strconv.ParseInt(session.CookieValue(r, issuerCookie), 10, 64)
 	return err == nil && now.Sub(time.Unix(at, 0)) >= tooSoon
@@ -142,11 +142,11 @@ var signInFailures = map[string]*view.Problem{
 	"here-only": {Title: "Signed out in this browser only", Message: "The server could not record it. A copy of the session is valid until its token expires."},
 }
 
-// show shows the page, begins a sign-in at the issuer, or completes one, because only the request that follows a
-// sign-in shows whether the browser has kept the session.
+// show shows the sign-in page, begins a sign-in at the issuer, or ends a sign-in. A sign-in ends with one more request,
+// because only that request shows whether the browser has kept the session's cookie.
 //
-// The page's security policy silently blocks a form whose answer redirects to the issuer. So the sign-in page is
-// shown in between, and continues to the issuer by itself.
+// The security policy of the console's pages silently blocks a form whose answer redirects to the issuer. So the
+// sign-in page is shown in between, and continues to the issuer by itself.
 func (s *signInPages) show(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	p := signInPage{Return: link.Return(query.Get("return")), Problem: signInFailures[query.Get("failed")]}

@@ -231,9 +231,11 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	evil := late
 	evil.Return, evil.Began = "//evil.example", consoletest.Noon.Unix()
 	for name, c := range map[string]struct {
-		query  string // query of the issuer's redirect; the test replaces the word STATE by the state of the sign-in that it has begun
+		// query of the address to which the issuer redirects; STATE stands for the state of the sign-in that the test
+		// has begun
+		query  string
 		cookie *console.SignInAttempt
-		none   bool   // the browser does not have the cookie of the sign-in
+		none   bool   // the browser has lost the cookie of the sign-in
 		token  string // token from the issuer
 		want   string
 		says   string // text expected in the log
@@ -287,8 +289,8 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	}
 }
 
-// Sessions at an issuer may last only minutes, so a session of the console is renewed without a visible sign-in. But no
-// browser is redirected in circles.
+// An issuer's sessions may last only minutes, so the console renews a session by a redirect to the issuer, without a
+// click of the user. A browser must not be redirected again and again.
 func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	t.Parallel()
 	now := consoletest.Noon
@@ -307,8 +309,8 @@ func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	consoletest.WantTo(t, "after signing out", v.get("/"), "/sign-in?return=%2F")
 }
 
-// The page's policy allows only this site to answer a form, and browsers apply it to redirects: the redirect to the
-// issuer needs a page of its own.
+// The security policy of the console's pages lets only this site answer a form, and browsers apply this rule to
+// redirects too. So a page of the console is shown before the redirect to the issuer.
 func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
 	t.Parallel()
 	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSignIn(&anIssuer{token: goodToken})))

@@ -22,7 +22,7 @@ func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
 	m := entity.NewMessage("orders", "no such customer", time.Now())
 	store.Insert(m)
 	cfg := rest.DefaultConfig()
-	cfg.Hosts = []string{"example.com"} // the host name that httptest.NewRequest sends
+	cfg.Hosts = []string{"example.com"} // httptest.NewRequest sends this host name
 	site := withPages(t, rest.New(cfg, stores.Fill[rest.Stores](store), struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop()))
 	for _, path := range []string{"/", "/messages", "/archive", "/topics", "/topics/mapping", "/quarantine", "/groups", "/redrives", "/audit"} {
 		w := ask(t, site, http.MethodGet, path, "")

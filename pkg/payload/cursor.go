@@ -31,9 +31,9 @@ func (c *cursor) space() {
 
 func (c *cursor) kind() byte { return c.data[c.pos] }
 
-// object calls the function member for each member of the object at the cursor, and passes the member's name in quotes.
-// The cursor is then at the member's value, and the function must skip this value. When the function returns false,
-// object stops, and the position of the cursor is undefined.
+// object calls the function member for each member of the object at the cursor, with the member's name in quotes.
+// During the call the cursor is at the member's value, and the function must move it past this value. When the function
+// returns false, object stops, and the position of the cursor is undefined.
 func (c *cursor) object(member func(name []byte) bool) bool {
 	return c.items('}', func() bool {
 		name := c.text()

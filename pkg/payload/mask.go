@@ -1,7 +1,7 @@
 package payload
 
-// Payload returns value with Mask in place of each value at a masked path. names are the masked paths at which it found
-// values, in the form of Path.String. All other bytes stay unchanged, including duplicate members and white space. If
+// Payload returns value with Mask in place of each value at a masked path. names lists the masked paths that occur in
+// value, in the form of Path.String. All other bytes stay unchanged, including duplicate members and white space. If
 // any path is masked, a value that is not JSON is masked as a whole, with the name "$". Null and empty values stay
 // unchanged. When nothing was masked, the result is value itself.
 func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
@@ -20,7 +20,7 @@ func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 type masker struct {
 	walk
 	out    []byte
-	copied int // number of bytes of the text that were copied to out
+	copied int // number of bytes of the input that out contains, unchanged or masked
 	hit    []bool
 }
 
@@ -28,8 +28,8 @@ func newMasker(c *cursor, r rules, states []state) *masker {
 	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
 }
 
-// value skips a value and masks what must be masked in it. The states of the masking rules for this value begin at the
-// index from.
+// value skips a value and masks what must be masked in it. The masking rules' states for this value are those in
+// m.states from the index from on.
 func (m *masker) value(from int) {
 	base := len(m.states)
 	switch masked := m.enter(from); {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Patch returns a JSON Patch (RFC 6902) in which masked values are replaced by Mask: those values, or parts of values,
-// that an operation sets or tests at a masked path. A patch that cannot be parsed is masked as a whole.
+// Patch returns a JSON Patch (RFC 6902) in which Mask replaces the values, or parts of values, that an operation sets
+// or tests at a masked path. A patch that cannot be parsed is masked as a whole.
 func (m *Masks) Patch(patch []byte) []byte {
 	if len(m.rules()) == 0 || len(patch) == 0 {
 		return patch
@@ -23,7 +23,8 @@ func (m *Masks) Patch(patch []byte) []byte {
 	return w.result()
 }
 
-// operation masks the values of one operation of the patch. In the text, the operation's path may come after its value.
+// operation masks the values of one operation of the patch. It first looks for the operation's path, because in the
+// text the path may come after the value.
 func (m *masker) operation() {
 	if m.kind() != '{' {
 		m.skip()
@@ -51,8 +52,8 @@ func (m *masker) operation() {
 	})
 }
 
-// at returns the states of the rules for the value to which a JSON Pointer leads. A number in the pointer may be an
-// index of an array or the name of a member.
+// at returns the states of the masking rules for the value to which a JSON Pointer leads. The rules are applied in both
+// ways if a part of the pointer is a number, which may be an index of an array or the name of a member.
 func (r rules) at(pointer string) []state {
 	states := r.begin()
 	for _, name := range tokens(pointer) {

@@ -11,8 +11,8 @@ import (
 // Mask is the JSON string that replaces a masked value.
 const Mask = `"***"`
 
-// Masks are the rules that say which values are masked. They never change and are safe for concurrent use. A nil *Masks
-// masks nothing.
+// Masks are the rules that say which values are masked. A *Masks never changes and is safe for concurrent use. A nil
+// *Masks masks nothing.
 type Masks struct {
 	paths   rules
 	headers []string // names in lower case; * matches any characters
@@ -49,8 +49,8 @@ func (m *Masks) rules() rules {
 // Empty reports whether nothing is masked.
 func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
 
-// Version returns a hash of the masks. The hash changes whenever a change of the masks changes the text that users may
-// search.
+// Version returns a hash of the masking rules. The search index stores text without masked values, so it is filled
+// again when the hash has changed.
 func (m *Masks) Version() uint64 {
 	h := sha256.New()
 	for _, p := range m.rules() {
@@ -76,7 +76,7 @@ func (m *Masks) Header(name string) bool {
 // separators removes the characters that some spellings of a header's name contain and others do not.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// HeaderLike reports whether any header with the given name could be masked. The name is given in lower case and
+// HeaderLike reports whether a header may be masked whose name is equal to folded when it is written in lower case and
 // without hyphens, underscores and dots.
 func (m *Masks) HeaderLike(folded string) bool {
 	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })

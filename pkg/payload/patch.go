@@ -24,12 +24,12 @@ const (
 // Patch is a JSON Patch (RFC 6902). It never changes and is safe for concurrent use.
 type Patch struct {
 	operations jsonpatch.Patch
-	pointers   []string // values of the members path and from of all operations
+	pointers   []string // the JSON Pointers in the members path and from of all operations
 }
 
 // CompilePatch parses a patch. Its errors are an entity.FieldError of the field "patch", or of "patch[i]" for an
-// operation. A patch may replace or test the whole value, but not remove, move or copy it. Members with an empty name
-// cannot be addressed.
+// operation. Operations may replace or test the whole value, but not remove, move or copy it. They cannot name a member
+// whose name is empty.
 func CompilePatch(patch []byte) (*Patch, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(patch, &operations); err != nil || operations == nil {
@@ -53,7 +53,8 @@ func CompilePatch(patch []byte) (*Patch, error) {
 	return p, nil
 }
 
-// checkOperation rejects operations that the library would misinterpret.
+// checkOperation rejects invalid operations, and operations that the library jsonpatch would apply in another way than
+// RFC 6902 says. It returns the JSON Pointers of the operation.
 func checkOperation(raw []byte) (pointers []string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
@@ -171,7 +172,8 @@ func tooLarge() error {
 
 func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
 	defer func() {
-		// The library panics when a pointer leads into a null that an earlier operation has set.
+		// The library jsonpatch panics when an operation's pointer leads to a member of a value that an earlier
+		// operation has set to null.
 		if fault := recover(); fault != nil {
 			result, err = nil, jsonpatch.ErrMissing
 		}
@@ -183,8 +185,8 @@ func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
 	return p.operations[:n].ApplyWithOptions(value, options)
 }
 
-// explain returns the error of the operation that failed: it searches for the shortest beginning of the patch that
-// cannot be applied.
+// explain returns the error for the first operation that cannot be applied. To find it, explain applies beginnings of
+// the patch of different lengths.
 func (p *Patch) explain(value []byte, err error) error {
 	var large *jsonpatch.AccumulatedCopySizeError
 	if errors.As(err, &large) {

@@ -123,7 +123,7 @@ func TestCompilePatch_NamesTheOperation(t *testing.T) {
 func TestPatch_GrowthIsBounded(t *testing.T) {
 	t.Parallel()
 	var ops []string
-	for i := range 30 { // each operation doubles the size of the payload
+	for i := range 30 { // each operation copies the member a into itself, which doubles its size
 		ops = append(ops, fmt.Sprintf(`{"op":"copy","from":"/a","path":"/a/x%d"}`, i))
 	}
 	p, err := CompilePatch([]byte("[" + strings.Join(ops, ",") + "]"))

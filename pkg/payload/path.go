@@ -13,8 +13,8 @@ const MaxPath = 1024
 
 const maxDepth = 200
 
-// Path says where values are in a JSON text: `$` is the whole text, `.name` or `['any name']` a member of an object,
-// and `[*]` every element of an array. The zero value is `$`.
+// Path names a place in JSON texts, at which a text may contain several values: `$` is the whole text, `.name` or
+// `['any name']` a member of an object, and `[*]` every element of an array. The zero value is `$`.
 type Path struct{ steps []step }
 
 type step struct {

@@ -2,9 +2,9 @@ package payload
 
 import "slices"
 
-// rules are the masked paths. While a document is read, a state says how many steps of one rule match the way from the
-// root of the document to the value that is being read. When all steps of a rule have matched, the value and everything
-// in it is masked.
+// rules are the masked paths. While a document is read, a state belongs to one rule: it is the number of the rule's
+// steps that match the path from the root of the document to the value at the cursor. When all steps of a rule have
+// matched, the value and everything in it is masked.
 //
 // Producers may write the same value with or without an array. In such cases the rules mask more rather than less: a
 // step with a name also matches inside the elements of an array, and [*] also matches a value that is not in an array.
@@ -54,8 +54,8 @@ func (r rules) member(s state, is func(name string) bool) (next state, ok bool) 
 	return s, true
 }
 
-// follow returns the states one level deeper: for the member with that name, for an element of an array, or for both,
-// because a JSON Pointer does not say whether a number is a name or an index.
+// follow returns the states one level deeper: for the member with that name, for an element of an array, or for both.
+// Both are needed for a part of a JSON Pointer that is a number, which may be a name or an index.
 func (r rules) follow(states []state, name string, member, element bool) []state {
 	var all []state
 	add := func(s state) {
@@ -82,8 +82,8 @@ type walk struct {
 	states []state
 }
 
-// enter advances the states from the index from on to the value at the cursor, and reports whether this value is
-// masked.
+// enter updates the states from the index from on, which belong to the value at the cursor, if the value is not an
+// array. It reports whether the value is masked.
 func (w *walk) enter(from int) bool {
 	if w.kind() != '[' {
 		for i, s := range w.states[from:] {
@@ -97,8 +97,8 @@ func (w *walk) masked(from int) bool {
 	return slices.ContainsFunc(w.states[from:], w.rules.finished)
 }
 
-// toMember appends the states for a member of an object. The states of the object itself are those from the index from
-// up to, but not including, the index base.
+// toMember replaces the states after the index base by the states for a member of an object. The states of the object
+// itself are those from the index from up to, but not including, base.
 func (w *walk) toMember(from, base int, name []byte) {
 	w.states = w.states[:base]
 	for _, s := range w.states[from:base] {

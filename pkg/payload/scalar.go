@@ -52,7 +52,7 @@ func canonicalNumber(raw string) string {
 	if power != "" {
 		n, err := strconv.ParseInt(power, 10, 48)
 		if err != nil {
-			return raw // the exponent is too large: the number only equals the same text
+			return raw // a number with such a large exponent equals only numbers that are written in the same way
 		}
 		exponent = n
 	}

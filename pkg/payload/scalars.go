@@ -1,7 +1,7 @@
 package payload
 
-// Scalars calls yield for the scalars of a JSON text, in its order, with the path of each. It leaves out masked values,
-// and those that have no term in Terms with the same limit. Text that is not JSON has no scalars.
+// Scalars calls yield for the scalars of a JSON text, in the order of the text, with the path of each. It leaves out
+// masked values, and values for which Terms with the same limit returns no term. Text that is not JSON has no scalars.
 func Scalars(value []byte, masks *Masks, limit int, yield func(path string, v Value)) {
 	c, ok := open(value)
 	if !ok {
@@ -18,8 +18,8 @@ type scalarWalk struct {
 	yield func(path string, v Value)
 }
 
-// value skips a value and yields the scalars in it. The masking rules' states for this value are those from the index
-// from on. It returns false when the limit is reached.
+// value skips a value and yields the scalars in it. The masking rules' states for this value are those in s.states from
+// the index from on. It returns false when the limit is reached.
 func (s *scalarWalk) value(from, depth int) bool {
 	if s.left--; s.left < 0 {
 		return false

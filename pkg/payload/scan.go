@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// MaxScan is the maximum nesting depth of a text that Scan reads to its end.
+	// MaxScan is the maximum nesting depth that Scan reads. It stops where a text is nested deeper.
 	MaxScan = 512
 
 	// Limits within which PostgreSQL's type jsonb stores numbers unchanged.
@@ -15,12 +15,13 @@ const (
 	maxDigits   = 1000 // jsonb itself refuses more than 16,383 digits after the point
 )
 
-// Form is the result of Scan.
+// Form says whether a text is JSON, and whether PostgreSQL's type jsonb can store it.
 type Form struct {
-	Valid  bool // the text is one JSON value, as encoding/json.Valid defines it
-	Depth  int  // nesting depth; for an invalid text, the depth up to which it was read
-	Text   bool // the text contains an escape of NUL or of half of a surrogate pair; jsonb rejects both
-	Number bool // the text contains a number outside the limits of jsonb
+	Valid bool // the text is one JSON value, as encoding/json.Valid defines it
+	Depth int  // nesting depth; for an invalid text, the depth up to which it was read
+	// the text contains the escape of a NUL, or of half of a surrogate pair without the other half; jsonb rejects both
+	Text   bool
+	Number bool // the text contains a number that jsonb would reject or change; see maxExponent and maxDigits
 }
 
 // Scan checks a text against the grammar of RFC 8259, except that strings may have any bytes except control characters.
@@ -189,9 +190,9 @@ func (s *scan) text() {
 	}
 }
 
-// plain skips the characters of a string that need no special treatment, eight bytes at a time. In the variable stop,
-// the lowest top bit that is set marks the first byte that needs special treatment. The bits of later bytes may be
-// wrong, because the subtraction borrows from them.
+// plain moves past the characters of a string up to a quote, a backslash or a control character, eight bytes at a time.
+// In the variable stop, the lowest top bit that is set marks the first of these characters. The bits of later bytes may
+// be wrong, because the subtraction borrows from them.
 func (s *scan) plain() {
 	const each, top = 0x0101010101010101, 0x8080808080808080
 	b, i := s.b, s.i

@@ -26,7 +26,7 @@ func TestScanAgreesWithTheGrammar(t *testing.T) {
 	t.Parallel()
 	for _, text := range validSeeds {
 		wantSameGrammar(t, text)
-		for cut := range len(text) { // cuts the text at every position
+		for cut := range len(text) { // checks each beginning of the text, and the text with an x at each position
 			wantSameGrammar(t, text[:cut])
 			wantSameGrammar(t, text[:cut]+"x"+text[cut:])
 		}
@@ -83,8 +83,9 @@ func TestValidJSON_AnyByteAnywhere(t *testing.T) {
 	}
 }
 
-// TestTextIsSkippedUpToWhatEndsIt: plain skips a string up to the first byte that it must not skip. The test puts each
-// byte at each position of an eight-byte word, next to bytes for which the arithmetic on whole words could go wrong.
+// TestTextIsSkippedUpToWhatEndsIt: plain skips a string up to the first quote, backslash or control character. The test
+// puts each byte at each position of an eight-byte word, next to bytes for which the arithmetic on whole words could go
+// wrong.
 func TestTextIsSkippedUpToWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	for _, filler := range []string{"a", " ", "!", "#", "[", "]", "\x7f", "\x80", "\xff", "\x1f", `"`, `\`, "\x00"} {

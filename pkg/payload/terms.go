@@ -6,10 +6,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Terms returns the terms by which a search for fields finds a record, sorted and without duplicates. For each JSON
-// value it returns the entity.FieldTerm of its path and, for a scalar, also that of its path and value. Only the first
-// limit values have terms. Values whose path is longer than MaxPath or deeper than 200 steps have no terms. When a
-// member is repeated, each of its values has terms. Text that is not JSON has no terms: the result is nil.
+// Terms returns the terms by which a search for fields finds a record, sorted and without duplicates. A value at any
+// depth has the entity.FieldTerm of its path. A scalar also has the entity.FieldTerm of its path together with its
+// value. Only the first limit values have terms. Values whose path is longer than MaxPath or deeper than 200 steps have
+// no terms. When a member is repeated, each of its values has terms. Text that is not JSON has no terms: the result is
+// nil.
 func Terms(value []byte, limit int) []int64 {
 	c, ok := open(value)
 	if !ok {

@@ -15,7 +15,7 @@ func TestTerms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, value string
-		has, not    []string // each text is a path, or a path and a scalar: path=scalar
+		has, not    []string // each text names a term: by a path, or by a path and a scalar, as in $.id=42
 	}{
 		{
 			"EveryValueByPathAndByValue", `{"id":42,"who":{"name":"Ann"},"ok":true,"no":null}`,

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns the text that a free-text search finds. For JSON these are the strings, numbers and member names,
-// separated by spaces, but nothing that is at or below a masked path. For any other text it is the text itself, or ""
-// if any path is masked. For bytes that are not UTF-8 it is "". The result is in lower case (strings.ToLower), valid
-// UTF-8, without NUL, and at most limit bytes long.
+// Text returns the text that a free-text search finds. For JSON, the result contains the strings, numbers and member
+// names, separated by spaces, but nothing at or below a masked path. For text that is not JSON, the result is the whole
+// text, or "" if any path is masked. For bytes that are not UTF-8, it is "". The result is in lower case
+// (strings.ToLower), valid UTF-8, without NUL, and at most limit bytes long.
 func Text(value []byte, masks *Masks, limit int) string {
 	c, ok := open(value)
 	switch {
@@ -28,8 +28,8 @@ type texter struct {
 	text  strings.Builder
 }
 
-// value skips a value and appends its text. The states of the masking rules for this value begin at the index from. It
-// returns false when the limit is reached.
+// value skips a value and appends its text. The masking rules' states for this value are those in t.states from the
+// index from on. It returns false when the limit is reached.
 func (t *texter) value(from int) bool {
 	base := len(t.states)
 	if t.enter(from) {

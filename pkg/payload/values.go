@@ -29,7 +29,8 @@ func (v Value) Canonical() string {
 	return v.Text
 }
 
-// Identity returns the same text for equal values of one kind. It is the canonical form without quotes and escapes.
+// Identity returns a text that is the same for two values of one kind exactly if they are equal. It is the canonical
+// form without quotes and escapes.
 func (v Value) Identity() string {
 	if v.Kind == NumberKind {
 		return canonicalNumber(v.Text)
@@ -51,7 +52,8 @@ func Values(value []byte, paths []Path, limit int, yield func(path int, v Value)
 	f.value(0, 0)
 }
 
-// finder walks through a text. A state says how many steps of a path match the way to the value that is being read.
+// finder walks through a text and finds the values at the paths. A state belongs to one path: it is the number of the
+// path's steps that match the path from the root of the text to the value at the cursor.
 type finder struct {
 	*cursor
 	left   int
@@ -60,8 +62,8 @@ type finder struct {
 	yield  func(path int, v Value)
 }
 
-// value skips a value and yields it. The states of the value begin at the index from. It returns false when the limit
-// is reached.
+// value skips a value, and yields the scalars in it that are at one of the paths. The states for the value are those in
+// f.states from the index from on. It returns false when the limit is reached.
 func (f *finder) value(from, depth int) bool {
 	if f.left--; f.left < 0 {
 		return false
@@ -102,7 +104,7 @@ func (f *finder) value(from, depth int) bool {
 	return true
 }
 
-// next returns the step of the path that comes after the steps in the state s; false at the end of the path.
+// next returns the first step that does not belong to the state s of its path; false if s has matched all steps.
 func (f *finder) next(s state) (step, bool) {
 	steps := f.paths[s.rule].steps
 	if s.at == len(steps) {

@@ -43,8 +43,8 @@ func parsed(t testing.TB, texts ...string) []Path {
 	return check.Each(texts, func(text string) Path { return check.Must(ParsePath(text))(t) })
 }
 
-// TestValuesHaveTerms: a search for a value that Values finds, by its canonical form, finds the record; and Values finds
-// every value at the path that has a term.
+// TestValuesHaveTerms: a search by the canonical form of a value that Values finds, finds the record. Values finds
+// every value at a path for which Terms returns a term.
 func TestValuesHaveTerms(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "any name"}

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 )
 
-// pending returns the number of messages of the topic that are neither RESOLVED nor DEAD.
+// pending returns the number of messages of the test's topic that are neither RESOLVED nor DEAD.
 func (s *system) pending() (n int64) {
 	s.Helper()
 	counts := check.Must(s.store.Counts(s.Context()))(s)

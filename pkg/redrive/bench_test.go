@@ -22,13 +22,14 @@ const (
 
 var elapse = redrivetest.Elapse
 
-// bench is a Service that uses the memory store and the fake log.
+// bench is a Service that uses the memory store, and a fake Kafka whose log is in memory.
 type bench struct {
 	*redrivetest.Bench
 	*Service
 }
 
-// scenario runs a test in a synctest bubble. Automatic retry is configured for all topics; the test starts it.
+// scenario runs a test in a synctest bubble. The bench is configured to retry all topics automatically; the test starts
+// automatic retry.
 func scenario(do func(b *bench), more ...Option) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
@@ -52,7 +53,7 @@ func start(loops ...func(context.Context)) (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// carry runs redrives and the settler until the returned function is called.
+// carry runs the loops that work on redrives and settle claims, until the returned function is called.
 func (b *bench) carry() (stop func()) { return start(b.RunRedrives, b.RunSettler) }
 
 // autoFor runs automatic retry for some time.

@@ -21,11 +21,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// outside is a real store for a process in a synctest bubble, which has a wrong clock. The store and its database
-// have the right time, because every call is made by a goroutine outside the bubble.
+// outside is a store on PostgreSQL for a process that runs in a synctest bubble and so has a wrong clock. The store
+// itself has the right time, because a goroutine outside the bubble makes every call.
 type outside struct {
 	*postgres.Store
-	lost  bool // the store loses the results of attempts
+	lost  bool // calls that store the results of attempts fail
 	calls chan func()
 	over  chan struct{}
 }
@@ -109,7 +109,7 @@ func (accepting) FindMany(_ context.Context, claims []entity.Claim) []entity.Del
 // treats a valid claim as expired, because the database's clock decides.
 func TestReplicaWithAWrongClock(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	// The clock of a synctest bubble begins in the year 2000.
+	// A synctest bubble's clock begins in the year 2000, and time.After moves it without real waiting.
 	t.Run("Behind", func(t *testing.T) { replicaWithClock(t, 0) })
 	t.Run("Ahead", func(t *testing.T) { replicaWithClock(t, 100*year) })
 }
@@ -122,7 +122,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	first, second := addByHand(t, db), addByHand(t, db)
 
 	synctest.Test(t, func(t *testing.T) {
-		<-time.After(added) // takes no real time in the synctest bubble
+		<-time.After(added) // moves the clock of the bubble forward
 		if off := time.Since(rightTime(t, store, db)); off.Abs() < time.Hour || (off > 0) != (added > 0) {
 			t.Fatalf("the clock in the bubble is off by %s, want years: the test proves nothing", off)
 		}
@@ -137,7 +137,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	wantRow(t, db, first, "RESOLVED", "last_retry_at BETWEEN now() - interval '5 minutes' AND now()")
 	wantRow(t, db, second, "RETRYING", "claim_expires_at BETWEEN last_retry_at AND now() + interval '30 seconds'")
 	if _, err := db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() + interval '1 hour' WHERE id = $1`, second); err != nil {
-		t.Fatal(err) // the claim is replaced by one with a new expiry, because this machine may be slow
+		t.Fatal(err) // the claim gets an expiry in an hour, because on a slow machine its own expiry may be over
 	}
 	check.Equal(t, right.Settle(t.Context()), nil, "Settle")
 	wantRow(t, db, second, "RETRYING", "true")

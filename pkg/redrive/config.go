@@ -9,18 +9,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
 )
 
-// minClaimExpiry leaves 5 s for a publish that begins at the end of the send window: an attempt must end before other
-// processes may settle it.
+// minClaimExpiry is the smallest allowed ClaimExpiry. A publish may begin until half of the claim's time is over, and
+// take 5 s: it must end before other processes may settle the attempt.
 const minClaimExpiry = 12 * time.Second
 
 // Config holds the settings of attempts, redrives and automatic retry.
 type Config struct {
 	// Workers is how many parts of one redrive this process sends at once; 0 leaves redrives to other processes.
 	Workers int `mapstructure:"workers"`
-	// ClaimExpiry is how long an attempt owns its message. In the second half of that time the record is no longer
-	// sent.
+	// ClaimExpiry is how long a claim is valid. The attempt's record is sent only in the first half of that time; after
+	// it, another process may settle the attempt.
 	ClaimExpiry time.Duration `mapstructure:"claim_expiry"`
-	// SettleInterval is how often abandoned claims are settled.
+	// SettleInterval is the time between two searches for expired claims, whose attempts are then settled.
 	SettleInterval time.Duration `mapstructure:"settle_interval"`
 	// StuckAfter is how long a message may be RETRYING before that is logged and counted as stuck.
 	StuckAfter time.Duration `mapstructure:"stuck_after"`

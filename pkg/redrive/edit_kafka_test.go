@@ -41,7 +41,7 @@ func TestRealServersEdits(t *testing.T) {
 		original := s.topic
 		s.fill(1, 100)
 		id := s.first()
-		s.createTopic() // the target of the edit
+		s.createTopic() // sets s.topic to a new topic, to which the edit sends the record
 		before := check.Must(s.store.Get(t.Context(), id, -1))(t)
 		cfg := redrive.DefaultConfig()
 		cfg.ClaimExpiry = 300 * time.Millisecond

@@ -97,7 +97,7 @@ func (s *system) fillWith(n int, value func(i int) []byte) {
 	}
 }
 
-// log returns the keys of one partition, in order.
+// log returns the keys of the records in one partition of the test's topic, in order.
 func (s *system) log(partition int32) []string {
 	s.Helper()
 	tp := broker.TopicPartition{Topic: s.topic, Partition: partition}
@@ -160,7 +160,7 @@ func (s *system) begin() entity.Redrive {
 	return r
 }
 
-// finish lets the service carrier run redrives until the redrive with this id is over.
+// finish runs the redrives of the service carrier until the redrive with this id is over.
 func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive, error) {
 	ctx, stop := context.WithCancel(s.Context())
 	over := make(chan struct{})
@@ -174,7 +174,7 @@ func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive,
 	return r, err
 }
 
-// forgetful is a store that never stores how attempts ended, as if the process died after each publish.
+// forgetful is a store that refuses to store how attempts ended, as if the process had died after each publish.
 type forgetful struct{ *postgres.Store }
 
 func (forgetful) Finish(context.Context, []repository.Result, entity.AuditInfo) ([]repository.Finished, error) {
@@ -186,7 +186,9 @@ func TestRealServersOneMessage(t *testing.T) {
 		s := newSystem(t)
 		s.fill(1, 100)
 		cfg := redrive.DefaultConfig()
-		cfg.ClaimExpiry = 4 * time.Second // only a part of this time is for sending, and the machine may be busy
+		// long enough to send the record on a busy machine, because a record is sent only in the first half of this
+		// time
+		cfg.ClaimExpiry = 4 * time.Second
 		dying := redrive.New(cfg, stores.Fill[redrive.Stores](forgetful{s.store}), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		id := s.first()
 		check.Is(t, check.Err(dying.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})), entity.ErrUnavailable, "Retry")

@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// rows are messages in a real database, which another session can lock.
+// rows contains a Service on a real database, in which another session can lock the rows of messages.
 type rows struct {
 	*testing.T
 	*redrive.Service
@@ -28,7 +28,7 @@ type rows struct {
 	store *postgres.Store
 }
 
-// lockedRows makes n messages and a session that locks them until unlock is called.
+// lockedRows stores n messages, and opens a database session that locks their rows until unlock is called.
 func lockedRows(t *testing.T, n int) (r *rows, ids []uuid.UUID, unlock func()) {
 	t.Helper()
 	db := postgrestest.Open(t)

@@ -11,17 +11,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 )
 
-// weather is a state of the broker, such as a fault.
+// weather is the state of the modelled broker: well, or with a fault.
 type weather string
 
 // The states of the broker.
 const (
 	well      weather = "well"
-	noBroker  weather = "away"             // no plan and no send succeeds
-	noLeader  weather = "without a leader" // one partition has no leader
-	failing   weather = "failing"          // every send fails while the broker is in this state
-	silent    weather = "silent"           // the broker writes a record or not, and does not answer
-	forbidden weather = "forbidding"       // the broker accepts no record of one topic
+	noBroker  weather = "away"             // Kafka does not answer: every plan and every send fails
+	noLeader  weather = "without a leader" // partition 1 of each topic has no leader
+	failing   weather = "failing"          // every send fails at once
+	silent    weather = "silent"           // no send gets an answer; the record may be written or not
+	forbidden weather = "forbidding"       // the broker accepts no record of the topic orders
 )
 
 // weathers are the states in which the broker has a fault.
@@ -35,8 +35,8 @@ const (
 	late = 3 * time.Second
 )
 
-// The first bytes of special values: the broker refuses every record whose value begins with poison, and Plan refuses
-// every message whose value begins with refused.
+// poison and refused are beginnings of values: the broker rejects every record whose value begins with poison, and Plan
+// refuses every message whose value begins with refused.
 var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }
@@ -54,11 +54,11 @@ type topicPartition struct {
 	partition int32
 }
 
-// modelLog is the cluster: partitions of topics, shared by all processes.
+// modelLog is the Kafka cluster of the model, with the partitions of its topics. All processes share it.
 type modelLog struct {
 	weather    weather
 	partitions map[topicPartition][]written
-	lost       map[topicPartition]int64 // smallest offset that can still be read, by partition
+	lost       map[topicPartition]int64 // by partition: the smallest offset that can still be read
 }
 
 func partitionOf(out entity.Outgoing) topicPartition {
@@ -123,7 +123,7 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 	if until, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(until) || b.p.point() {
 		return d
 	}
-	_ = b.p.travelFor(context.Background(), late) // nothing cancels a send under way
+	_ = b.p.travelFor(context.Background(), late) // the end of a context does not cancel a send that has begun
 	if b.p.isDead() && b.p.coin() {
 		return d
 	}
@@ -132,8 +132,7 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 	return d
 }
 
-// deliver returns the broker's answer to a record. Depending on the answer, the broker writes the record or does not
-// write it.
+// deliver writes a record, or does not write it, depending on the state of the broker. It returns the broker's answer.
 func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Delivery {
 	w := b.p.w
 	w.mu.Lock()

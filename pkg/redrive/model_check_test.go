@@ -11,14 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// shadow is the model's copy of a message. It is derived only from the audit trail and the verdicts of attempts.
+// shadow is the model's copy of a message. The model computes it only from the audit trail and from the verdicts of
+// attempts.
 type shadow struct {
 	id      uuid.UUID
 	status  entity.Status
-	count   int // attempts since the last requeue, without attempts that were given back
+	count   int // number of attempts since the last requeue; attempts that were given back do not count
 	max     int
 	rescues int // consecutive rescues of the message
-	ended   int // ended attempts in the message's history that the model has seen in the audit trail
+	ended   int // number of attempts in the message's history whose end the model has read in the audit trail
 	gone    bool
 	touched bool
 	failed  bool // the last change of the message was a failed attempt
@@ -42,12 +43,12 @@ func (w *world) watchClaims(p *process, taken []entity.Message) {
 	}
 }
 
-// loadToClaim is the maximum time between reading a message and claiming it. In that time another process may claim the
-// message.
+// loadToClaim is the longest time that a process may need between reading a message and claiming it. In that time
+// another process may claim the message.
 const loadToClaim = 2 * time.Minute
 
-// watchAuto checks that automatic retry claims only messages that are due, or that were due when it read them. The
-// caller holds mu.
+// watchAuto checks that automatic retry claims no message before it is due. A message that another process has just
+// attempted may be claimed if it was due when automatic retry read it. The caller holds mu.
 func (w *world) watchAuto(claims []repository.Claim) {
 	for _, c := range claims {
 		m, err := w.store.Get(context.Background(), c.MessageID, 0)
@@ -138,7 +139,8 @@ func (w *world) check() {
 	w.checkRedrives()
 }
 
-// named returns the ended attempts, of all messages, that have this id.
+// named returns the ended attempts with this id, of any message: the retry of one message must not have the id of
+// another one.
 func (w *world) named(attempt uuid.UUID) []entity.Attempt {
 	var found []entity.Attempt
 	for _, id := range w.messages {
@@ -189,7 +191,8 @@ func (w *world) newLines() []entity.AuditEntry {
 	return lines
 }
 
-// read applies an audit entry to the model of a message, if the state of the message allows the change.
+// read applies an audit entry to the model's copy of a message. It fails the test if the copy's state does not allow
+// the change.
 func (w *world) read(s *shadow, line entity.AuditEntry) {
 	if s.gone {
 		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
@@ -197,10 +200,10 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 	}
 	from := entity.Status(line.From)
 	if from == "" && line.Cause.Actor == entity.ActorIngest && !s.touched {
-		from = entity.Pending // the message had reached its retry limit when it was stored
+		from = entity.Pending // the ingester stored the message as DEAD, because it had reached its retry limit
 	}
 	if s.status == entity.Pending && from == entity.Retrying {
-		s.claim() // redrives and automatic retry begin attempts without an entry
+		s.claim() // redrives and automatic retry claim messages without an audit entry
 	}
 	if s.status != from {
 		w.fail("a line from elsewhere", "message %s is %s, and the trail says %+v", s.id, s.status, line)
@@ -209,7 +212,7 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 	s.touched, s.failed = true, false
 	switch line.Action {
 	case entity.ActionRetry:
-		if from == entity.Retrying { // an attempt with take-over ends the unsettled attempt
+		if from == entity.Retrying { // an operator takes the message over: its unsettled attempt ends as abandoned
 			w.end(s, entity.Abandoned, entity.Retrying)
 			s.status = entity.Pending
 		}
@@ -247,8 +250,8 @@ func (s *shadow) claim() {
 	s.touched = true
 }
 
-// end models how an attempt ends. want is the expected verdict, or "" if it is not known; to is the resulting status
-// in the store.
+// end changes the model's copy of a message at the end of an attempt. want is the verdict that the attempt must have,
+// or "" for any verdict. to is the message's status in the audit trail.
 func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	h := w.history(s.id)
 	if s.ended >= len(h) {
@@ -282,8 +285,8 @@ func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	}
 }
 
-// back changes the model of a message as the end of an attempt does: the count of attempts decreases by given, and
-// the message becomes PENDING, or DEAD if no attempts or rescues are left.
+// back changes the copy of a message whose attempt did not succeed. The count of attempts decreases by given. The
+// message becomes PENDING, or DEAD if it has no attempts or rescues left.
 func (s *shadow) back(given int) {
 	s.count -= given
 	s.status = entity.Pending
@@ -292,7 +295,7 @@ func (s *shadow) back(given int) {
 	}
 }
 
-// checkMessage compares a stored message with its shadow and with the records in the log.
+// checkMessage compares a stored message with the model's copy of it, and with the records in the log.
 func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	h := w.history(s.id)
 	w.want(s.ended == len(h), "an attempt without a line", "message %s has %d attempts, its trail %d", s.id, len(h), s.ended)
@@ -339,7 +342,8 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	}
 }
 
-// checkSent checks that the verdict of the attempt a fits the n records that the log has of this attempt.
+// checkSent checks that the number n of records that the log has of the attempt a is possible with the attempt's
+// verdict.
 func (w *world) checkSent(a entity.Attempt, n int) {
 	want := 0
 	switch a.Verdict { //nolint:exhaustive // other verdicts must not occur
@@ -364,8 +368,8 @@ func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	}
 }
 
-// checkArrival checks how the store treated a dead letter that is a sent record which failed again. The caller holds
-// mu.
+// checkArrival checks what the store recorded about a return: the message that was sent, its attempt and its outcome.
+// The caller holds mu.
 func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 	parent, ok := w.shadows[a.Parent]
 	if !ok || a.MessageID != m.ID {
@@ -383,7 +387,8 @@ func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 		"a wrong return", "%+v is of no attempt of %s (%d attempts)", a, a.Parent, parent.ended)
 }
 
-// checkRest checks that no message and no redrive has work left after the faults were removed.
+// checkRest counts how the messages ended, and checks that no message and no redrive has work left. The test calls it
+// after it has removed all faults.
 func (w *world) checkRest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -76,8 +76,8 @@ var verbs = []struct {
 	{cmdSleep, 16},
 }
 
-// command is one step of a sequence. Its numbers choose among the objects that exist when the step is executed, so that
-// the step stays meaningful when other steps are left out.
+// command is one step of a sequence. Its numbers select from the messages, redrives and processes that exist when the
+// step is executed. So the step can still be executed when shrink leaves out other steps.
 type command struct {
 	verb    verb
 	a, b, c uint64
@@ -105,11 +105,11 @@ func newCommands(rng *rand.Rand, n int) []command {
 	return commands
 }
 
-// rng returns a source of the random numbers that the execution of the command needs; equal commands get equal
+// rng returns a source of random numbers for the execution of the command. It depends only on the command's own
 // numbers.
 func (c command) rng() *rand.Rand { return rand.New(rand.NewPCG(c.b, c.c)) }
 
-// pick returns the element of the list that the number by chooses; ok is false when the list is empty.
+// pick returns an element of the list; the number by decides which. ok is false when the list is empty.
 func pick[T any](all []T, by uint64) (one T, ok bool) {
 	if len(all) == 0 {
 		return one, false

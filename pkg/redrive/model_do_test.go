@@ -16,7 +16,7 @@ import (
 // maxLiving is the largest number of processes that run at the same time.
 const maxLiving = 3
 
-// do executes a command. A request that the command makes may continue after do returns.
+// do executes a command. A request to a process that the command starts may continue after do returns.
 func (w *world) do(c command) {
 	p, alive := pick(w.living(), c.a)
 	switch c.verb {
@@ -57,7 +57,7 @@ func (w *world) do(c command) {
 	}
 }
 
-// doWith executes a command that is for a process.
+// doWith executes a command that concerns one process.
 func (w *world) doWith(p *process, c command) {
 	rng := c.rng()
 	switch c.verb {
@@ -95,7 +95,7 @@ func (w *world) doWith(p *process, c command) {
 	}
 }
 
-// unsettled returns the messages whose last attempt is unsettled.
+// unsettled returns the ids of the messages that are marked as unsettled in the store.
 func (w *world) unsettled() []uuid.UUID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 	defer w.mu.Unlock()
 	var failed *entity.PublishError
 	switch {
-	case err == nil && result.Offset < 0: // another process has ended the attempt
+	case err == nil && result.Offset < 0: // another attempt of this message succeeded, for example one that was settled
 		if m, err := w.store.Get(context.Background(), order.ID, 0); err == nil && m.Status != entity.Resolved {
 			w.fail("a false success", "Retry(%s) = %+v, and it is %s", order.ID, result, m.Status)
 		}
@@ -158,7 +158,7 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 	}
 }
 
-// retryTwice sends the same request to two processes: to the second process when the first has answered, or is dead.
+// retryTwice sends the same request to two processes. The second process gets it after the first has answered or died.
 func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
 	cause.Operation = uuid.New()
@@ -242,7 +242,8 @@ func (w *world) steer(p *process, c command) {
 	w.others.Go(func() { _, _ = do(p.ctx, id, entity.By("operator")) })
 }
 
-// comeBack makes a record of the log a dead letter again, with or without the headers that dlq-manager adds.
+// comeBack stores the dead letter of a record in the log that failed again. The dead letter has, or has lost, the
+// headers that dlq-manager adds to replays.
 func (w *world) comeBack(c command) {
 	rng := c.rng()
 	w.mu.Lock()
@@ -295,7 +296,7 @@ func (w *world) lockRows(c command) {
 	}
 }
 
-// truncate makes the records that a partition has now unreadable.
+// truncate deletes the records that a partition has now, as retention does: they can no longer be read.
 func (w *world) truncate(c command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -355,7 +356,7 @@ func (w *world) atRest(p *process) bool {
 	return rest && w.unrest() == ""
 }
 
-// unrest describes a part of the work that is left; "" when no work is left.
+// unrest describes one thing that is still to be done; "" when no work is left.
 func (w *world) unrest() string {
 	for _, r := range w.allRedrives() {
 		if !r.State.Over() {

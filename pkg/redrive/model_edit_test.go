@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// anEdit returns an edit that the command's numbers determine.
+// anEdit returns an edit whose content depends only on the command's numbers.
 func anEdit(c command) *entity.Edit {
 	rng := c.rng()
 	e := &entity.Edit{}
@@ -38,7 +38,7 @@ func sometimes(c command) *entity.Edit {
 	return anEdit(c)
 }
 
-// noteEdits remembers the edits that the store keeps with these claims. The caller holds mu.
+// noteEdits remembers, for watchBytes, the edits that the store has stored with these claims. The caller holds mu.
 func (w *world) noteEdits(claims []repository.Claim, taken []entity.Message) {
 	made := map[uuid.UUID]bool{}
 	for _, m := range taken {
@@ -60,8 +60,8 @@ func patchedValue(patch, value []byte) ([]byte, error) {
 	return p.Apply(value)
 }
 
-// watchBytes checks that the written record is the message's record with the edit that was stored with its claim. The
-// caller holds mu.
+// watchBytes checks a record that the broker writes: it must be the message's record, changed by the edit that was
+// stored with its claim. The caller holds mu.
 func (w *world) watchBytes(out entity.Outgoing, at topicPartition) {
 	id, attempt := out.Message.ID, out.Message.Claim.ID
 	edit, known := w.edits[attempt]

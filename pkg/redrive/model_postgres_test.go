@@ -16,8 +16,8 @@ import (
 // modelOnPostgres is the number of command sequences that TestModelPostgres plays on PostgreSQL.
 const modelOnPostgres = 3
 
-// TestModelPostgres plays some of the sequences on PostgreSQL. The only difference is that the test sets the database's
-// clock: this clock does not move during a statement, and between statements it jumps to the next timer.
+// TestModelPostgres plays some of the sequences on PostgreSQL. The test sets the database's clock to the fake clock of
+// the synctest bubble. That clock does not move during a statement, and jumps to the next timer between statements.
 func TestModelPostgres(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(modelOnPostgres) {

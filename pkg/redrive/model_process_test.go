@@ -34,12 +34,12 @@ type process struct {
 	mu     sync.Mutex // guards the fields below
 	rng    *rand.Rand
 	dead   bool
-	ended  bool          // the process was shut down in an orderly way
-	fuse   int           // the process dies after this number of calls of point; -1: it does not die
-	losing int           // the process loses one answer, after it has got this number of answers; -1: it loses no answer
+	ended  bool          // the process has shut down, after it finished its work
+	fuse   int           // number of calls of point after which the process dies; -1: it does not die
+	losing int           // number of answers after which the process loses one; -1: it loses no answer
 	frozen time.Time     // the process is suspended until this time
-	chill  int           // the process is suspended after this number of calls of point; -1: it is not suspended
-	rest   time.Duration // how long the suspension after these calls lasts
+	chill  int           // number of calls of point after which the process is suspended; -1: it is not suspended
+	rest   time.Duration // how long the process is then suspended
 	auto   context.CancelFunc
 }
 
@@ -73,7 +73,7 @@ func (p *process) random() float64 {
 
 func (p *process) coin() bool { return p.random() < 0.5 }
 
-// die ends the process like kill -9: only calls that are on their way may still arrive.
+// die ends the process like kill -9. Calls that it has already sent may still be executed.
 func (p *process) die() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
-// end shuts the process down in an orderly way.
+// end shuts the process down, after it has finished its work.
 func (p *process) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -124,7 +124,7 @@ func (p *process) heal() {
 	p.fuse, p.losing, p.chill, p.frozen = -1, -1, -1, time.Time{}
 }
 
-// point marks a moment at which the process may die, or be suspended. It reports whether the process is dead.
+// point is called at each moment at which the process may die or be suspended. It reports whether the process is dead.
 func (p *process) point() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +158,7 @@ func (p *process) thaw() bool {
 // early when ctx ends.
 func (p *process) travel(ctx context.Context) error { return p.travelFor(ctx, 12*time.Second) }
 
-// travelFor does the same as travel, for at most the given duration, which calls rarely reach.
+// travelFor waits like travel. The parameter most limits the duration, and few calls take that long.
 func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	p.mu.Lock()
 	d := time.Duration(100_000 + p.rng.IntN(3_000_000))
@@ -175,7 +175,8 @@ func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// cut returns the error of a store call whose context ended; the store may execute the statement of this call later.
+// cut returns the error of a store call whose context ended before the answer came. The store may still execute the
+// call.
 func (p *process) cut(ctx context.Context) error {
 	switch {
 	case p.isDead():
@@ -196,13 +197,14 @@ func (p *process) loses() bool {
 	return lost
 }
 
-// ask carries a call to the store and its answer back. During either transfer the process may die or the call may time
-// out, so the store may or may not have executed the call.
+// ask sends a call of the process to the store, and its answer back. On both ways the process may die or the call may
+// time out, so the caller of a failed call does not know whether the store has executed it.
 func ask[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.point, p.loses, do)
 }
 
-// look calls the store like ask, for the polls of loops, during which the process neither dies nor is suspended.
+// look calls the store like ask, but the process neither dies nor is suspended during the call. Loops use it for their
+// polls, because they poll too often.
 func look[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.isDead, func() bool { return false }, do)
 }
@@ -213,7 +215,7 @@ func askAt[T any](ctx context.Context, p *process, point, loses func() bool, do 
 		return none, p.cut(ctx)
 	}
 	if p.thaw() {
-		return none, errAway // the process's connection has ended during the suspension
+		return none, errAway // the connection to the store has ended while the process was suspended
 	}
 	if point() {
 		return none, errCrashed

@@ -12,11 +12,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// redriveShadow is a redrive as the model knows it.
+// redriveShadow is the model's copy of a redrive.
 type redriveShadow struct {
 	id    uuid.UUID
 	state entity.RedriveState
-	items []entity.RedriveItem // items as the model last read them
+	items []entity.RedriveItem // the redrive's items when the model last read them from the store
 }
 
 // readRedrive applies an audit entry to the model of the redrive that the entry is about.
@@ -117,7 +117,7 @@ func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	case entity.ItemDead:
 		agrees = last.To == entity.Dead && last.Verdict != entity.Abandoned
 	case entity.ItemInDoubt:
-		agrees = len(made) > 0 // the process that made the attempt may have learned the result later
+		agrees = len(made) > 0 // the result may have become known after the redrive stored this item
 	case entity.ItemSkipped:
 		agrees = len(made) == 0 || item.Reason == repository.SkippedGone || last.To == entity.Pending && last.Verdict != entity.Failed
 	}
@@ -158,8 +158,7 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 	}
 }
 
-// touchedByOthers reports whether a message was changed by something other than the redrive since the redrive was
-// created.
+// touchedByOthers reports whether anything but the redrive has changed the message since the redrive was created.
 func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	if w.shadows[id].gone {
 		return true
@@ -185,8 +184,8 @@ var modelActions = map[entity.RedriveAction]entity.Action{
 	entity.RedriveDelete: entity.ActionDelete, entity.RedriveMap: entity.ActionMap,
 }
 
-// checkChange checks that the audit trail contains the change that a redrive, other than a retry, reports for a
-// message.
+// checkChange checks the result of a redrive with an action other than retry: the audit trail must contain the change
+// of the message that the redrive reports.
 func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{
 		ObjectID: item.MessageID, Action: modelActions[r.Action], Limit: 1000,

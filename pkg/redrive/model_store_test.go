@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// modelStore is a process's connection to the store. It observes leases and claims, and keeps the histories of
-// deleted messages.
+// modelStore is a process's connection to the store. It lets the model check leases and claims, and remembers the
+// attempts of messages before it deletes them.
 type modelStore struct {
 	p     *process
 	store repository.Repository
@@ -63,7 +63,7 @@ func (s *modelStore) Claim(ctx context.Context, claims []repository.Claim, how r
 		}
 		free := s.p.w.unlocked(claims)
 		if how.Wait && len(free) < len(claims) {
-			return nil, errAway // the lock was not released in time
+			return nil, errAway // the store waits for the lock, and gives up
 		}
 		taken, err := s.store.Claim(ctx, free, how)
 		s.p.w.watchClaims(s.p, taken)
@@ -145,7 +145,7 @@ func (s *modelStore) Export(ctx context.Context, q repository.ExportQuery, yield
 	return err
 }
 
-// CreateRedrive uses small batches, so that several processes share a redrive.
+// CreateRedrive makes the batches of a redrive small, so that several processes work on it.
 func (s *modelStore) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	n.BatchSize = 1 + int(n.ID[15])%5
 	return ask(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.CreateRedrive(ctx, n) })
@@ -229,8 +229,8 @@ func (w *world) unlocked(claims []repository.Claim) []repository.Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return time.Now().Before(w.locked[c.MessageID]) })
 }
 
-// watchTaken checks that a message which a redrive skips as taken has changed since it was selected: a lock alone is
-// no reason to skip a message.
+// watchTaken checks a message that a redrive skips as taken: it must have changed since it was selected. That another
+// session locks the row is no reason to skip a message.
 func (w *world) watchTaken(ctx context.Context, redrive uuid.UUID, item entity.RedriveItem) {
 	if item.Result != entity.ItemSkipped || item.Reason != repository.SkippedTaken {
 		return

@@ -18,18 +18,18 @@ import (
 const (
 	modelSequences = 500
 	modelCommands  = 80
-	modelGroups    = 4 // as many sequences of commands run in parallel
+	modelGroups    = 4 // number of tests that run in parallel, each with a part of the sequences
 
 	// modelShrinking limits how often a failing sequence is played again to find the commands that it needs.
 	modelShrinking = 80
 )
 
-// TestModel plays random sequences of requests, crashes, faults and clock steps against several processes on one
-// store and one log, and compares the result with a simple model of the states: after each command, and at the end,
-// when all faults are removed and no work is left.
+// TestModel plays random sequences of requests, crashes, faults and clock steps against several processes that share
+// one store and one log. It compares the store and the log with a simple model of the messages' states. It does so
+// after each command, and at the end, when all faults are removed and no work is left.
 //
-// A sequence is determined by its seed, except for the order of simultaneous events: a rare failure may take several
-// tries. DLQ_MODEL_SEED plays only that seed, and DLQ_MODEL_COUNT plays that many seeds from that seed on.
+// The seed determines a sequence, but not the order of simultaneous events, so it may take several runs to repeat a
+// rare failure. DLQ_MODEL_SEED plays only that seed, and DLQ_MODEL_COUNT plays that many seeds from that seed on.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	first, n := modelSeeds(t)
@@ -96,8 +96,8 @@ func play(t *testing.T, seed uint64, commands []command, open func() (repository
 	return w
 }
 
-// shrink removes commands that a failure does not need: halves of them first, single commands last. Any failure of the
-// same kind counts.
+// shrink searches for the commands that are enough to repeat a failure. It leaves out halves of the commands first, and
+// single commands last. A failure of the same kind counts as the same failure.
 func shrink(t *testing.T, failed *world, commands []command, again func([]command) *world) ([]command, *world) {
 	t.Helper()
 	for size, tries := len(commands)/2, 0; size > 0 && tries < modelShrinking; size /= 2 {

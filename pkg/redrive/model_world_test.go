@@ -17,14 +17,15 @@ import (
 
 const payments = "payments"
 
-// world is the environment of a sequence: one store, one cluster, processes, and the model's knowledge of them. All
-// changes of the store or the cluster happen under mu, one after the other.
+// world is the environment in which a sequence is played: one store, one Kafka cluster, the processes, and what the
+// model knows of them. Each change of the store or the cluster is made while mu is locked, so changes happen one after
+// the other.
 type world struct {
 	seed   uint64
 	began  time.Time
 	rng    *rand.Rand
 	store  repository.Repository
-	others sync.WaitGroup // goroutines of requests, and of records that are written late
+	others sync.WaitGroup // goroutines that the sequence has started: requests, and writes of late records
 
 	alive     sync.Mutex
 	processes []*process
@@ -34,18 +35,18 @@ type world struct {
 	storeBack time.Time               // the store is unavailable until this time
 	locked    map[uuid.UUID]time.Time // another session locks these rows until this time
 	place     repository.Partition
-	offset    int64 // offset of the next dead letter
+	offset    int64 // offset, in the dead-letter topic, of the next dead letter
 	messages  []uuid.UUID
 	shadows   map[uuid.UUID]*shadow
-	histories map[uuid.UUID][]entity.Attempt // histories of messages that will be deleted
+	histories map[uuid.UUID][]entity.Attempt // by message: its attempts, remembered before the message was deleted
 	records   map[uuid.UUID]entity.Record    // original records of messages
 	edits     map[uuid.UUID]*entity.Edit     // stored edits of attempts
 	leases    map[batchOf]map[uuid.UUID]bool
 	redrives  map[uuid.UUID]*redriveShadow
 	order     []uuid.UUID // ids of redrives
 	returned  map[uuid.UUID]bool
-	seen      int64       // the last audit entry that the model has read
-	operation []uuid.UUID // operations of retries whose request was repeated
+	seen      int64       // number of the last audit entry that the model has read
+	operation []uuid.UUID // ids of the retries that were requested twice
 
 	failure string
 	kind    string // kind of the failure, without details
@@ -53,7 +54,7 @@ type world struct {
 	score   modelScore
 }
 
-// batchOf identifies a batch that a process has leased.
+// batchOf identifies a lease: the process that has it, the redrive and the batch's number.
 type batchOf struct {
 	process int
 	redrive uuid.UUID
@@ -121,7 +122,7 @@ func (w *world) tell(format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// saw writes an action of a process to the log of the sequence. The caller holds mu.
+// saw adds a line about an action of a process to the log that a failing test prints. The caller holds mu.
 func (w *world) saw(p *process, format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f   process %d ", time.Since(w.began).Seconds(), p.number)+fmt.Sprintf(format, args...))
 }
@@ -135,7 +136,7 @@ func (w *world) failed() bool {
 	return w.failure != ""
 }
 
-// fail records the first difference between the store and the model. The caller holds mu.
+// fail records a difference between the store and the model, unless one is recorded already. The caller holds mu.
 func (w *world) fail(kind, format string, args ...any) {
 	if w.failure == "" {
 		w.kind, w.failure = kind, kind+": "+fmt.Sprintf(format, args...)
@@ -196,7 +197,7 @@ func (w *world) add(n int, rng *rand.Rand) {
 
 // ingest stores one dead letter.
 func (w *world) ingest(m entity.Message) repository.Stored {
-	elapse(time.Microsecond) // makes each message younger than the message before it
+	elapse(time.Microsecond) // so no two messages have the same age
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range 8 { // the seed determines the ids

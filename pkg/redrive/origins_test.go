@@ -26,11 +26,11 @@ func (b *bench) declareByMapping(dlq, topic string) {
 	check.Must(b.Store.ReplaceMapping(context.Background(), rules, 0, entity.By("admin")))(b)
 }
 
-// A record in gamma's dead-letter topic claims in a header that it failed in beta's topic. The test checks for which
-// principals, and with which configuration, it may be sent.
+// A dead letter in the topic of team gamma names, in a header, a topic of team beta as its original topic. The test
+// checks for which principals, and with which configuration, it may be sent.
 func TestClaimedOrigins(t *testing.T) {
 	t.Parallel()
-	const sent, undeclared = "", "UNDECLARED" // reasons why the message is skipped
+	const sent, undeclared = "", "UNDECLARED" // expected reasons for which a message is skipped; sent: it is not skipped
 	by := func(trust string, rules ...deadletter.OriginRule) func(*bench) {
 		return func(b *bench) { b.Declare(trust, rules...) }
 	}
@@ -40,8 +40,8 @@ func TestClaimedOrigins(t *testing.T) {
 		declare func(b *bench)
 		change  func(*entity.Message)
 
-		// The expected result of a redrive by a principal with the role on all topics, on beta*, and on beta* and
-		// gamma*, and of automatic retry.
+		// Expected reasons for each way to send the message. The first three are redrives, whose creator has the role
+		// on all topics, on beta*, and on beta* and gamma*. The last is automatic retry.
 		all, beta, both, auto string
 	}{
 		"TrustedHeader":             {by(deadletter.TrustHeader), nil, sent, attempt.SkippedNotPermitted, sent, undeclared},
@@ -116,7 +116,8 @@ func (b *bench) wantDecided(id uuid.UUID, reason string) {
 	b.WantState(id, entity.Pending, 0, "")
 }
 
-// wantRedriveOf checks that a dry run and a redrive of one message give the same result.
+// wantRedriveOf checks that a dry run and a redrive of one message both skip it for the reason, or send it if reason is
+// "".
 func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 	b.Helper()
 	want := map[string]int{}
@@ -132,8 +133,8 @@ func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 		"redrive = %+v, %v, want the reasons %v", r.Counts, err, want)
 }
 
-// Messages with declared origins are sent by redrives and by automatic retry, however many forged records there are
-// and however old they are.
+// Dead letters that falsely name an original topic of another team do not delay messages with declared origins, even if
+// there are many and they are older. This holds for redrives and for automatic retry.
 func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	t.Run("ADryRunTellsThemApart", scenario(func(b *bench) {
@@ -170,8 +171,8 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	}))
 }
 
-// Setting the original topics of many messages declares them, so it also needs the role on the messages' dead-letter
-// topics.
+// A redrive that sets the original topics of messages declares these topics. So its creator also needs the role on the
+// messages' dead-letter topics.
 func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralleltest // scenario calls Parallel
 	scenario(func(b *bench) {
 		guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }
@@ -196,8 +197,8 @@ func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralle
 	})(t)
 }
 
-// When planning reads a record that a pointer refers to, the audit trail gets an entry if a user caused the read, for
-// one message or in a redrive. A redrive makes one entry, however often the message is planned.
+// When planning reads a record that a pointer refers to, the audit trail gets an entry if a user caused the read, by a
+// retry of one message or by a redrive. A redrive adds one entry per message, however often it plans the message.
 func TestReadsOfPointersAreAudited(t *testing.T) {
 	t.Parallel()
 	pointer := func(m *entity.Message) {

@@ -16,13 +16,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Stores are the parts of a store that attempts and redrives use. A store in memory provides only the first three.
+// Stores are the parts of a store that attempts and redrives use. The store in memory, which is used without a
+// database, implements only the first three.
 type Stores struct {
 	Attempts   attempt.Store
 	Redrives   bulk.Store
 	Due        auto.Store
-	Selections bulk.Selections   // nil: only whole topics can be retried
-	Outcomes   outcomes.Store    // nil: outcomes are not followed
+	Selections bulk.Selections   // nil: a redrive can only retry all messages of a topic
+	Outcomes   outcomes.Store    // nil: committed offsets are not read
 	Redirects  attempt.Redirects // nil: no topic is redirected
 }
 
@@ -37,8 +38,8 @@ type Schemas = bulk.Schemas
 
 // Service makes attempts and runs redrives. It is safe for concurrent use, and many processes may share one store.
 type Service struct {
-	*attempt.Retrier // retries of single messages, for operators
-	*bulk.Redrives   // redrives, for operators
+	*attempt.Retrier // carries out operators' requests for single messages
+	*bulk.Redrives   // carries out operators' requests for redrives
 	settler          *attempt.Settler
 	runner           *bulk.Runner
 	auto             *auto.Retrier

@@ -20,8 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatementsOfRetryAll limits the number of SQL statements while 1,000 messages are sent back, including
-// statements that poll for other work.
+// TestStatementsOfRetryAll limits the number of SQL statements that a redrive of 1,000 messages needs. Statements that
+// meanwhile poll for other work count too.
 func TestStatementsOfRetryAll(t *testing.T) {
 	t.Parallel()
 	const n, most = 1000, 25
@@ -51,8 +51,8 @@ func TestStatementsOfRetryAll(t *testing.T) {
 	check.True(t, got <= most, "statements for %d messages = %d, want at most %d", n, got, most)
 }
 
-// polled counts the reads of a redrive's state, because their number depends on the duration of the redrive, and so on
-// the load of the machine.
+// polled counts the calls of the method Redrive. Their number depends on how long the redrive takes, and so on the load
+// of the machine, so the test does not limit them.
 type polled struct {
 	*postgres.Store
 	polls atomic.Int64

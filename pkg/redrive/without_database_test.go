@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// Without a database the messages of a topic can be retried, but every other redrive is refused.
+// Without a database, a redrive can only retry all messages of a topic; any other redrive is refused.
 func TestWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

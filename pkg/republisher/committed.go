@@ -13,12 +13,12 @@ func WithShareGroups(isShareGroup func(group string) bool) Option {
 	return func(r *Republisher) { r.isShareGroup = isShareGroup }
 }
 
-// Committed returns a consumer group's committed offsets for the partitions of topics, with each topic's present id.
-// Partitions without a commit, and topics that do not exist, are left out.
+// Committed returns the committed offsets of a consumer group in the partitions of topics. Each comes with the present
+// id of its topic. It leaves out partitions in which the group has committed no offset, and topics that do not exist.
 //
-// For a share group, Committed returns the offset before which every record is final: the share group acknowledged it,
-// or gave it up and the broker wrote it to the dead-letter topic. The broker does not say which of the two happened; a
-// dead letter shows that its record was given up.
+// A share group commits no offsets. For a share group, Committed returns the offset before which every record is final:
+// the share group acknowledged the record, or gave it up and the broker wrote a dead letter. The broker does not say
+// which of the two happened; only a dead letter shows that its record was given up.
 func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topics []string) ([]repository.Committed, error) {
 	found, err := r.cluster.Topics(ctx, topics...)
 	if err != nil {
@@ -53,7 +53,8 @@ func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broke
 	if r.isShareGroup == nil || !r.isShareGroup(group) {
 		return r.cluster.CommittedOffsets(ctx, group, parts)
 	}
-	ends, err := r.cluster.EndOffsets(ctx, parts) // read first, so that a lag of 0 covers all records before these ends
+	// requested before the lag: if the lag is 0, all records before these end offsets are final
+	ends, err := r.cluster.EndOffsets(ctx, parts)
 	if err != nil && len(ends) == 0 {
 		return nil, err
 	}
@@ -67,7 +68,8 @@ func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broke
 		end, answered := ends[tp]
 		switch {
 		case !known:
-		case answered && at.Lag == 0: // at.Start may be too low, because the broker stores it some time after it has changed
+		// the lag is newer than at.Start, which the broker stores some time after it has changed
+		case answered && at.Lag == 0:
 			final[tp] = end
 		case at.Start >= 0:
 			final[tp] = at.Start
@@ -76,7 +78,7 @@ func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broke
 	return final, nil
 }
 
-// Committed returns no offsets, because there is no Kafka.
+// Committed returns no offsets, because Kafka is not configured.
 func (d *Disabled) Committed(context.Context, string, []string) ([]repository.Committed, error) {
 	return nil, nil
 }

@@ -26,8 +26,8 @@ func TestCommitted(t *testing.T) {
 	check.True(t, err != nil, "Committed without a cluster = %+v, want an error", found)
 }
 
-// TestCommittedOfAShareGroup: all records before the start offset are final; with a lag of 0, all records that were in
-// the log are final.
+// TestCommittedOfAShareGroup: the records of a share group's topic are final before the start offset. If the lag is 0,
+// all records are final that were in the log when its end was read.
 func TestCommittedOfAShareGroup(t *testing.T) {
 	t.Parallel()
 	cluster := newLogs()

@@ -15,8 +15,8 @@ import (
 const (
 	// KeyOriginal keeps the record's key, including null and empty keys.
 	KeyOriginal = "original"
-	// KeyUUID gives every record a new UUID as its key. The order of records by key, compaction, and keys of another
-	// type then do not work any more.
+	// KeyUUID gives every record a new UUID as its key. This breaks consumers that rely on the order of records with
+	// the same key, compacted topics, and consumers that read keys of another type.
 	KeyUUID = "uuid"
 )
 
@@ -30,8 +30,8 @@ type Config struct {
 	// RepublishAllow lists the allowed target topics, globs or expressions; empty allows every topic that is not
 	// refused for another reason.
 	RepublishAllow []string `mapstructure:"republish_allow"`
-	// RepublishRequired refuses retries if no Kafka is configured; otherwise such retries resolve messages without
-	// sending them. nil: the program decides.
+	// RepublishRequired decides about retries when no Kafka is configured. true: they are refused. false: they resolve
+	// messages without sending them. nil: the program decides.
 	RepublishRequired *bool `mapstructure:"republish_required"`
 	// Timeout is how long the program tries to send a record.
 	Timeout time.Duration `mapstructure:"republish_timeout"`
@@ -53,10 +53,10 @@ func (c Config) Validate() error {
 	return errors.Join(append(problems, err)...)
 }
 
-// allowed holds the list of the topics to which attempts may send records.
+// allowed holds the topics to which attempts may send records: the setting republish_allow.
 type allowed struct {
-	all      deadletter.Patterns // all patterns of the list; empty: there is no list, and every topic is allowed
-	internal deadletter.Patterns // the patterns of the list that begin with an underscore
+	all      deadletter.Patterns // all patterns of the setting; empty: every topic is allowed
+	internal deadletter.Patterns // the patterns of the setting that begin with an underscore
 	limited  bool
 }
 
@@ -94,6 +94,6 @@ func reason(err error) string {
 // topic reports whether the list allows the topic.
 func (a allowed) topic(name string) bool { return !a.limited || a.all.Match(name) }
 
-// names reports whether the list allows a topic whose name begins with an underscore. Only a pattern that also begins
-// with an underscore allows such a topic.
+// names reports whether the list names a topic that begins with an underscore. Only a pattern that also begins with an
+// underscore matches such a topic.
 func (a allowed) names(topic string) bool { return a.internal.Match(topic) }

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Disabled replaces a Republisher when Kafka is not configured: retries resolve messages without sending them, or,
-// with RepublishRequired, are refused.
+// Disabled takes the place of a Republisher when Kafka is not configured. Retries then resolve messages without sending
+// them; with RepublishRequired they are refused.
 type Disabled struct {
 	required bool
 	log      *zap.Logger
@@ -20,12 +20,12 @@ type Disabled struct {
 
 var errNotConfigured = errors.New("kafka is not configured")
 
-// NewDisabled returns what replaces a Republisher in a program that has no Kafka.
+// NewDisabled returns the replacement of a Republisher for a program without Kafka.
 func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
 	return &Disabled{required: cfg.RepublishRequired != nil && *cfg.RepublishRequired, log: log}
 }
 
-// Plan accepts every message; with RepublishRequired it refuses every message.
+// Plan accepts every message. With RepublishRequired it refuses every message.
 func (d *Disabled) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
 	targets := make([]entity.Target, len(batch))
 	for i := range batch {
@@ -68,11 +68,12 @@ func (d *Disabled) Publish(ctx context.Context, batch []entity.Outgoing) []entit
 // nowhere is the partition number of an attempt that sends nothing.
 const nowhere = -1
 
-// neverSent reports whether the claim sent no record, because it was made without Kafka, or because an operator set
-// the message's status.
+// neverSent reports whether the claim sent no record. This is so if the claim was made without Kafka, or has no id,
+// because an operator set the message's status.
 func neverSent(c entity.Claim) bool { return c.ID == uuid.Nil || c.Partition == nowhere }
 
-// FindMany gives back attempts that sent no record; other claims wait until Kafka is configured again.
+// FindMany gives back attempts that sent no record. The result of all other claims is InDoubt, so that they wait until
+// Kafka is configured again.
 func (d *Disabled) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
 	for i, c := range claims {

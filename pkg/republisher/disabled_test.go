@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestWithoutKafkaNothingIsStuck: a claim that a process made without Kafka before it died is given back, although
-// there is no log from which it could be settled.
+// TestWithoutKafkaNothingIsStuck: when a process without Kafka dies after it claimed a message, FindMany gives its
+// attempt back. There is no log that could be searched for a record.
 func TestWithoutKafkaNothingIsStuck(t *testing.T) {
 	t.Parallel()
 	d := NewDisabled(DefaultConfig(), zap.NewNop())

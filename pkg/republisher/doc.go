@@ -1,7 +1,7 @@
 // Package republisher sends dead letters back to their original topic, byte for byte. It first decides to which
-// partition a message would go, or why the message must not be sent. It sends the record with headers that mark it as
-// a replay. Later it finds out whether the record that a dead process may have sent is in the log. Callers decide when
-// attempts start, and handle their results.
+// partition a message would go, or why the message must not be sent. It sends the record with headers that mark it as a
+// replay. If a process has died, it finds out whether the record of its attempt is in the target's log. Package redrive
+// decides when attempts start, and handles their results.
 //
 // In reading order:
 //
@@ -12,7 +12,7 @@
 //   - inspect.go: whether topics accept replays, and what their consumer groups do
 //   - lag.go: how many dead letters are not stored yet
 //   - committed.go: committed offsets of a consumer group
-//   - disabled.go: replaces a Republisher without Kafka
+//   - disabled.go: takes the place of a Republisher when Kafka is not configured
 //   - record.go: the record that is sent: key, headers, partition
 //   - fetch.go: records that the store does not hold
 //   - pointers.go: which dead letters may point to their record

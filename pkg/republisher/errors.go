@@ -26,13 +26,13 @@ func delivery(partition int32, result broker.RecordResult) entity.Delivery {
 func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	var produce *broker.ProduceError
 	if !errors.As(err, &produce) {
-		return entity.InDoubt, doubtful(classOf(err)) // the record may have been sent
+		return entity.InDoubt, doubtful(classOf(err)) // the error does not tell whether the record was written
 	}
 	class := entity.ErrorClass(produce.Class)
 	switch produce.Fate {
 	case broker.NotSent:
 		if errors.Is(err, broker.ErrNotTried) {
-			return entity.GivenBack, class // this record was not tried, so its message keeps the attempt
+			return entity.GivenBack, class // the producer did not try to send this record, so the attempt does not count
 		}
 		return entity.Failed, class
 	case broker.RecordRejected:
@@ -55,8 +55,8 @@ func doubtful(class entity.ErrorClass) entity.ErrorClass {
 
 func classOf(err error) entity.ErrorClass { return entity.ErrorClass(broker.Classify(err)) }
 
-// targetError returns why no attempt on a partition may start: a permanent refusal if the cluster's error is one, else
-// an error of kind entity.ErrUnavailable.
+// targetError returns why no attempt may start that sends to a topic. If the cluster's error says that the topic does
+// not exist or may not be used, it is a refusal; otherwise its kind is entity.ErrUnavailable.
 func targetError(topic string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrUnknownTopic):
@@ -68,7 +68,7 @@ func targetError(topic string, err error) error {
 	}
 }
 
-// electing reports whether the error says that the partition has no leader now, or another leader.
+// electing reports whether the error means that the partition has no leader, or another leader than the client knows.
 func electing(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader)
 }
@@ -77,7 +77,7 @@ func refuse(class entity.ErrorClass, format string, args ...any) error {
 	return &entity.RefusedError{Class: class, Reason: fmt.Sprintf(format, args...)}
 }
 
-// noAnswer returns why a request has no answer for a partition. The error is never nil.
+// noAnswer returns the reason why the answer to a request contains nothing about a partition. The error is never nil.
 func noAnswer(tp broker.TopicPartition, err error) error {
 	var byPartition broker.PartitionErrors
 	if errors.As(err, &byPartition) {
@@ -105,10 +105,11 @@ func gone(err error) bool {
 }
 
 var (
-	// errOtherValue: the record at the dead letter's offset has another value than the dead letter.
+	// errOtherValue: the record at the offset of the dead letter has another value than the dead letter that was
+	// stored.
 	errOtherValue = errors.New("the dead-letter topic holds another value at this offset")
 
-	// errNowhere: the position that a pointer names is not known.
+	// errNowhere: the pointer does not name the partition and offset of its record.
 	errNowhere = errors.New("the position of the dead letter's record is not known")
 
 	// errLaterRecord: the record was written later than the dead letter, so it is another record than the one that
@@ -116,8 +117,8 @@ var (
 	errLaterRecord = errors.New("the record at this offset was written after the dead letter: the topic was deleted and created again")
 )
 
-// unreadable returns the result of FindMany for a claim whose partition cannot be read: permanent if the cluster's
-// error is permanent, else temporary.
+// unreadable returns the result of FindMany for a claim whose partition cannot be read. If the cluster's error is
+// permanent, the class is UNKNOWN; otherwise the claim is tried again later.
 func unreadable(c entity.Claim, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.InDoubt, Class: doubtful(classOf(err)), Err: err, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	if errors.Is(err, broker.ErrUnknownTopic) || errors.Is(err, broker.ErrUnauthorized) {

@@ -22,21 +22,21 @@ const (
 
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("JST", 9*3600))
 
-// logs is a Kafka in memory, which implements Cluster and Producer.
+// logs is a Kafka in memory. It implements Cluster and Producer, and a test can set the errors that it returns.
 type logs struct {
 	topics map[string]int // number of partitions of each topic
-	id     string         // topic id of every topic
+	id     string         // the topic id, the same for each topic
 
-	internal string // the topic that Kafka marks as internal
+	internal string // name of a topic that Kafka marks as internal
 
 	starts map[broker.TopicPartition]int64
-	errs   map[broker.TopicPartition]error // error that every request for the partition gets
-	down   error                           // error that every request to this Kafka gets
-	mute   error                           // error that every request for the list of topics gets
-	readAt error                           // error that every read of a record gets
+	errs   map[broker.TopicPartition]error // errors of all requests that concern a partition
+	down   error                           // error of every request to this Kafka
+	mute   error                           // error of every request for the list of topics
+	readAt error                           // error of every read of a single record
 	fail   func(broker.TopicPartition, broker.Record) error
 
-	throttle map[broker.TopicPartition]time.Duration // throttle in every answer for the partition
+	throttle map[broker.TopicPartition]time.Duration // throttle that each answer for the partition contains
 
 	mu      sync.Mutex
 	records map[broker.TopicPartition][]broker.Record
@@ -47,7 +47,7 @@ type logs struct {
 	committed map[broker.TopicPartition]int64              // committed offsets, the same for every consumer group
 	states    map[string]string                            // states of consumer groups
 	listed    int                                          // number of requests for the states of consumer groups
-	denied    string                                       // a consumer group that the user may not see
+	denied    string                                       // name of a consumer group that this user may not see
 }
 
 func newLogs() *logs {
@@ -207,7 +207,7 @@ func newRepublisher(t *testing.T, l *logs, changes ...func(*Config)) *Republishe
 	return r
 }
 
-// message returns a dead letter of topic orders that can be replayed.
+// message returns a message that may be retried, with the original topic orders. The changes are applied to it.
 func message(changes ...func(*entity.Message)) entity.Message {
 	m := entity.NewMessage(orders, "boom", clock)
 	m.Origin.Confidence = entity.FromHeader
@@ -219,7 +219,7 @@ func message(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// plain returns messages without edits.
+// plain returns the messages as a batch without edits.
 func plain(messages ...entity.Message) []entity.Outgoing {
 	batch := make([]entity.Outgoing, len(messages))
 	for i, m := range messages {

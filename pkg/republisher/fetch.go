@@ -13,16 +13,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// source is the position of a record that the stored message does not contain.
+// source is the position in Kafka from which a record must be read, because the stored message does not contain it or
+// not all of it.
 type source struct {
 	broker.TopicPartition
 	offset  int64
 	pointer bool // true: the position that a pointer names; false: the position of the dead letter
-	inspect bool // only a read of the record shows whether it can be sent
+	// the record must be read before the attempt: only then it is known whether the record still exists and which key
+	// it has
+	inspect bool
 }
 
 // sourceOf returns the partition and offset from which to fetch the record; the topic is "" if they are unknown. It
-// returns false when the message or its edit contains the record, so that nothing must be fetched.
+// returns false when the message and its edit contain everything that is sent, so that nothing must be fetched.
 func sourceOf(out *entity.Outgoing) (source, bool) {
 	m := &out.Message
 	setValue := out.Edit != nil && out.Edit.SetValue
@@ -40,7 +43,8 @@ func sourceOf(out *entity.Outgoing) (source, bool) {
 	}
 }
 
-// lacksMore reports whether a record over a limit lacks a key or headers and the edit does not set them.
+// lacksMore reports whether a record that was too large to be stored lacks its key or headers too, and the edit does
+// not set them.
 func lacksMore(out *entity.Outgoing) bool {
 	r, e := &out.Message.Record, out.Edit
 	return !r.KeepsHeaders() && (e == nil || !e.SetHeaders) || r.Key == nil && r.Limit != "" && (e == nil || !e.SetKey)
@@ -108,12 +112,13 @@ func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.R
 	return recordOf(found), nil
 }
 
-// recordOf returns a whole record.
+// recordOf converts a record that was read from Kafka. Such a record is complete.
 func recordOf(found broker.Record) entity.Record {
 	return entity.Record{Key: found.Key, Value: found.Value, Headers: found.Headers, Size: int64(len(found.Value))}
 }
 
-// pointedTo returns the record that a pointer names, which was written at the time dead.
+// pointedTo returns the record that was read at the position in a pointer. The parameter dead is the time of the dead
+// letter: a record that was written later is another record, and an error.
 func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	if deadletter.IsLaterRecord(found.Time, dead) {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)
@@ -121,7 +126,8 @@ func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	return recordOf(found), nil
 }
 
-// refusal returns the error for a record that can never be read again, or that cannot be read now.
+// refusal returns the error of an attempt whose record could not be read. If the record can never be read again, the
+// error refuses the attempt; otherwise its kind is entity.ErrUnavailable.
 func (s source) refusal(err error) error {
 	what := "the record was too large to store, and dead-letter"
 	if s.pointer {
@@ -155,7 +161,7 @@ func (s source) refusal(err error) error {
 	}
 }
 
-// checkValues refuses messages whose value is not stored, and has been deleted from its topic.
+// checkValues refuses messages whose value must be read from a topic and is no longer there.
 func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) {
 	parts := open(targets, func(i int) broker.TopicPartition {
 		at, _ := sourceOf(&batch[i])
@@ -185,9 +191,9 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 	}
 }
 
-// readFirst reads from Kafka, one at a time, the records of messages that are stored without a value or without all
-// headers, and chooses their targets: only the read shows whether a record still exists and is small enough. It tries
-// only once to read from an unreachable partition.
+// readFirst chooses the targets of messages whose record must be read from Kafka before the attempt: pointers, and
+// records that were stored without key or headers. Only a read shows whether the record still exists and is small
+// enough. The records are read one at a time. From a partition that is unreachable, only one record is tried.
 func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {

@@ -33,7 +33,7 @@ func produced(t *testing.T, cluster *broker.Cluster, topic string, records ...br
 	return first
 }
 
-// pointing returns a pointer to a record of a topic, written now.
+// pointing returns a pointer to the record at an offset of the topic. The pointer itself was written just now.
 func pointing(topic string, offset int64) entity.Message {
 	return message(to(topic), pointer(offset), func(m *entity.Message) {
 		m.Record.Headers[0].Value = []byte(topic)
@@ -97,7 +97,7 @@ func TestPointersOnRealKafka(t *testing.T) {
 		first := produced(t, cluster, topic, broker.Record{Key: []byte("k"), Value: []byte("old")})
 		tp := broker.TopicPartition{Topic: topic, Partition: 2}
 		compacted := false
-		for range 300 { // each record closes the previous segment, so that the cleaner runs
+		for range 300 { // with each new record the broker closes a segment of the log, which it can then compact
 			produced(t, cluster, topic, broker.Record{Key: []byte("k"), Value: []byte("new")})
 			if _, err := cluster.ReadAt(t.Context(), tp, first); errors.Is(err, broker.ErrGone) {
 				compacted = true
@@ -117,8 +117,8 @@ func TestPointersOnRealKafka(t *testing.T) {
 		longer.Source.Timestamp = time.Now().Add(-time.Hour)
 		remake(t, cluster, topic)
 		produced(t, cluster, topic, broker.Record{Value: []byte("of another life")})
-		wantBadRecord(t, r, shorter) // the new log ends before this offset
-		wantBadRecord(t, r, longer)  // the record at this offset is newer
+		wantBadRecord(t, r, shorter) // the log of the new topic ends before the pointer's offset
+		wantBadRecord(t, r, longer)  // the new topic's record at the pointer's offset is newer than the pointer
 	})
 
 	t.Run("TopicOrPartitionIsGone", func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestPlanOfAPointer(t *testing.T) {
 		name   string
 		change func(*entity.Message)
 		harm   func(*logs)
-		kind   error // kind of the error; nil: the record is sent
+		kind   error // kind of the error of Plan; nil: the record is sent
 	}{
 		{"ItsRecordIsThere", pointer(7), nil, nil},
 		{"LogBeginsBehindIt", pointer(7), func(l *logs) { l.starts[part(2)] = 8 }, entity.ErrConflict},
@@ -120,7 +120,7 @@ func TestPointerThatPointsNowhereIsNeverSentAsATombstone(t *testing.T) {
 		"Gone":    func(m *entity.Message) { m.Origin.Offset = ptr(int64(3)) },
 	} {
 		batch := claimed(t, r, message(pointer(7)))
-		spoil(&batch[0].Message) // changes the message between plan and publish
+		spoil(&batch[0].Message) // after Plan, the pointer no longer leads to a record
 		d := r.Publish(t.Context(), batch)[0]
 		check.True(t, d.Verdict == entity.Rejected && d.Class == entity.BadRecord, "%s: Publish = %+v, want rejected", name, d)
 	}

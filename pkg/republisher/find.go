@@ -17,7 +17,7 @@ import (
 // scanTimeout bounds the reading of one partition.
 const scanTimeout = 2 * time.Minute
 
-// Reasons why a log without the record does not prove that the record was never written.
+// Reasons for which the result is UNKNOWN: the log does not contain the record, and may have lost it.
 var (
 	errLogStartsLater = errors.New("the log no longer has the offset that the claim recorded")
 	errLogEndsEarlier = errors.New("the log ends before the offset that the claim recorded: the topic was truncated or created again")
@@ -26,7 +26,7 @@ var (
 )
 
 // FindMany searches the target partitions for the records of earlier claims, from the offset that each claim recorded
-// to the present end, and reads each partition once. It answers in the order of claims:
+// to the present end. It reads each partition once. Its results are in the order of claims:
 //   - Acknowledged, class ALREADY_PUBLISHED, and the offset: the record is there;
 //   - GivenBack: the record is not there;
 //   - InDoubt, class UNKNOWN: reading the log can never show whether the record was written;
@@ -68,8 +68,8 @@ func pick(claims []entity.Claim, indices []int) []entity.Claim {
 	return picked
 }
 
-// extent is the first offset of a partition's log and the offset after its last record, or the reason why they are
-// not known.
+// extent is the range of offsets in a partition's log: the first offset, and the offset after the last record. If they
+// are not known, err says why.
 type extent struct {
 	start, end int64
 	err        error
@@ -98,10 +98,11 @@ func (r *Republisher) measure(ctx context.Context, byPartition map[broker.TopicP
 	return logs
 }
 
-// searchResult is what a search in the log of a partition has found.
+// searchResult is the result of searching a partition's log for the records of claims.
 type searchResult struct {
 	offsets map[uuid.UUID]int64 // offsets of the records that were found, by claim id
-	gap     int64               // highest searched offset without a record; -1: each searched offset has a record
+	// largest offset in the searched range at which the log has no record; -1: it has a record at each offset
+	gap int64
 }
 
 func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log extent, claims []entity.Claim) (searchResult, error) {
@@ -128,7 +129,8 @@ func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log 
 		}
 		next = record.Offset + 1
 		if id, ok := redriveID(record); ok && wanted[id] {
-			if _, again := t.offsets[id]; !again { // copies of a record come after the original
+			// the first record with the id is the one that was sent; later ones are copies
+			if _, again := t.offsets[id]; !again {
 				t.offsets[id] = record.Offset
 			}
 		}
@@ -153,7 +155,8 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 	return uuid.Nil, false
 }
 
-// finding returns the result of FindMany for one claim. A record that was found counts even if the search failed later.
+// finding returns the result of FindMany for one claim. If the record was found, an error of the search does not
+// matter.
 func finding(c entity.Claim, log extent, t searchResult, err error) entity.Delivery {
 	if neverSent(c) {
 		return absent(c)

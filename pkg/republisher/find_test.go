@@ -15,7 +15,8 @@ func claimAt(partition int32, end int64) entity.Claim {
 	return entity.Claim{ID: uuid.New(), Topic: orders, Partition: partition, EndOffset: end}
 }
 
-// put appends records to a partition at the offsets; the last one is the claim's record, unless the id is uuid.Nil.
+// put appends records at the given offsets of a partition. The last record is the one that the claim has sent, unless
+// claim is uuid.Nil.
 func (l *logs) put(partition int32, claim uuid.UUID, offsets ...int64) {
 	for i, offset := range offsets {
 		record := broker.Record{Offset: offset}
@@ -108,7 +109,7 @@ func TestFindManyWithoutTheTopicsID(t *testing.T) {
 		"what is absent = %+v, want a doubt that may be settled later", got[1])
 }
 
-// growing deletes and creates the topic again while its log is being read.
+// growing is a Kafka in which the topic is deleted and created again while its log is being read.
 type growing struct{ *logs }
 
 func (g growing) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) bool) error {

@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// turnTimeout bounds the wait for other inspections, inspectTimeout bounds all requests of one inspection together.
+	// turnTimeout limits how long a caller waits for its turn, and inspectTimeout limits all requests of one inspection
+	// together.
 	turnTimeout    = time.Second
 	inspectTimeout = 2 * time.Second
 
-	// factsFresh is how long an answer is cached. A missing answer is cached too, so that not every caller waits for an
-	// unreachable cluster.
+	// factsFresh is how long an answer of Kafka is cached. That there was no answer is cached too, so that not every
+	// caller waits for an unreachable cluster.
 	factsFresh = 5 * time.Second
 )
 
-// facts caches recent answers of the cluster. One caller at a time, the one that has acquired the turn, sends requests;
-// the others wait for the answers.
+// facts caches recent answers of Kafka. Only the caller that has acquired the turn sends requests. Other callers wait,
+// and then use its answers.
 type facts struct {
 	turn    *semaphore.Weighted
 	replays map[string]replayFact
@@ -52,10 +53,11 @@ func newFacts() facts {
 
 func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
 
-// Inspect returns whether messages can be sent back to topics, by the rules of Plan, and the progress of their consumer
-// groups, in the order of questions. It takes about three seconds at most. What Kafka has not answered by then is
-// unknown; if nothing is known of the topic itself, the class is BROKER_UNAVAILABLE. Answers are up to five seconds
-// old. For all topics together, each broker gets a few requests, and each consumer group one.
+// Inspect returns whether messages can be sent back to topics, by the rules of Plan, and the progress of the topics'
+// consumer groups. The answers are in the order of questions. Inspect takes about three seconds at most. Answers that
+// Kafka has not given by then are unknown; if nothing is known of the topic itself, the class is BROKER_UNAVAILABLE.
+// Answers are up to five seconds old. For all topics together, each broker gets a few requests, and each consumer group
+// one.
 func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	if !r.facts.acquire(ctx) {
@@ -77,8 +79,8 @@ func keyOf(q entity.ReplayQuestion) string {
 	return strings.Join(append([]string{q.Topic}, q.Groups...), "\x00")
 }
 
-// learn requests missing facts, and drops old ones. It continues after its caller has left, because other callers use
-// the same answers.
+// learn requests the facts that the cache lacks, and drops old ones. It continues when its caller's context ends,
+// because other callers use the same answers.
 func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuestion) {
 	now := r.now()
 	for key, fact := range r.facts.replays {
@@ -112,7 +114,7 @@ type inspection struct {
 	committed map[string]commits
 }
 
-// commits are the committed offsets of a consumer group.
+// commits are the committed offsets of a consumer group, or the error of the request for them.
 type commits struct {
 	offsets map[broker.TopicPartition]int64
 	err     error
@@ -201,7 +203,7 @@ func (r *Republisher) commitsOf(ctx context.Context, consumerGroups map[string][
 	return found
 }
 
-// answer returns the health of one topic.
+// answer returns the replay health of the topic in a question.
 func (s *inspection) answer(q entity.ReplayQuestion) entity.ReplayHealth {
 	h := entity.ReplayHealth{Topic: q.Topic}
 	err := s.topicRefusal(q.Topic)
@@ -245,7 +247,8 @@ func (s *inspection) group(topic, group string) entity.GroupHealth {
 		return h
 	}
 	switch state := s.states[group]; {
-	case state == "" && s.committed[group].err != nil: // the consumer group may exist, but be hidden from this user
+	// Kafka may hide the group, because this user may not see it, so its state is unknown
+	case state == "" && s.committed[group].err != nil:
 	case state == "", state == "Empty", state == "Dead":
 		h.State = entity.GroupAbsent
 	case h.Lag != nil && *h.Lag > 0:
@@ -291,7 +294,7 @@ func (s *inspection) lag(topic, group string) *int64 {
 	return lag
 }
 
-// Inspect returns whether retries may resolve messages. Without Kafka, everything else is unknown.
+// Inspect says only whether retries may resolve messages. All else is unknown, because Kafka is not configured.
 func (d *Disabled) Inspect(_ context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	for i, q := range questions {

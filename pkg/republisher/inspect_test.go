@@ -129,7 +129,7 @@ func TestIngestLag(t *testing.T) {
 	l.errs[at("b.dlq.v1", 1)] = broker.ErrNoLeader
 	r := newRepublisher(t, l)
 	positions := []repository.IngestPosition{
-		// The positions are of an earlier incarnation of the topic.
+		// The topic was deleted and created again since the ingester stored these positions.
 		{Topic: "a.dlq.v1", Partition: 0, Next: 7},
 		{Topic: "a.dlq.v1", Partition: 1, Next: 9},
 		{Topic: "b.dlq.v1", Partition: 0},

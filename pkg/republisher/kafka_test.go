@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// realKafka returns a Republisher on a real broker, and a topic of its own.
+// realKafka returns a Republisher that uses a real broker, its cluster, and the name of a new topic.
 func realKafka(t *testing.T, settings ...kafka.ConfigEntry) (*Republisher, *broker.Cluster, string) {
 	t.Helper()
 	cfg := broker.DefaultConfig()
@@ -140,7 +140,8 @@ func TestRealKafka(t *testing.T) {
 		check.True(t, errors.As(err, &refused) && refused.Class == entity.UnknownTopic,
 			"Plan error = %v, want refused as UNKNOWN_TOPIC", err)
 		batch := claimed(t, r, message(to(topic)))
-		batch[0].Target.Topic += ".nowhere" // a missing topic, as after a deletion between plan and publish
+		// the target topic does not exist, as if it had been deleted between Plan and Publish
+		batch[0].Target.Topic += ".nowhere"
 		if d := r.Publish(t.Context(), batch)[0]; d.Verdict != entity.Refused || d.Class != entity.UnknownTopic {
 			t.Errorf("Publish = %+v, want refused as UNKNOWN_TOPIC", d)
 		}
@@ -151,7 +152,7 @@ func toPartition(n int32) func(*entity.Message) {
 	return func(m *entity.Message) { m.Origin.Partition = &n }
 }
 
-// transact writes one record in a transaction of its own and ends the transaction.
+// transact writes one record in a transaction, and commits or aborts the transaction.
 func transact(t *testing.T, topic string, partition int32, end kgo.TransactionEndTry) {
 	t.Helper()
 	cl := check.Must(kgo.NewClient(kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.TransactionalID(uuid.NewString()),

@@ -14,8 +14,8 @@ type endFact struct {
 	at     time.Time
 }
 
-// IngestLag returns how many records of each dead-letter topic are not stored yet. Topics whose end offset is unknown
-// are left out. It takes about three seconds at most, and answers are up to five seconds old.
+// IngestLag returns how many records of each dead-letter topic the ingester has not stored yet. It leaves out topics
+// whose end offset is not known. It takes about three seconds at most, and answers are up to five seconds old.
 func (r *Republisher) IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64 {
 	if !r.facts.acquire(ctx) {
 		return map[string]int64{}
@@ -40,7 +40,7 @@ func partOf(p repository.IngestPosition) broker.TopicPartition {
 	return broker.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 }
 
-// learnEnds requests the end offsets that are not cached, and drops old ones from the cache.
+// learnEnds requests the end offsets that the cache lacks, and drops old ones from the cache.
 func (r *Republisher) learnEnds(ctx context.Context, positions []repository.IngestPosition) {
 	now := r.now()
 	for tp, fact := range r.facts.ends {
@@ -61,13 +61,13 @@ func (r *Republisher) learnEnds(ctx context.Context, positions []repository.Inge
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTimeout)
 	defer cancel()
-	ends, _ := r.cluster.EndOffsets(ctx, open) // partitions without an answer stay unknown
+	ends, _ := r.cluster.EndOffsets(ctx, open) // partitions that Kafka has not answered remain unknown
 	for tp, offset := range ends {
 		r.facts.ends[tp] = endFact{offset, true, now}
 	}
 }
 
-// IngestLag returns no numbers, because there is no Kafka.
+// IngestLag returns nothing, because Kafka is not configured.
 func (d *Disabled) IngestLag(context.Context, []repository.IngestPosition) map[string]int64 {
 	return map[string]int64{}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Plan returns, in the order of batch, the target of each message, or in Target.Err why no attempt may start: a
+// Plan returns the target of each message, in the order of batch. Target.Err says why no attempt may start. It is a
 // *entity.RefusedError, or an error of kind entity.ErrUnavailable when Kafka or the partition's leader cannot be
-// reached; the partition is then -1 when it could not be chosen. Messages must include their bytes; the targets in
-// batch are ignored. bulk means that no person has reviewed each message; in this case a guessed original topic is
-// refused.
+// reached; Target.Partition is then -1 if it could not be chosen. Messages must include their bytes; the targets in
+// batch are ignored. With bulk, no person has reviewed each message, so Plan refuses original topics that were only
+// guessed from a name.
 //
 // With an edit, the edited record is checked. An edit's topic must be named by republish_allow; a redirect's topic must
 // be named only if that list is not empty. When an edit sets the value, nothing is fetched, and the record of a pointer
@@ -38,7 +38,8 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	return targets
 }
 
-// aim chooses the partition of the target t for the record that an attempt makes from source.
+// aim chooses the partition of the target t. The parameter source is the record that the attempt sends, before its
+// edit.
 func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing, source entity.Record) {
 	topic := topics[t.Topic]
 	key := r.key(out, source, out.Message.RetryCount+1)
@@ -56,7 +57,7 @@ func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out 
 // known against it.
 func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	m := &out.Message
-	carried := out.Edit == nil || !out.Edit.SetValue // the message's own value is sent
+	carried := out.Edit == nil || !out.Edit.SetValue // the attempt sends the message's own value, not a value of an edit
 	if carried && deadletter.HasNoSource(m.Record) {
 		return refuse(entity.BadRecord, "the dead letter has no source record: Kafka Streams failed without one, and there is nothing to send")
 	}
@@ -64,7 +65,8 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 		return err
 	}
 	switch {
-	case m.Record.State == entity.ValueUnreadable: // no edit can turn a range of offsets into a record
+	// such a message stands for several records that could not be read, so it has no record to edit
+	case m.Record.State == entity.ValueUnreadable:
 		return valueRefusal(m)
 	case retargeted(out):
 		if !r.allowed.limited {
@@ -82,7 +84,7 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	return valueRefusal(m)
 }
 
-// topicRefusal returns why every replay to a topic is refused.
+// topicRefusal returns the reason for which no message may be sent to a topic; nil if there is none.
 func (r *Republisher) topicRefusal(topic string) error {
 	switch {
 	case topic == "":
@@ -130,7 +132,8 @@ func valueRefusal(m *entity.Message) error {
 	return nil
 }
 
-// queryTopics reads the target topics again, because nothing may be sent to a deleted topic.
+// queryTopics requests the target topics from Kafka each time, because a cached answer may contain a topic that was
+// deleted.
 func (r *Republisher) queryTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
 	found := make(map[string]broker.Topic, len(names))
@@ -150,7 +153,8 @@ func (r *Republisher) queryTopics(ctx context.Context, targets []entity.Target) 
 	return found
 }
 
-// missing returns why a topic cannot be a target, for example because it does not exist; nil when it can be one.
+// missing returns the reason for which Kafka's answer does not allow a topic as a target, for example because it does
+// not exist; nil when there is none.
 func missing(name string, topic broker.Topic, ok bool, err error) error {
 	if err == nil && ok {
 		err = topic.Err
@@ -185,7 +189,7 @@ func (r *Republisher) saveEnds(ctx context.Context, targets []entity.Target) {
 	}
 }
 
-// ends requests end offsets, and repeats the request a few times during a leader election.
+// ends requests the end offsets of partitions. During a leader election it repeats the request a few times.
 func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
 	for try, delay := 1, electionPause; ; try, delay = try+1, 2*delay {
 		ends, err := r.cluster.EndOffsets(ctx, parts)
@@ -195,14 +199,13 @@ func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (
 	}
 }
 
-// Requests are repeated during a leader election, after pauses of 0.7 s in all.
+// During a leader election, requests for end offsets are repeated after pauses, which take 0.7 s together.
 const (
 	electionTries = 4
 	electionPause = 100 * time.Millisecond
 )
 
-// open returns the results of the callback for the targets that are not refused: each different result once, without
-// zero values.
+// open calls of for each target that is not refused, and returns each different result once, without zero values.
 func open[T comparable](targets []entity.Target, of func(i int) T) []T {
 	var none T
 	var list []T

@@ -20,8 +20,8 @@ func state(s entity.ValueState) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.State = s }
 }
 
-// withoutSource turns a message into the dead letter of a Kafka Streams punctuator, whose headers name no source
-// topic.
+// withoutSource turns a message into a dead letter that Kafka Streams wrote because a punctuator failed. Its headers do
+// not name a record, because none was processed.
 func withoutSource(value []byte) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Record = entity.Record{Value: value, Size: int64(len(value)), Headers: []entity.Header{
@@ -210,7 +210,8 @@ func TestPlanPartition(t *testing.T) {
 	t.Parallel()
 	original := func(p int32) func(*entity.Message) { return func(m *entity.Message) { m.Origin.Partition = &p } }
 	key := func(k []byte) func(*entity.Message) { return func(m *entity.Message) { m.Record.Key = k } }
-	// The partitions, of four, that Java's default partitioner chooses for the keys.
+	// The topic has four partitions. If the record's own partition is not used, a key's partition is the one that
+	// Java's default partitioner chooses.
 	cases := []struct {
 		name   string
 		change func(*entity.Message)

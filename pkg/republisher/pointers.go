@@ -10,8 +10,8 @@ import (
 )
 
 // WithPointers names the dead-letter topics whose records may point to the record that failed. Pointers in other
-// topics are never followed: otherwise anyone who can write there could make the program read any record of the
-// cluster.
+// dead-letter topics are never followed: otherwise anyone who can write to such a topic could make the program read any
+// record of the cluster.
 func WithPointers(topics deadletter.Patterns) Option {
 	return func(r *Republisher) { r.pointers = topics }
 }
@@ -43,7 +43,8 @@ func refusePointer(format string, args ...any) error {
 	return refuse(entity.PointerRefused, "the dead letter only points to its record, and the pointer is not followed: "+format, args...)
 }
 
-// notInternal checks with the cluster that a pointer's topic is not internal: Kafka may mark any name as internal.
+// notInternal asks Kafka whether a pointer's topic is internal, because Kafka may mark a topic of any name as internal.
+// It returns a refusal if it is.
 func (r *Republisher) notInternal(ctx context.Context, name string) error {
 	topics, err := r.cluster.Topics(ctx, name)
 	if err != nil {

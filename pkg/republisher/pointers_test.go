@@ -11,8 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A pointer is followed only from the dead-letter topics that the configuration lists, and never into a topic that is
-// internal or not allowed for replays: neither to show the record, nor to send it in a retry or a redrive.
+// A pointer is followed only from the dead-letter topics that the configuration lists, and never if its record is in an
+// internal topic, or in a topic that republish_allow does not allow. This holds for showing the record, and for sending
+// it in a retry or a redrive.
 func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -53,7 +54,7 @@ func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 				"Fetch = %q, want the original where the pointer is followed", record.Value)
 			for _, bulk := range []bool{false, true} {
 				err := r.Plan(t.Context(), plain(m), bulk)[0].Err
-				if c.topic != orders && err != nil { // the topic itself is refused first
+				if c.topic != orders && err != nil { // Plan has refused the target topic before it looked at the pointer
 					continue
 				}
 				wantPointer(t, "Plan", err, c.refused)
@@ -107,10 +108,11 @@ func TestPointersOfShareGroups(t *testing.T) {
 	}
 	wantPointer(t, "Fetch", fetch(entity.SourceGone), "retention removed it")
 	wantPointer(t, "Plan", r.Plan(t.Context(), plain(m), true)[0].Err, "retention removed it")
-	check.NoError(t, fetch(entity.CompletionRefused)) // Fetch then reads the record from its topic, for callers who may see that topic
+	// in this state Fetch reads the record itself; its callers check whether the user may see the topic
+	check.NoError(t, fetch(entity.CompletionRefused))
 }
 
-// A dead letter with a copy of key and value is not sent before its headers are stored.
+// A dead letter that contains a copy of the record's key and value is not sent before the record's headers are stored.
 func TestCopiedDeadLetterWaitsForItsHeaders(t *testing.T) {
 	t.Parallel()
 	r := newRepublisher(t, newLogs())

@@ -12,13 +12,13 @@ import (
 
 var errTooLate = errors.New("it was not sent in time")
 
-// Publish sends claimed messages, and returns the results in their order. It sends to partitions in parallel, and
-// in order within a partition.
+// Publish sends claimed messages, and returns the results in their order. It sends to partitions in parallel, and keeps
+// the order of messages within a partition.
 //
-// When ctx ends (because of a drain, or because the claims are too old to send), nothing more is sent, and unsent
-// messages are GivenBack; a send in progress ends within the configured timeout. After a message has failed, the later
-// messages of its partition are GivenBack with the class of the failure. Delivery.Throttle is the longest time that the
-// broker asked for during the send.
+// When ctx ends, because the process shuts down or because the claims are too old, Publish sends nothing more, and the
+// result of unsent messages is GivenBack. A send that has begun ends within the configured timeout. After a message has
+// failed, the later messages of its partition are GivenBack with the class of the failure. Delivery.Throttle is the
+// longest time that the broker asked for during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup
@@ -115,8 +115,8 @@ func (r *Republisher) produce(
 	return deliveries
 }
 
-// over reports whether ctx has ended. It also compares the deadline with the clock, because the timer of ctx may fire
-// late after the process was suspended.
+// over reports whether no more records may be sent, because ctx has ended or its deadline has passed. It compares the
+// deadline with the clock, because after a suspension of the process the timer of ctx may fire late.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

@@ -129,7 +129,7 @@ func TestPublishAfterItsTime(t *testing.T) {
 	cancel()
 	late, cancelLate := context.WithDeadline(t.Context(), time.Now().Add(-time.Nanosecond))
 	defer cancelLate()
-	// In a process that was suspended, the deadline has passed but the timer of the context has not fired yet.
+	// In a process that was suspended, the context's deadline has passed but its timer has not fired yet.
 	stopped := deadlineOnly{t.Context()}
 	for name, ctx := range map[string]context.Context{"Drain": cancelled, "OldClaim": late, "OldClaimOfAStoppedProcess": stopped} {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestPublishOverLimit(t *testing.T) {
 	}
 }
 
-// TestPlanOfCutHeaders: a record is never sent with its stored headers when these are incomplete.
+// TestPlanOfCutHeaders: if only some headers of a record are stored, the record is never sent with only these headers.
 func TestPlanOfCutHeaders(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("value"))

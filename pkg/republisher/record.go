@@ -36,9 +36,9 @@ func (r *Republisher) headers(m entity.Message, target string, record []entity.H
 }
 
 // key returns the key of the record that an attempt sends. The parameter attempt is the number of that attempt, source
-// is the record that the message was stored from or points to. The key is the same before the claim and after it,
-// because the claim stores the partition, which depends on the key. A key in an edit takes precedence over
-// republish_key.
+// is the record that the message was stored from or points to. Calls for the same attempt return the same key, because
+// the claim stores the partition, which depends on the key, before the record is sent. A key in an edit takes
+// precedence over republish_key.
 func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt int) []byte {
 	switch {
 	case out.Edit != nil && out.Edit.SetKey:

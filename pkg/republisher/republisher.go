@@ -47,9 +47,9 @@ type Republisher struct {
 	allowed     allowed
 	cluster     Cluster
 	producer    Producer
-	salt        [32]byte            // makes the keys of KeyUUID unpredictable
-	fetching    *semaphore.Weighted // held by a send whose value must be fetched
-	reading     *semaphore.Weighted // held by a call of Fetch that reads a value from its topic
+	salt        [32]byte            // secret from which the keys of KeyUUID are computed, so that they cannot be predicted
+	fetching    *semaphore.Weighted // held while Plan or Publish reads a record from Kafka, so that only one is in memory
+	reading     *semaphore.Weighted // held while Fetch reads a record from Kafka, so that only one is in memory
 	facts       facts               // cached facts about topics and consumer groups
 	now         func() time.Time
 	strip       Strip
@@ -59,7 +59,8 @@ type Republisher struct {
 	tracer       oteltrace.Tracer        // nil: no spans
 }
 
-// Strip returns the headers of a record that its replay into target keeps, as deadletter.Decoder.Strip does.
+// Strip returns those headers of a record that its replay keeps; target is the topic of the replay. See
+// deadletter.Decoder.Strip.
 type Strip func(dialect, target string, headers []entity.Header) []entity.Header
 
 // Option configures a Republisher.

@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// verifyTopicIDs changes the result for a record that was not found if its topic was deleted and created again,
-// because the record may have been in the deleted topic. It reads the topic ids after the logs, so that it also
-// notices a topic that was created again in between.
+// verifyTopicIDs checks the results for records that were not found. If the topic was deleted and created again, the
+// record may have been in the deleted topic, so the result becomes UNKNOWN. It reads the topic ids after the logs were
+// read, so it also notices a topic that was created again meanwhile.
 func (r *Republisher) verifyTopicIDs(ctx context.Context, claims []entity.Claim, findings []entity.Delivery) {
 	names := doubtfulTopics(claims, findings)
 	if len(names) == 0 {
@@ -39,8 +39,8 @@ func (r *Republisher) verifyTopicIDs(ctx context.Context, claims []entity.Claim,
 	}
 }
 
-// needsTopicID reports whether a finding is valid only if the topic id is unchanged. Claims without an id are not
-// checked.
+// needsTopicID reports whether a result is right only if the topic still has the id that the claim recorded. Claims
+// without a topic id are not checked.
 func needsTopicID(c entity.Claim, d entity.Delivery) bool {
 	return c.TopicID != "" && !neverSent(c) && d.Verdict == entity.GivenBack
 }

@@ -14,9 +14,8 @@ import (
 
 const send = "send"
 
-// trace starts the span of a send to a partition. The span does not have the kind producer, because records keep their
-// own trace
-// context.
+// trace starts the span of a send to a partition. The kind of the span is not producer, because the sent records carry
+// their own trace context and not that of the span.
 func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, records int) (context.Context, oteltrace.Span) {
 	if r.tracer == nil {
 		return ctx, traces.None()
@@ -28,7 +27,8 @@ func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, recor
 	return traces.Start(ctx, r.tracer, send+" "+tp.Topic, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(attributes...))
 }
 
-// end ends the span with the outcomes at indices, each linked to the trace context in its dead letter.
+// end sets the results of the messages at indices in the span, links the span to the trace context in each dead letter,
+// and ends it.
 func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
 	defer span.End()
 	if !span.IsRecording() {
@@ -57,8 +57,8 @@ func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries
 	}
 }
 
-// failedBy reports whether a verdict makes the span an error: sending the record failed, or its result is in doubt. A
-// record that was never sent does not make the span an error.
+// failedBy reports whether a verdict makes the span of the send an error: the send failed, or its result is in doubt.
+// Records that were not sent do not make it an error.
 func failedBy(v entity.Verdict) bool {
 	switch v {
 	case entity.Failed, entity.Rejected, entity.Refused, entity.InDoubt:

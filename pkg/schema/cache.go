@@ -13,7 +13,7 @@ type cache struct {
 
 	mu    sync.Mutex
 	size  int
-	order *list.List // elements are *cached, the most recently used first
+	order *list.List // its elements have values of type *cached, the most recently used first
 	byKey map[string]*list.Element
 }
 

@@ -15,15 +15,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// errUnknown means that the registry answered, but does not have the schema or subject.
+// errUnknown means that the registry has answered a look-up, and has no such schema or subject.
 var errUnknown = errors.New("the registry does not have it")
 
 // errAnswerSize means that the answer of the registry has more than maxAnswer bytes. Either the schema is that large,
 // or the answer is wrong.
 var errAnswerSize = fmt.Errorf("the answer of the registry is larger than %d bytes", maxAnswer)
 
-// missing reports whether the error means that the registry works but has no usable schema or subject. The registry is
-// then asked for it again after unknownAge.
+// missing reports whether an error means that the registry works, but has no usable schema or subject. After such an
+// error the registry is asked again after unknownAge.
 func missing(err error) bool { return errors.Is(err, errUnknown) || errors.Is(err, errAnswerSize) }
 
 // errNoSchema means that an answer has the right form but contains no schema. A proxy may give such an answer.
@@ -38,8 +38,8 @@ func orNoSchema(found sr.Schema, err error) error {
 	return err
 }
 
-// newClient returns a client for one registry. The client follows no redirects and reads at most maxAnswer bytes of an
-// answer.
+// newClient returns a client for one registry. The client follows no redirects. A request fails when its answer has
+// more than maxAnswer bytes.
 func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
 	roots, err := cfg.roots()
 	if err != nil {
@@ -72,7 +72,7 @@ func (c RegistryConfig) sign(r *http.Request) error {
 // contains the schema with escapes.
 const maxAnswer = 2 * maxSchema
 
-// limitedTransport makes a request fail when its answer is too large.
+// limitedTransport lets a request fail while its answer is read, as soon as the answer has more than maxAnswer bytes.
 type limitedTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -99,7 +99,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 }
 
 // translate returns errUnknown if the registry answered that it does not have the schema or subject, and errAnswerSize
-// if the answer was too large. All other errors are returned without the text of the answer, which may contain
+// if the answer was too large. It removes the text of the answer from all other errors, because that text may contain
 // anything.
 func translate(err error) error {
 	var answer *sr.ResponseError
@@ -138,7 +138,8 @@ func formatOf(t sr.SchemaType) entity.Format {
 
 const maxReferences = 200
 
-// references reads the schemas to which a schema refers. Each comes after the schemas to which it refers itself.
+// references reads the schemas to which the schema s refers, directly or through other schemas. In the result, each
+// schema comes after the schemas to which it refers.
 func (r *registry) references(ctx context.Context, s sr.Schema) ([]reference, error) {
 	g := gatherer{registry: r, seen: map[string]bool{}}
 	if err := g.gather(ctx, s, 0); err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Compare returns the schema of a part and the latest version of its subject, both as the registry has them. ok is
-// false when the part has no schema. The error is of kind entity.ErrNotFound when the registry has no such schema, and
-// of kind entity.ErrUnavailable when it cannot be read now.
+// Compare returns the schema of a part and the latest version of its subject, with the texts that the registry returns.
+// ok is false when the part has no schema. The error is of kind entity.ErrNotFound when the registry has no such
+// schema, and of kind entity.ErrUnavailable when it cannot be read now.
 func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.RecordPart) (c entity.SchemaComparison, ok bool, err error) {
 	p, ok := d.part(m, kind)
 	if !ok {

@@ -13,11 +13,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
-// source is a schema as the registry has it.
+// source is a schema in the form in which the registry returned it.
 type source struct {
 	format entity.Format
 	text   string
-	refs   []reference // the schemas to which this one refers; each comes after those to which it refers itself
+	refs   []reference // the schemas to which this schema refers; each comes after the schemas to which it refers
 }
 
 type reference struct{ name, text string }
@@ -38,8 +38,8 @@ func (s source) byName() map[string]string {
 	return all
 }
 
-// compiled is a schema after its compilation. When the compilation failed, it contains the fault. It is immutable and
-// safe for concurrent use.
+// compiled is the result of compiling a schema: the compiled schema, or the fault for which it cannot be used. It is
+// immutable and safe for concurrent use.
 type compiled struct {
 	source
 	id    int
@@ -56,14 +56,14 @@ const maxSchema = 4 << 20
 
 var errSchemaSize = fmt.Errorf("the schema and its references are larger than %d bytes", maxSchema)
 
-// compile compiles a schema. It never fails: the result for a schema that cannot be used contains the fault, so that
-// the schema is not compiled again for every message.
+// compile compiles a schema. It returns no error: if the schema cannot be used, the result contains the fault. So the
+// result can be cached, and the schema is not compiled again for every message.
 func compile(id int, guid string, s source) *compiled {
 	c := &compiled{source: s, id: id, guid: guid}
 	compiling.Lock()
 	defer compiling.Unlock()
 	if err := c.build(); err != nil {
-		c.fault = errors.New(clip(err.Error())) // shortened, because the error may quote the whole schema
+		c.fault = errors.New(clip(err.Error())) // shortened, because the error may contain the whole schema
 	}
 	return c
 }
@@ -123,7 +123,8 @@ func (c *compiled) decode(f frame, limit int) (text []byte, err error) {
 	}
 }
 
-// decodeJSON returns a value with a JSON Schema, which is JSON already, if it is valid and within the limits.
+// decodeJSON returns a value that has a JSON Schema unchanged, because it is JSON already. It returns an error if the
+// value is not valid JSON or exceeds the limits.
 func decodeJSON(data []byte, limit int) ([]byte, error) {
 	switch form := payload.Scan(data); {
 	case form.Depth > codec.MaxDepth:

@@ -17,11 +17,13 @@ import (
 type Config struct {
 	Registries []RegistryConfig `mapstructure:"registries"`
 	Topics     []TopicConfig    `mapstructure:"topics"`
-	Timeout    time.Duration    `mapstructure:"timeout"` // time limit of one request, and of all look-ups for one page
+	// time limit of one request to a registry, and of all look-ups for one page together
+	Timeout time.Duration `mapstructure:"timeout"`
 }
 
-// RegistryConfig is one registry. The schemas of a message are read from the first registry whose Topics match its
-// original topic; if no registry's do, from the first whose Topics match its dead-letter topic.
+// RegistryConfig is one registry. The schemas of a message are read from the first registry whose Topics match the
+// message's original topic. If there is none, they are read from the first registry whose Topics match its dead-letter
+// topic.
 type RegistryConfig struct {
 	Name            string   `mapstructure:"name"`
 	URL             string   `mapstructure:"url"`
@@ -33,8 +35,8 @@ type RegistryConfig struct {
 	SubjectStrategy string   `mapstructure:"subject_strategy"` // topic_name (default), record_name or topic_record_name
 }
 
-// TopicConfig names the subject of a topic whose records do not name their schema. Such records are decoded with the
-// latest version of the subject.
+// TopicConfig names the subject for a topic whose records do not name their schema. Such records are decoded with the
+// latest version of this subject.
 type TopicConfig struct {
 	Topic    string `mapstructure:"topic"` // original or dead-letter topic
 	Part     string `mapstructure:"part"`  // value (default) or key
@@ -42,7 +44,7 @@ type TopicConfig struct {
 	Subject  string `mapstructure:"subject"`
 }
 
-// Strategies by which producers choose the names of subjects.
+// The rules by which producers derive the name of a subject from the topic and from the schema's type.
 const (
 	topicName       = "topic_name"
 	recordName      = "record_name"

@@ -71,7 +71,7 @@ func (d *Decoder) Version() uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
-// part is a key or value, together with what is needed to find its schema.
+// part is the key or the value of a record, with the registry and the subject in which its schema is found.
 type part struct {
 	frame
 	registry *registry
@@ -109,7 +109,7 @@ func (d *Decoder) named(name string) *registry {
 	return nil
 }
 
-// of returns the registry with the schemas of a message; nil when there is none.
+// of returns the registry that has the schemas of the message's topics; nil when no registry is configured for them.
 func (d *Decoder) of(m *entity.Message) *registry {
 	for _, topic := range []string{m.OriginalTopic, m.Source.Topic} {
 		for _, r := range d.registries {
@@ -121,7 +121,7 @@ func (d *Decoder) of(m *entity.Message) *registry {
 	return nil
 }
 
-// loaded reports whether the whole part was loaded with the message.
+// loaded reports whether the store returned the message with the whole part: the key or the value.
 func loaded(m *entity.Message, kind entity.RecordPart) bool {
 	if kind == entity.KeyPart {
 		return m.Record.KeyOmitted == 0
@@ -148,11 +148,11 @@ func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
 	return r
 }
 
-// refill gives a reader that is used for a long time more time to wait: one second for every refill seconds in which it
-// did not wait.
+// refill sets how much more time a reader gets that is used for long: it may wait one second more for every 10 seconds
+// in which it did not wait.
 const refill = 10
 
-// wait calls the function look with a context that ends when the reader's time to wait is used up.
+// wait calls look with a context that ends when the reader has waited for as long as it may.
 func (r *reader) wait(look func(context.Context) error) error {
 	now := time.Now()
 	r.budget = min(r.budget+now.Sub(r.used)/refill, r.decoder.cfg.Timeout)
@@ -237,7 +237,7 @@ func (r *reader) Complete(m *entity.Message, kind entity.RecordPart, d *entity.D
 }
 
 // complete adds to ref one of the subjects that contain the schema: the subject that the strategy gives for the
-// original topic, otherwise that for the dead-letter topic, otherwise the first one.
+// original topic, otherwise the subject for the dead-letter topic, otherwise the first one.
 func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref *entity.SchemaRef) error {
 	found, err := p.registry.subjects(ctx, c.id)
 	if err != nil {

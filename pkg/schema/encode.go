@@ -72,8 +72,8 @@ func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to en
 	return p.framed(c, own, indexes, encoded)
 }
 
-// message returns the message indexes of a Protobuf part and the encoded message after them. For other formats, indexes
-// is nil and data is the whole part.
+// message splits a Protobuf part into its message indexes, which name the message type, and the encoded message after
+// them. For other formats, indexes is nil and data is the whole part.
 func (p *part) message(c *compiled) (indexes []int, data []byte, err error) {
 	if c.proto == nil {
 		return nil, p.data, nil
@@ -84,8 +84,8 @@ func (p *part) message(c *compiled) (indexes []int, data []byte, err error) {
 	return indexes, data, nil
 }
 
-// latest returns the latest schema of the subject for a topic. For Protobuf it also returns the indexes, in that
-// schema, of the message type with the same name.
+// latest returns the latest schema of the subject to which producers to the topic register. For Protobuf it also
+// returns the message indexes of the type in that schema that has the name of the part's type.
 func (p *part) latest(ctx context.Context, m *entity.Message, own *compiled, indexes []int, topic string) (*compiled, []int, error) {
 	if topic == "" {
 		topic = m.OriginalTopic
@@ -130,7 +130,7 @@ func (c *compiled) withGUID(guid string) *compiled {
 	return &other
 }
 
-// unchanged reports whether text is equal, as JSON, to the stored part.
+// unchanged reports whether text is the same JSON as the decoded part.
 func (p *part) unchanged(own *compiled, text []byte) bool {
 	before, err := own.decode(p.frame, payload.MaxPatched)
 	if err != nil {
@@ -147,7 +147,8 @@ func (p *part) unchanged(own *compiled, text []byte) bool {
 	return err == nil && reflect.DeepEqual(a, b)
 }
 
-// framed returns the encoded part in the form in which the stored part names its schema.
+// framed returns the encoded part with the name of its schema, in the way in which the stored part names its schema: in
+// a prefix, in a header or not at all.
 func (p *part) framed(c, own *compiled, indexes []int, encoded []byte) (entity.EncodedPart, error) {
 	switch {
 	case p.subject != "":

@@ -13,12 +13,13 @@ import (
 // format describes two ways: a prefix with a zero byte and an id of four bytes, or a header with a GUID. A part that
 // names no schema has neither an id nor a GUID.
 type frame struct {
-	id       int
-	guid     string
-	header   string // name of the header with the GUID; "" when a prefix names the schema
-	unframed bool   // the part does not name its schema; a Protobuf message then has the first message type of its file
-	rest     []byte // the bytes that follow the id or the GUID; they begin with the message indexes if the format is Protobuf
-	data     []byte // the encoded part; if there is a prefix, the bytes after it
+	id     int
+	guid   string
+	header string // name of the header with the GUID; "" when a prefix names the schema
+	// the part does not name its schema; a Protobuf part then has the first message type of the schema's file
+	unframed bool
+	rest     []byte // the bytes after the id or the GUID; for Protobuf they begin with the message indexes
+	data     []byte // the encoded part, without the prefix that names its schema
 }
 
 const (
@@ -45,11 +46,11 @@ func bytesOf(r *entity.Record, part entity.RecordPart) []byte {
 	return r.Value
 }
 
-// frameOf reads how a part names its schema. ok is false when the part names none.
+// frameOf reads in which way a part names its schema. ok is false when the part does not name a schema.
 func frameOf(r *entity.Record, part entity.RecordPart) (f frame, ok bool) {
 	data := bytesOf(r, part)
 	name := headerOf(part)
-	for i := len(r.Headers) - 1; i >= 0; i-- { // when several headers have the name, the last one is used
+	for i := len(r.Headers) - 1; i >= 0; i-- { // the last header with this name counts
 		h := &r.Headers[i]
 		if h.Key == name && len(h.Value) >= guidSize && h.Value[0] == guidMagic {
 			id, err := uuid.FromBytes(h.Value[1:guidSize])

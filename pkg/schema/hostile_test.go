@@ -20,8 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
-// allocated returns the number of bytes that the function work allocates. The tests need no time limit for work that
-// allocates nothing: if it took long, they would not end.
+// allocated returns the number of bytes that the function work allocates. Work that takes long without allocating would
+// not end in time, so the tests need no time limits.
 func allocated(work func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -44,7 +44,8 @@ func nested(n int, begin, middle, end string) string {
 	return strings.Repeat(begin, n) + middle + strings.Repeat(end, n)
 }
 
-// doubled returns a schema with n record types. Each has two fields of the next type, which have a default.
+// doubled returns a schema with n record types. Each has two fields of the next type with defaults, so the value of the
+// defaults doubles with each type.
 func doubled(n int) string {
 	text := `{"type":"record","name":"R0","fields":[{"name":"x","type":"int","default":1}]}`
 	for i := range n {
@@ -116,7 +117,7 @@ func TestHostileSchemasAreBounded(t *testing.T) {
 	}
 }
 
-// For the cache, a compiled schema counts at least as much as it uses in memory.
+// The size with which the cache counts a compiled schema is at least the memory that the schema uses.
 func TestCompiledSchemasCountWithTheirSize(t *testing.T) {
 	for name, s := range map[string]source{
 		"AvroFields":  {format: entity.Avro, text: `{"type":"record","name":"R","fields":[` + each(3000, ",", `{"name":"f%d","type":["null","int","string","bytes"]}`) + `]}`},
@@ -138,7 +139,8 @@ func TestCompiledSchemasCountWithTheirSize(t *testing.T) {
 	}
 }
 
-// heapInUse returns the bytes of the objects that are still in use. The second collection frees what a sync.Pool keeps.
+// heapInUse returns the size of all objects that are in use. The second run of the garbage collector frees the objects
+// in each sync.Pool.
 func heapInUse() int {
 	runtime.GC()
 	runtime.GC()
@@ -147,7 +149,8 @@ func heapInUse() int {
 	return int(m.HeapAlloc) //nolint:gosec // less than 2^63
 }
 
-// References may refer to each other in the registry; each format then ends with an error or a schema.
+// In a registry, two references may refer to each other. Compiling them ends for each format: with a schema or with an
+// error.
 func TestReferencesThatReferToEachOther(t *testing.T) {
 	for format, refs := range map[entity.Format][]reference{
 		entity.Protobuf:   {{"a.proto", `syntax = "proto3"; import "b.proto"; message A { B b = 1; }`}, {"b.proto", `syntax = "proto3"; import "a.proto"; message B { A a = 1; }`}},
@@ -188,7 +191,8 @@ func anyOf(value []byte) []byte {
 	return append(field(1, []byte("x/M")), field(2, value)...)
 }
 
-// Decoding data that are small, but large after decoding, ends with an error or with JSON within the limit.
+// Small data may become very large when they are decoded. Decoding ends with an error, or with JSON that is not larger
+// than the limit.
 func TestHostileDataIsBounded(t *testing.T) {
 	const limit = 1 << 20
 	proto := `syntax = "proto3"; import "google/protobuf/any.proto"; message M { M m = 1; repeated M list = 2; google.protobuf.Any any = 3;
@@ -236,7 +240,7 @@ func TestHostileDataIsBounded(t *testing.T) {
 	}
 }
 
-// Encoding a value that is short, but expensive to encode with a hostile schema, ends with an error.
+// A short value may need very much work to be encoded with a hostile schema. Encoding ends with an error.
 func TestHostileEncodingIsBounded(t *testing.T) {
 	const limit = 1 << 20
 	list := func(n int, item string) string {
@@ -287,7 +291,7 @@ func TestHostileEncodingIsBounded(t *testing.T) {
 	}
 }
 
-// A JSON Schema that is too large to check values with does not prevent values from being shown.
+// If a JSON Schema is too large to be used for checks, values with this schema are shown without a check.
 func TestLargeJSONSchemaShowsItsValues(t *testing.T) {
 	t.Parallel()
 	c := compile(1, "", source{format: entity.JSONSchema, text: `{"anyOf":[` + each(20_000, ",", `{"const":%d}`) + `]}`})

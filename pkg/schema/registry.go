@@ -22,12 +22,12 @@ const (
 	lookupsPerSecond = 10
 	// unknownAge is the time after which a schema or subject that the registry does not have is requested again.
 	unknownAge = time.Minute
-	// subjectAge is the time for which the latest version of a subject, and the list of a schema's subjects, are used
-	// before they are read again.
+	// subjectAge is how long two answers are cached that may change: the latest version of a subject, and the list of
+	// the subjects that contain a schema.
 	subjectAge = 10 * time.Second
-	// downAge is the time for which no request is sent to a registry after a failure.
+	// downAge is how long no request is sent to a registry after a request to it has failed.
 	downAge = 5 * time.Second
-	// entrySize is added to the size of each cached value, for the cache's own memory.
+	// entrySize is the memory of the cache itself for one value, and is added to the size of the value.
 	entrySize = 512
 )
 
@@ -74,12 +74,13 @@ func (r *registry) has(topic string) bool {
 	return topic != "" && (r.topics == nil || r.topics.Match(topic))
 }
 
-// unknown is a cached answer: the error that the registry has no usable schema, subject or version.
+// unknown is cached instead of a value when the registry has no usable schema, subject or version; err says why.
 type unknown struct{ err error }
 
 // find returns the value that is cached under the key. If there is none, it calls the function look, for at most the
-// registry's timeout. Callers with the same key share one call of look, which goes on even when ctx ends. The function
-// size returns the size of the value in memory, and the time for which it may be used; 0 means forever.
+// registry's timeout. Callers with the same key share one call of look, which continues after the ctx of a caller has
+// ended. The function size returns how many bytes the value uses in memory, and for how long it may be cached; 0 means
+// without a time limit.
 func find[T any](ctx context.Context, r *registry, key string, look func(context.Context) (T, error), size func(T) (int, time.Duration)) (found T, err error) {
 	key = r.cfg.Name + "\n" + key
 	if v, ok := r.cache.get(key, r.now()); ok {
@@ -194,7 +195,8 @@ func (r *registry) byGUID(ctx context.Context, guid string) (*compiled, error) {
 			}
 			return err
 		})
-		if errors.Is(err, errUnknown) { // older registries cannot tell the id of a GUID; the subject is then left out of answers
+		// older registries cannot return the id for a GUID: then the schema is shown without its subject
+		if errors.Is(err, errUnknown) {
 			err = nil
 		}
 		return found, err
@@ -215,7 +217,8 @@ func (r *registry) schema(ctx context.Context, key string, look func(context.Con
 func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compiled, error) {
 	refs, err := r.references(ctx, found.Schema)
 	switch {
-	case errors.Is(err, errSchemaSize) || errors.Is(err, errReferences): // the schema can never be used, so this result is cached without a time limit
+	// such a schema can never be used, so its fault is cached without a time limit
+	case errors.Is(err, errSchemaSize) || errors.Is(err, errReferences):
 		return &compiled{source: source{format: formatOf(found.Type)}, id: found.ID, guid: found.GUID, fault: err}, nil
 	case err != nil:
 		return nil, err

@@ -212,8 +212,8 @@ func TestSubjectAndVersions(t *testing.T) {
 	check.True(t, ok && err == nil && c.Writer == oldAvro && c.Latest == newAvro, "got %+v, %v", c, err)
 }
 
-// A value without valid message indexes, as some clients write it, does not say which message type its subject belongs
-// to.
+// Some clients write Protobuf values without valid message indexes. Such a value does not name its message type, but
+// its subject is found.
 func TestSubjectOfProtobufWithoutIndexes(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -228,8 +228,8 @@ func TestSubjectOfProtobufWithoutIndexes(t *testing.T) {
 	}
 }
 
-// A registry that fails, gives an invalid answer, redirects, or takes too long, gets one request, and then no request
-// for some time.
+// A registry fails if it does not answer in time, redirects, or gives an invalid answer. After the first such request,
+// it gets no further request for some time.
 func TestRegistryThatFails(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
@@ -400,7 +400,7 @@ func TestEncode(t *testing.T) {
 	raw2 := check.Must(uuid.Parse(guid2))(t)
 	header := entity.Header{Key: "__value_schema_id", Value: append([]byte{1}, raw[:]...)}
 	latest := entity.EncodeTarget{Schema: entity.LatestSchema}
-	odd := framed(1, 0x82, 0x80, 0x00) // a longer encoding of the number 1 than encoders write
+	odd := framed(1, 0x82, 0x80, 0x00) // the number 1, which stands for a symbol, in more bytes than encoders write
 	withExtra := framed(3, append([]byte{2, 2}, "\x0a\x01x\x9a\x06\x01u"...)...)
 	for _, tt := range []struct {
 		name   string

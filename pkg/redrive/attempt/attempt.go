@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Parts holds the objects that carry out attempts. Each is safe for concurrent use, and many processes may share one
-// store.
+// Parts holds the types of this package that together make attempts. Each is safe for concurrent use, and many
+// processes may share one store.
 type Parts struct {
 	Planner  *Planner
 	Loader   *Loader
@@ -21,11 +21,12 @@ type Parts struct {
 
 // Options holds the optional dependencies of attempts.
 type Options struct {
-	Judge     Judge                     // nil: every original topic counts as declared
-	Redirects Redirects                 // nil: no topic is redirected
+	Judge     Judge                     // judges original topics; nil: every original topic counts as declared
+	Redirects Redirects                 // the store of redirects; nil: no topic is redirected
 	Label     func(topic string) string // returns the label of a topic in metrics; nil: the topic's name
-	Tracer    trace.Tracer              // makes the spans of settled claims; nil: there are no spans
-	Random    func() float64            // returns numbers in [0, 1), which vary the waits within their jitter; nil: random numbers
+	Tracer    trace.Tracer              // makes the spans of settling; nil: there are no spans
+	// returns numbers in [0, 1), which vary the pauses between attempts within their jitter; nil: random numbers
+	Random func() float64
 }
 
 // New returns the parts that carry out attempts, and registers their metrics in registry.

@@ -28,7 +28,7 @@ var (
 	unauthorized = redrivetest.Unauthorized
 )
 
-// bench holds the parts of attempts, with the memory store and the fake log.
+// bench makes attempts with the memory store, and with a fake Kafka whose log is in memory.
 type bench struct {
 	*redrivetest.Bench
 	*Retrier
@@ -50,7 +50,7 @@ func (b *bench) build(store Store) {
 	b.Retrier, b.Settler, b.Executor = parts.Retrier, parts.Settler, parts.Executor
 }
 
-// another returns a second process on the same store and log.
+// another returns a second process that uses the same store and the same fake Kafka.
 func (b *bench) another() *bench {
 	other := *b
 	other.build(b.Store)
@@ -62,7 +62,7 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// scenario runs a test in a synctest bubble.
+// scenario runs a test with a new bench in a synctest bubble, whose clock is fake.
 func scenario(do func(b *bench)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()

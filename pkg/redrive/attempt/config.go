@@ -13,9 +13,9 @@ import (
 
 // Config holds the durations of attempts.
 type Config struct {
-	ClaimExpiry    time.Duration // how long an attempt owns its message
-	SettleInterval time.Duration // time between two turns of the settler
-	StuckAfter     time.Duration // how long a message may be RETRYING before it is reported
+	ClaimExpiry    time.Duration // how long a claim is valid; after that, another process may settle the attempt
+	SettleInterval time.Duration // time between two runs of Settle
+	StuckAfter     time.Duration // how long a message may be RETRYING before the settler reports it as stuck
 	Backoff        wait.Backoff  // pause until the next automatic attempt on a message that failed
 }
 
@@ -26,8 +26,8 @@ func (c Config) SendWindow() time.Duration { return c.ClaimExpiry / 2 }
 func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }
 
 // Store is the part of a repository that attempts need. Its methods keep the promises of repository.Core, and return
-// soon after their context ends. When a database does not answer, they return an error even if the context has no
-// deadline, because loops and drains call them without a deadline.
+// soon after their context ends. If the database does not answer, they return an error even when the context has no
+// deadline: the loops of this program call them without a deadline, also while it shuts down.
 type Store interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
@@ -44,8 +44,8 @@ type Store interface {
 // Publisher writes the records of messages to their original topics, or to the topics that their edits name. Results
 // are in the order of the input.
 type Publisher interface {
-	// Plan decides to which partitions messages with their edits would be sent, and refuses those that cannot be sent;
-	// it ignores the targets in batch. If bulk is true, no person has reviewed each message, so Plan also refuses
+	// Plan decides to which partitions messages with their edits would be sent, and refuses messages that cannot be
+	// sent. It ignores the targets in batch. With bulk, no person has reviewed each message, so Plan also refuses
 	// messages that it would accept for a retry of a single message.
 	Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target
 

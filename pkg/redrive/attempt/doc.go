@@ -1,6 +1,6 @@
 // Package attempt sends one message back, or several at once. It decides when an attempt may start, what its result
-// means for the message, and how attempts of dead processes are settled. A store keeps the states of messages, and a
-// publisher writes their records.
+// means for the message, and how attempts of dead processes are settled. The Store keeps the states of messages, and
+// the Publisher writes their records to Kafka.
 //
 // Every attempt has four steps: plan (choose the target partition and read its end offset), claim (store that
 // intent), publish, and finish (store the result). A process may die between any two of these. Then the claim
@@ -9,7 +9,7 @@
 //
 // The files, in reading order:
 //
-//   - attempt.go: the parts of an attempt
+//   - attempt.go: the types that together make attempts
 //   - operator.go: an operator marks a message dead, or deletes it
 //   - retry.go: an operator retries a message
 //   - resume.go: finds the result of a repeated request, whose attempt an earlier request began

@@ -13,7 +13,7 @@ import (
 
 const fixed = "orders.fixed"
 
-// fix returns an edit that changes the value, and sends the record to another topic.
+// fix returns an edit that sets the value and the key, and sends the record to another topic.
 func fix() *entity.Edit {
 	return &entity.Edit{Topic: fixed, SetValue: true, Value: []byte("fixed"), SetKey: true, Key: []byte("k")}
 }

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// claimTimeout limits the time of a claim, which does not end when its caller is gone: otherwise the store could
-	// contain a claim that no process knows of.
+	// claimTimeout limits the time of one call of Store.Claim. The end of the caller's context does not end this call:
+	// otherwise the store might contain a claim that no process knows of.
 	claimTimeout  = 10 * time.Second
-	finishTimeout = 5 * time.Second // limits each try to store results
+	finishTimeout = 5 * time.Second // limits each call of Store.Finish, and the read that may follow it
 
 	finishPause    = 100 * time.Millisecond
 	finishPauseMax = 2 * time.Second
@@ -34,19 +34,20 @@ type Executor struct {
 	publisher Publisher
 	log       *zap.Logger
 	metrics   *metrics
-	now       func() time.Time // returns times that contain a reading of the monotonic clock
-	random    func() float64
+	// returns the time with a reading of the monotonic clock, which changes of the clock do not affect
+	now    func() time.Time
+	random func() float64
 }
 
 // Batch holds messages that were claimed together and are sent together.
 type Batch struct {
 	Cause     entity.AuditInfo
-	ClaimedAt time.Time // time just before the claim was requested, so no claim is older
+	ClaimedAt time.Time // time just before the call of Store.Claim, so each claim is at most this old
 	Outgoing  []entity.Outgoing
-	span      trace.Span // the span of the caller of Claim; nil for none
+	span      trace.Span // the span during which Claim was called; nil for none
 }
 
-// Part returns a batch that contains only some of the messages of b, with the cause and the claim time of b.
+// Part returns a batch with only some of the messages of b. It has the cause and the claim time of b.
 func (b Batch) Part(some []entity.Outgoing) Batch {
 	return Batch{Cause: b.Cause, ClaimedAt: b.ClaimedAt, Outgoing: some}
 }
@@ -55,27 +56,30 @@ func (b Batch) Part(some []entity.Outgoing) Batch {
 type Outcome struct {
 	Outgoing entity.Outgoing
 	Delivery entity.Delivery
-	// Finished is the store's answer. An empty Status means that the claim was settled before, so the result was ignored.
+	// Finished is the answer of Store.Finish. An empty Status means that the store ignored the result, because another
+	// process had settled the claim before.
 	Finished repository.Finished
 	auto     bool // the attempt is an automatic retry
 }
 
-// unsettled reports whether the attempt stays in doubt because reading the topic cannot decide how it ended.
+// unsettled reports whether the attempt stays in doubt because the target's log cannot show whether the record was
+// written.
 func (o Outcome) unsettled() bool {
 	return o.Finished.Status == entity.Retrying && o.Delivery.Verdict == entity.InDoubt && o.Delivery.Class == entity.UnknownClass
 }
 
-// within returns a context that carries ctx and the span of the batch's attempts.
+// within returns ctx with the span of the batch as the parent of new spans.
 func (b Batch) within(ctx context.Context) context.Context { return traces.In(ctx, b.span) }
 
 // ClaimOptions holds the options of a claim.
 type ClaimOptions struct {
 	Cause     entity.AuditInfo
 	RedriveID uuid.UUID // id of the redrive that makes the claims; uuid.Nil: no redrive makes them
-	// The claim is for an operator's retry of this one message: it is audited, and it waits if another session locks
-	// the row.
-	single   bool
-	takeOver bool // also claim a message from an attempt that cannot be settled
+	// The claim is for an operator's retry of one message. The store adds an audit entry for it, and waits while
+	// another database session locks the row.
+	single bool
+	// also claim a message whose last attempt cannot be settled: the operator accepts that the record may arrive twice
+	takeOver bool
 }
 
 // Claim claims the planned messages and returns those that were claimed, in their order.
@@ -108,8 +112,8 @@ func (x *Executor) Claim(ctx context.Context, planned []entity.Outgoing, how Cla
 	return taken, nil
 }
 
-// claimed returns a loaded message with the changes of its claim. The parameter by is the message as the claim returned
-// it, without the record.
+// claimed returns the loaded message m with the fields that its claim has changed. The parameter by is the message that
+// Store.Claim returned, which does not contain the record.
 func claimed(m, by entity.Message) entity.Message {
 	m.Status, m.RetryCount, m.MaxRetries = by.Status, by.RetryCount, by.MaxRetries
 	m.UpdatedAt, m.LastRetryAt, m.Claim = by.UpdatedAt, by.LastRetryAt, by.Claim
@@ -117,8 +121,9 @@ func claimed(m, by entity.Message) entity.Message {
 	return m
 }
 
-// releaseClaims gives back claims that the store may have made although its answer was lost; no record is sent under
-// these claims. It tries only once: a claim that cannot be given back expires.
+// releaseClaims gives back claims after a failed call of Store.Claim, because the store may have made them although its
+// answer was lost. No record is sent under these claims. It tries only once, because a claim that is not given back
+// expires.
 func (x *Executor) releaseClaims(b Batch, claims []repository.Claim) {
 	results := make([]repository.Result, len(claims))
 	for i, c := range claims {
@@ -139,7 +144,7 @@ func intents(planned []entity.Outgoing, how ClaimOptions) []repository.Claim {
 			TopicID: out.Target.TopicID, Partition: out.Target.Partition, EndOffset: out.Target.EndOffset,
 			TakeOver: how.takeOver, Edit: editToStore(out.Edit), SentHash: out.Target.SentHash,
 		}
-		if out.Edit == nil || out.Edit.Topic == "" { // an edit without a topic does not change the target
+		if out.Edit == nil || out.Edit.Topic == "" { // only an edit with a topic changes the target
 			claims[i].OriginalTopic = out.Message.OriginalTopic
 		}
 	}
@@ -213,7 +218,7 @@ func (x *Executor) results(b Batch, deliveries []entity.Delivery) []repository.R
 	return results
 }
 
-// result converts how the send of a message ended to the result that the store keeps of the attempt.
+// result returns what the store keeps of an attempt, given how the send of its message ended.
 func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result {
 	r := repository.Result{
 		MessageID: m.ID, ClaimID: m.Claim.ID, Verdict: d.Verdict, Class: d.Class, Partition: d.Partition,
@@ -225,7 +230,7 @@ func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result
 	switch d.Verdict {
 	case entity.Failed:
 		r.RetryIn = x.cfg.Backoff.After(m.RetryCount, x.random())
-	case entity.Refused: // the long pause gives an operator time to repair the topic
+	case entity.Refused: // the topic refuses records: wait for the longest backoff, so that an operator can repair it
 		r.RetryIn = x.cfg.Backoff.Max
 	case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.GivenBack, entity.InDoubt,
 		entity.Rescued, entity.Abandoned:

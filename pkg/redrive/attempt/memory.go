@@ -14,17 +14,19 @@ import (
 )
 
 const (
-	// batchBytes is the number of bytes of a batch that are loaded at once. A larger message is loaded alone.
+	// batchBytes is the number of bytes of a batch that Load reads at once. A larger message is loaded alone.
 	batchBytes = 8 << 20
 
 	// bytesUnderWay limits the memory, in bytes, of all messages that redrives, automatic retries and single large retries
 	// load or hold. A message that needs more is sent while no other message is in memory.
 	bytesUnderWay = 32 << 20
 
-	// copies is the largest number of copies of a large value in memory: first the row that the driver read and the
-	// value decoded from it, later the value and its patched or compressed form. Sending makes no copy.
-	copies     = 2
-	largeRetry = entity.RetryValueLimit + 1 // size in bytes from which a single retry waits for memory, as redrives do
+	// copies is the largest number of copies of a large value that are in memory at the same time: first the row that
+	// the database driver has read and the value decoded from it, later the value and its patched or compressed form.
+	// Sending the value makes no further copy.
+	copies = 2
+	// size in bytes from which a retry of a single message waits for memory, as redrives do
+	largeRetry = entity.RetryValueLimit + 1
 )
 
 // Loader reads messages with their records. It limits the memory that all loaded messages take.
@@ -37,10 +39,10 @@ func newLoader(store Store) *Loader {
 	return &Loader{store: store, memory: semaphore.NewWeighted(bytesUnderWay)}
 }
 
-// ValueCopies is the number of copies of each value that a caller of Load keeps in memory.
+// ValueCopies is the number of copies of each value that a caller of Load keeps in memory: Unpatched or Patched.
 type ValueCopies int64
 
-// The number of copies that a caller keeps if it applies no patch, and if it applies one.
+// The number of copies that a caller of Load keeps: without a patch, and with a patch.
 const (
 	Unpatched ValueCopies = 1
 	Patched   ValueCopies = 2 // the original value and the patched value
@@ -54,8 +56,8 @@ type Reservation struct {
 	held int64
 }
 
-// reserve waits until the given number of bytes is free; when the number exceeds the total memory, it waits until all
-// of the memory is free.
+// reserve waits until the given number of bytes can be reserved. If the number exceeds bytesUnderWay, it reserves all
+// of bytesUnderWay.
 func (l *Loader) reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	r := &Reservation{of: l.memory, held: min(bytes, bytesUnderWay)}
 	if err := l.memory.Acquire(ctx, r.held); err != nil {
@@ -78,7 +80,7 @@ func (r *Reservation) shrink(bytes int64) {
 func (r *Reservation) Release() { r.shrink(0) }
 
 // Load reads the first of ids, up to batchBytes, after waiting for the memory that they need; the caller must release
-// it. A larger message is loaded alone, or together with others that fit into the memory reserved for it.
+// the reservation. A larger message is loaded alone, or together with others that fit into the memory reserved for it.
 func (l *Loader) Load(ctx context.Context, ids []uuid.UUID, n ValueCopies) (messages []entity.Message, taken int, r *Reservation, err error) {
 	limit, need := int64(batchBytes), int64(n)*batchBytes
 	for {

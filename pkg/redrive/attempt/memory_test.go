@@ -14,15 +14,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// weighing is a store of messages of which only the size matters. It measures the memory of the messages that are
-// loaded, or that are being loaded.
+// weighing is a store whose messages have only a size. It measures how many bytes of messages are in memory at the same
+// time.
 type weighing struct {
 	Store
 	sizes map[uuid.UUID]int64
 
 	mu          sync.Mutex
 	loaded, top int64
-	alone       bool // no large message was loaded together with others
+	alone       bool // at no time were two messages of more than batchBytes in memory
 	large       int
 }
 

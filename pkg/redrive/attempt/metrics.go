@@ -59,7 +59,7 @@ func newMetrics(registry prometheus.Registerer, label func(topic string) string)
 	}
 }
 
-// CountEmptyPoll counts a query that found no message to send.
+// CountEmptyPoll counts a query by automatic retry that found no message to send.
 func (x *Executor) CountEmptyPoll() { x.metrics.dequeues.WithLabelValues("empty").Inc() }
 
 func (m *metrics) dequeued(claimed, lost int) {

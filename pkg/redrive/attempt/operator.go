@@ -9,9 +9,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// MarkDead moves a message to DEAD for an operator. It first settles the claim of a dead process: if that makes the
-// message RESOLVED, the message stays RESOLVED; if that makes the message DEAD, MarkDead returns no error. Errors are
-// those of the store's MarkDead; if the claim cannot be settled now, the error is of kind entity.ErrUnavailable.
+// MarkDead moves a message to DEAD for an operator. If the message has an expired claim of a dead process, MarkDead
+// settles it first. If the message is then RESOLVED, it stays RESOLVED. If it is then DEAD, MarkDead returns no error.
+// Errors are those of the store's MarkDead; if the claim cannot be settled now, the error is of kind
+// entity.ErrUnavailable.
 func (r *Retrier) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	status, err := r.settleFirst(ctx, id)
 	if err != nil {
@@ -29,9 +30,9 @@ func (r *Retrier) MarkDead(ctx context.Context, id uuid.UUID, cause entity.Audit
 	return m, nil
 }
 
-// Delete removes a message for an operator, in every state but RETRYING. It first settles the claim of a dead
-// process. Errors are those of the store's Delete; if the claim cannot be settled now, the error is of kind
-// entity.ErrUnavailable.
+// Delete removes a message for an operator, in every state but RETRYING. If the message has an expired claim of a dead
+// process, Delete settles it first. Errors are those of the store's Delete; if the claim cannot be settled now, the
+// error is of kind entity.ErrUnavailable.
 func (r *Retrier) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	if _, err := r.settleFirst(ctx, id); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Judge returns a function that judges original topics by the configuration and the mapping. It returns an error only
-// when the mapping cannot be read.
+// Judge reads the configuration and the mapping, and returns a function that judges by them whether a message's
+// original topic is declared. Its error means that the mapping cannot be read.
 type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 
 // everyOriginDeclared is the default Judge: it judges every original topic as declared.
@@ -28,8 +28,8 @@ type Redirects interface {
 	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
 }
 
-// SkippedNotPermitted is the reason for which a redrive skips a message whose original topic is not declared when the
-// redrive's creator has no role on the dead-letter topic.
+// SkippedNotPermitted is the reason for which a redrive skips a message whose original topic is not declared, if the
+// redrive's creator has no role on the message's dead-letter topic.
 const SkippedNotPermitted = "not_permitted"
 
 // Planner plans messages for their attempts.
@@ -42,21 +42,22 @@ type Planner struct {
 
 // PlanOptions describes on whose behalf messages are planned.
 type PlanOptions struct {
-	Bulk    bool                  // no person has reviewed each message
+	// the messages are planned for a redrive or for automatic retry, so no person has reviewed each message
+	Bulk    bool
 	Auto    bool                  // the plan is for automatic retry: no person requested the attempts
 	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
-	// Cause is the audit information of reads during planning. If it has no actor, the reads are not made for a user,
-	// so they are not audited.
+	// Cause is written to the audit entries of records that planning reads. If Cause has no actor, no user has caused
+	// these reads, and they are not audited.
 	Cause entity.AuditInfo
-	// Redirects, by topic, are used instead of the stored redirects, for a preview of a redirect; nil: the stored
-	// redirects are used.
+	// Redirects are used instead of the stored redirects, by topic. This is for the preview of a redirect that is not
+	// stored yet. nil: the stored redirects are used.
 	Redirects map[string]string
 }
 
 // Plan plans messages as Publisher.Plan does, and also refuses messages that must not be sent because their original
-// topic is not declared. It sets the field Redirect of each element of batch, and reads the store once for all of
-// them. Where a message is a pointer, it reads the record that the pointer names, and adds an audit entry for that read.
-// An error means that the store could not be read.
+// topic is not declared. It sets the field Redirect of each element of batch, and reads the store once for all of them.
+// For a pointer, the Publisher reads the record that the pointer names, and Plan adds an audit entry for that read. An
+// error means that the store could not be read.
 func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, error) {
 	targets, open, err := p.RefuseOrigins(ctx, batch, how)
 	if err == nil {
@@ -110,7 +111,8 @@ func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets
 	return nil
 }
 
-// redirected adds the redirect to the text of an error that refuses the redirect's target.
+// redirected adds the redirect of the message to the text of an error, if the error is about the topic to which the
+// redirect leads.
 func redirected(err error, out *entity.Outgoing) error {
 	var refused *entity.RefusedError
 	if out.Redirect == "" || !errors.As(err, &refused) || refused.Class.OfMessage() || refused.Class == SkippedNotPermitted {
@@ -121,9 +123,9 @@ func redirected(err error, out *entity.Outgoing) error {
 	return &why
 }
 
-// RefuseOrigins returns a target with an error for each refused message, and the indexes of the other messages. It
-// refuses no message unless how.Bulk is true: for a retry of a single message, the caller has reviewed the message,
-// and the API has checked the roles of the request.
+// RefuseOrigins returns a target with an error for each refused message, and the indexes of the other messages. If
+// how.Bulk is false, it refuses no message: a user has reviewed the single message, and the API has checked the user's
+// roles.
 func (p *Planner) RefuseOrigins(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, []int, error) {
 	targets, open := make([]entity.Target, len(batch)), make([]int, 0, len(batch))
 	standing := func(*entity.Message) entity.OriginStanding { return entity.OriginStanding{} }
@@ -149,7 +151,7 @@ func (p *Planner) RefuseOrigins(ctx context.Context, batch []entity.Outgoing, ho
 // sent.
 func originRefusal(m *entity.Message, is entity.OriginStanding, how PlanOptions) error {
 	switch {
-	case m.OriginalTopic == "": // the publisher's own refusal gives a more precise reason
+	case m.OriginalTopic == "": // the publisher refuses this message later, with a more precise reason
 		return nil
 	case is.Undeclared != "":
 		return &entity.RefusedError{Class: entity.Undeclared, Reason: is.Undeclared + "; retry it alone, map its dead-letter topic, or set its original topic"}

@@ -15,9 +15,8 @@ import (
 // resumePause is the time between two polls of a claim that an earlier request made.
 const resumePause = 200 * time.Millisecond
 
-// resume returns the result of an order whose attempt an earlier process may have begun. If the attempt was begun,
-// found is true, and result and err tell how the attempt ended. resume waits until the attempt ends or its claim
-// expires.
+// resume handles a repeated request, for which an earlier process may have begun the attempt. If it finds this attempt,
+// found is true, and result and err tell how the attempt ended. It waits until the attempt ends or its claim expires.
 func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
 		// The claim is read before the history: an attempt that ends between the two reads is then found in the
@@ -45,12 +44,13 @@ func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result e
 	}
 }
 
-// holds reports whether the attempt still holds the message, and settles it once its claim has expired. For an attempt
-// that cannot be settled it returns an error, because waiting would not change that.
+// holds reports whether the attempt still holds the message. It settles the attempt once its claim has expired. For an
+// attempt that cannot be settled it returns an error, so that the caller does not wait for it.
 func (r *Retrier) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error) {
 	m, err := r.store.Get(ctx, id, 0)
 	switch {
-	case errors.Is(err, entity.ErrNotFound): // the message was archived or deleted: only the history still contains the attempt
+	// the message was archived or deleted: resume then looks for the attempt in the history
+	case errors.Is(err, entity.ErrNotFound):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read message: %w", err)

@@ -13,11 +13,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// errGivenBack means that the attempt ended before its record was sent.
+// errGivenBack means that the attempt ended before its record was sent, so the attempt does not count.
 var errGivenBack = errors.New("the attempt was given back before it was sent")
 
-// errTooLate means that the process was suspended, or waited for too long, before it could claim. Meanwhile another
-// process may have run the same operation, with the same attempt id.
+// errTooLate means that this process was suspended, or waited too long, before it could claim the message. Meanwhile
+// another process may have made the attempt of the same request, which has the same id.
 var errTooLate = errors.New("the attempt did not begin in time")
 
 // Retrier carries out the requests of operators for single messages.
@@ -29,9 +29,9 @@ type Retrier struct {
 	settler  *Settler
 }
 
-// Retry makes one attempt on one message and waits for its end. A nil error means RESOLVED: by this attempt, or, for an
-// order without an edit, by an earlier attempt whose record is found in the target log. An order with an edit succeeds
-// only when that edit was sent. Other errors are
+// Retry makes one attempt on one message and waits for its end. The error is nil when the message is RESOLVED by this
+// attempt. For an order without an edit, it is also nil when the record of an earlier attempt is found in the target's
+// log. An order with an edit succeeds only when that edit was sent. Otherwise the error is
 //   - *entity.NotFoundError,
 //   - *entity.NotRetryableError or *entity.ClaimedError: the message's state forbids a retry,
 //     or another attempt holds the message,
@@ -46,7 +46,7 @@ func (r *Retrier) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		if result, found, err := r.resume(ctx, order); found || err != nil {
 			return result, err
 		}
-		order.Message = nil // the message may be out of date after the wait
+		order.Message = nil // read the message again, because it may have changed during the wait
 	}
 	began := r.executor.now()
 	message, err := r.messageOf(ctx, order)
@@ -96,8 +96,8 @@ func (r *Retrier) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	return r.carryOut(context.WithoutCancel(ctx), taken)
 }
 
-// answers reports whether the attempt of a claim fulfils an order: it is the order's own attempt, or the order has no
-// edit.
+// answers reports whether the settled attempt of a claim fulfils an order. It does if it is the order's own attempt, or
+// if the order has no edit.
 func answers(claim entity.Claim, order entity.RetryOrder) bool {
 	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
 }
@@ -115,7 +115,8 @@ func (r *Retrier) reserve(ctx context.Context, m entity.Message) (*Reservation, 
 	return reserved, nil
 }
 
-// messageOf returns the message of an order, without its value if the value is large.
+// messageOf returns the message of an order: the message that the order contains, else the stored message, without its
+// value if that is large.
 func (r *Retrier) messageOf(ctx context.Context, order entity.RetryOrder) (entity.Message, error) {
 	if order.Message != nil {
 		return *order.Message, nil
@@ -127,7 +128,8 @@ func (r *Retrier) messageOf(ctx context.Context, order entity.RetryOrder) (entit
 	return message, nil
 }
 
-// planOne returns the message with its target. It loads a value that was too large to be read before.
+// planOne returns the message with its target. If the message does not contain its value, because the value is large,
+// planOne loads it.
 func (r *Retrier) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
 	message, err := r.messageOf(ctx, order)
 	if err != nil {
@@ -163,7 +165,7 @@ func OutgoingOf(messages []entity.Message) []entity.Outgoing {
 	return batch
 }
 
-// explainLostClaim returns why a message that was free before could not be claimed.
+// explainLostClaim returns why the store did not claim a message that could be claimed when it was read.
 func (r *Retrier) explainLostClaim(ctx context.Context, id uuid.UUID) error {
 	message, err := r.store.Get(ctx, id, 0)
 	if err != nil {
@@ -211,8 +213,8 @@ func (r *Retrier) answer(ctx context.Context, o Outcome) (entity.RetryResult, er
 	}
 }
 
-// present returns a message's state after the store ignored our result, because the claim was settled or an earlier try
-// has stored the result.
+// present reads a message's state from the store, after the store ignored the result of an attempt. It does so if
+// another process settled the claim, or if an earlier call has stored the result.
 func (r *Retrier) present(ctx context.Context, id uuid.UUID) (repository.Finished, error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()

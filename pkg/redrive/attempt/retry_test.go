@@ -137,8 +137,8 @@ func (b *bench) wantNotRetryable(err error, text string) {
 	check.Equal(b, check.As[*entity.NotRetryableError](b, err, "Retry").Error(), text, "error")
 }
 
-// TestStoppedRequest: a process that is suspended before its claim, and continues when another process has run the
-// same operation, claims nothing.
+// TestStoppedRequest: a process may be suspended before it claims a message, while another process handles the same
+// request. When the first process continues, it claims nothing.
 func TestStoppedRequest(t *testing.T) {
 	t.Parallel()
 	t.Run("WakesTooLateToMakeTheSameAttempt", scenario(func(b *bench) {

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// settleLimit is the number of claims that are settled together, so that each partition is read once for all of
-	// them.
+	// settleLimit is the number of claims that one run of Settle reads together, so that it reads each target partition
+	// once for all of them.
 	settleLimit    = 10_000
 	settleParallel = 8 // number of partitions that are read at once
 
-	// settleGrace is how long Run waits, after its context has ended, for a turn under way. It is short, because a
-	// store that does not answer must not delay a drain; another process settles the claims.
+	// settleGrace is how long Run waits for a call of Settle that is under way when its context ends. It is short,
+	// because a store that does not answer must not delay the shutdown. Another process then settles the claims.
 	settleGrace  = 5 * time.Second
 	settleJitter = 0.2 // keeps replicas that started together from settling at the same time
 )
@@ -37,11 +37,11 @@ type Settler struct {
 	log       *zap.Logger
 	tracer    trace.Tracer // nil: there are no spans
 
-	unsettled  atomic.Bool // the last turn whose span had no parent failed
+	unsettled  atomic.Bool // the last settling outside of a request's trace has failed
 	reportedAt time.Time   // when stuck messages were last logged
 }
 
-// Run settles abandoned claims until ctx ends. A claim that cannot be settled is tried again at the next turn.
+// Run settles abandoned claims until ctx ends. A claim that cannot be settled now is tried again after SettleInterval.
 func (s *Settler) Run(ctx context.Context) {
 	turns := wait.Backoff{Base: s.executor.cfg.SettleInterval, Max: s.executor.cfg.SettleInterval, Jitter: settleJitter}
 	done := make(chan struct{})
@@ -92,9 +92,9 @@ func (s *Settler) Settle(ctx context.Context) error {
 	return cause
 }
 
-// settle returns how attempts ended, without the attempts whose partition could not be read now; the returned error
-// is the error of one partition that could not be read. Partitions are read in parallel: a partition that does not
-// answer delays only its own claims.
+// settle returns how attempts ended. It leaves out attempts whose target partition could not be read now, and returns
+// the error of one such partition. It reads partitions in parallel: a partition that does not answer delays only its
+// own claims.
 func (s *Settler) settle(ctx context.Context, messages []entity.Message) ([]Outcome, error) {
 	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex
@@ -152,7 +152,7 @@ func (s *Settler) settlePartition(ctx context.Context, messages []entity.Message
 	return outcomes, err
 }
 
-// earlier returns the message m with the target of the attempt that has claimed it, as this attempt has sent it.
+// earlier returns the message m with the target of its claim, which is the target of the attempt to settle.
 func earlier(m entity.Message) entity.Outgoing {
 	c := m.Claim
 	return entity.Outgoing{
@@ -161,8 +161,9 @@ func earlier(m entity.Message) entity.Outgoing {
 	}
 }
 
-// verdictOn converts the result of reading the log to the verdict on an attempt. If the log does not contain the
-// record, an attempt whose process reported an error has failed; an attempt without any report is rescued.
+// verdictOn turns the result of reading the target's log into the verdict on an attempt. If the log does not contain
+// the record, the verdict is "failed" when the attempt's process reported an error, and "rescued" when that process
+// reported nothing.
 func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	if d.Verdict != entity.GivenBack {
 		return d
@@ -177,8 +178,8 @@ func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	return d
 }
 
-// conclude stores the results of settled attempts. It tries only once, because after an error the next turn finds the
-// attempts again.
+// conclude stores the results of settled attempts. It tries only once, because after an error the next run of Settle
+// finds the attempts again.
 func (s *Settler) conclude(ctx context.Context, b Batch, deliveries []entity.Delivery) ([]Outcome, error) {
 	if len(deliveries) == 0 {
 		return nil, nil
@@ -273,11 +274,12 @@ func (s *Settler) reportStuck(ctx context.Context) {
 
 const (
 	spanSettle = "settle claims" // name of the span
-	notSettled = "not_settled"   // error of the span: a claim could not be read; the next turn tries again
+	// error of the span: the log for some claim could not be read; the next run of Settle tries again
+	notSettled = "not_settled"
 )
 
-// settling is the span of settled claims. If a span is made only for success, the field span is nil until a claim is
-// settled.
+// settling is the span of one call of settle. Some spans are made only if they succeed; their field span is nil until a
+// claim was settled.
 type settling struct {
 	s      *Settler
 	ctx    context.Context //nolint:containedctx // context of a span that may be made later
@@ -287,8 +289,8 @@ type settling struct {
 	claims int
 }
 
-// traceSettling begins the span of settled claims, as a child of the caller's span or as a root. While a broker is
-// unavailable, only the first failure and each success get a root span, until no claim fails.
+// traceSettling begins the span of settled claims, as a child of the caller's span or as a root span. As long as Settle
+// fails, only its first failure, and calls that settle a claim, get a root span.
 func (s *Settler) traceSettling(ctx context.Context, claims int) (context.Context, settling) {
 	if s.tracer == nil || claims == 0 {
 		return ctx, settling{span: traces.None()}

@@ -11,15 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// crash leaves the claim of a process that dies between publishing a record and storing the result. written says
-// whether the record is in the log.
+// crash stores the claim of a process that dies after it published the record and before it stored the result. written
+// says whether the record is in the log.
 func (b *bench) crash(id uuid.UUID, written bool) {
 	b.Helper()
 	b.crashIn(entity.RetryOrder{ID: id, Cause: entity.By("tester")}, written)
 }
 
-// crashIn leaves the claim of a process that dies while it executes order. written says whether its record is in the
-// log.
+// crashIn stores the claim of a process that dies while it carries out the order. written says whether the attempt's
+// record is in the log.
 func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	b.Helper()
 	planned := check.Must(b.planOne(context.Background(), order))(b)
@@ -39,7 +39,8 @@ func (b *bench) crashed(written bool) uuid.UUID {
 	return id
 }
 
-// abandoned adds a message with an expired claim of a dead process. written says whether its record is in the log.
+// abandoned adds a message with an expired claim of a dead process. written says whether the attempt's record is in the
+// log.
 func (b *bench) abandoned(written bool) uuid.UUID {
 	b.Helper()
 	defer elapse(b.cfg.ClaimExpiry)
@@ -56,7 +57,7 @@ func (b *bench) delete(id uuid.UUID) error {
 
 func (b *bench) afterExpiry() {
 	b.Helper()
-	<-time.After(b.cfg.ClaimExpiry) // time of the synctest bubble
+	<-time.After(b.cfg.ClaimExpiry) // the fake clock of the synctest bubble jumps forward
 	check.Equal(b, b.Settle(context.Background()), nil, "Settle")
 }
 
@@ -179,7 +180,8 @@ func TestSettle(t *testing.T) {
 	}))
 }
 
-// TestOperatorsSettleFirst: no operator may end an attempt before the target log was read for its record.
+// TestOperatorsSettleFirst: an operator's request does not end an attempt before the settler has searched the target's
+// log for its record.
 func TestOperatorsSettleFirst(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -229,7 +231,8 @@ func TestOperatorsSettleFirst(t *testing.T) {
 	}))
 }
 
-// TestSettleGetsPastWhatItCannotRead: claims whose log cannot be read now do not starve the claims after them.
+// TestSettleGetsPastWhatItCannotRead: claims whose target partition cannot be read now do not keep the settler from
+// settling the claims after them.
 func TestSettleGetsPastWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	t.Run("", scenario(func(b *bench) {
@@ -326,7 +329,7 @@ func TestSilentStore(t *testing.T) {
 	}
 	for method, call := range cases {
 		t.Run(method, scenario(func(b *bench) {
-			id := b.Add(1, func(m *entity.Message) { // the value is too large to be read together with the state
+			id := b.Add(1, func(m *entity.Message) { // a message that is read without its value, because the value is large
 				m.Record.Value, m.Record.Size = make([]byte, largeRetry), largeRetry
 			})[0]
 			b.Store.Hang = method
@@ -362,7 +365,8 @@ func TestRunSettler(t *testing.T) {
 
 	t.Run("IsNotHeldUpByADeafStore", scenario(func(b *bench) {
 		b.Store.Deaf = make(chan struct{})
-		defer close(b.Store.Deaf) // synctest.Test returns only after this goroutine, which waits for the channel, has ended
+		// the settler's goroutine waits for this channel, and synctest.Test waits for that goroutine
+		defer close(b.Store.Deaf)
 		stop := b.settler()
 		<-time.After(2 * b.cfg.SettleInterval)
 		check.Equal(b, stop(), settleGrace, "time until RunSettler returned")

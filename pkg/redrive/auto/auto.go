@@ -26,13 +26,13 @@ import (
 const (
 	refusedPause = time.Minute // how long automatic retry skips a message or topic that was refused
 
-	// A topic is paused when no leader was reachable in unreachableBatches batches in a row. Each pause is longer than
-	// the last.
+	// If no leader was reachable for a topic in unreachableBatches batches in a row, automatic retry pauses the topic.
+	// Each further pause is longer.
 	unreachableBatches  = 3
 	unreachablePause    = time.Second
 	unreachablePauseMax = 30 * time.Second
-	// skippedNoKafka is the reason for skipping messages when no Kafka is configured: a retry would resolve them
-	// without sending them, which only an operator may request.
+	// skippedNoKafka is the reason for skipping messages when the configuration names no Kafka. Without Kafka a retry
+	// resolves a message without sending it, which only an operator may request.
 	skippedNoKafka = "no_kafka"
 )
 
@@ -84,14 +84,15 @@ type dispatcher struct {
 	mu          sync.Mutex // guards the fields below
 	limiter     *limiter
 	health      *health
-	unreachable map[string]int // consecutive batches in which the target of an original topic was unreachable
+	unreachable map[string]int // per original topic: number of batches in a row in which its target was unreachable
 	warned      map[warningKey]bool
-	outage      outage.Log // logs that the store does not answer
+	outage      outage.Log // logs once that the store does not answer, and once that it answers again
 }
 
 // warningKey identifies a warning that is logged once until it is resolved.
 type warningKey struct {
-	at     attempt.TopicPartition // partition -1: the whole topic; singleMessages: single messages of the topic
+	// partition -1: a whole topic; singleMessages: messages of the topic that were refused one by one
+	at     attempt.TopicPartition
 	reason string
 }
 
@@ -118,7 +119,8 @@ func (d *dispatcher) work(ctx context.Context) {
 	}
 }
 
-// step sends one batch. When no message is due, it returns how long to wait.
+// step takes due messages and sends them as one batch. When no message is due, it returns how long to wait before the
+// next call.
 func (d *dispatcher) step(ctx context.Context) time.Duration {
 	n, wait := d.allow()
 	if n == 0 {
@@ -219,7 +221,7 @@ func (d *dispatcher) send(ctx context.Context, b attempt.Batch) []entity.Deliver
 	return d.parts.Executor.Publish(ctx, b)
 }
 
-// throttle returns how much longer the broker wants to receive no records.
+// throttle returns how much longer the broker's throttle lasts; until then no record is sent.
 func (d *dispatcher) throttle() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -258,7 +260,8 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 	return planned
 }
 
-// holdBack holds a message back, or pauses its whole topic when too many messages are held back already.
+// holdBack holds a message back until the given time. When heldMax messages are held back already, it pauses the
+// message's whole topic instead.
 func (d *dispatcher) holdBack(m entity.Message, at attempt.TopicPartition, until time.Time) {
 	if !d.feed.hold(m.ID, at, until) {
 		d.feed.pauseTopic(m.OriginalTopic, until)
@@ -286,7 +289,7 @@ func (d *dispatcher) pauseTopic(ctx context.Context, topic, reason string, err e
 	d.feed.pauseTopic(topic, time.Now().Add(refusedPause))
 }
 
-// skip counts a message that cannot be sent now, and logs each reason once.
+// skip counts a message that cannot be sent now in the metrics, and logs each reason once per partition.
 func (d *dispatcher) skip(ctx context.Context, at attempt.TopicPartition, reason string, err error) {
 	d.metrics.skipped.WithLabelValues(reason).Inc()
 	key := warningKey{at, reason}
@@ -310,8 +313,8 @@ func (d *dispatcher) clearWarnings(at attempt.TopicPartition) {
 	}
 }
 
-// recordReach records whether the targets of original topics are reachable, and pauses a topic whose target was
-// unreachable for several batches.
+// recordReach records for which original topics the target was reachable in a batch. It pauses a topic whose target was
+// unreachable in several batches in a row.
 func (d *dispatcher) recordReach(batch []entity.Outgoing, targets []entity.Target, now time.Time) {
 	reached, lost := map[string]bool{}, map[string]bool{}
 	for i, t := range targets {
@@ -345,7 +348,7 @@ func (d *dispatcher) recovered(at attempt.TopicPartition) {
 	}
 }
 
-// endProbes ends the probes of messages that were planned and not sent.
+// endProbes ends the probes whose message was planned but not sent, so that another message can be the probe.
 func (d *dispatcher) endProbes(planned []entity.Outgoing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -372,7 +375,7 @@ func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliver
 			if delivery.Class == "" { // the record was not sent, because the deadline came first
 				continue
 			}
-			bad = true // the record was not sent, because an earlier record failed
+			bad = true // an earlier record of the partition failed, so this record was not sent
 		case entity.Refused:
 			taken[at] = true
 			d.pauseTopic(ctx, batch[i].Message.OriginalTopic, string(delivery.Class), delivery.Err)

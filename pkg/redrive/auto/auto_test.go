@@ -23,7 +23,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
-// automatic runs a test in a synctest bubble, with automatic retry of all topics configured and not running yet.
+// automatic runs a test in a synctest bubble. The bench is configured to retry all topics automatically; the test
+// starts automatic retry.
 func automatic(do func(b *bench), changes ...func(*Config)) func(t *testing.T) {
 	return scenario(func(b *bench) {
 		b.cfg.Topics = []string{"*"}
@@ -118,7 +119,8 @@ func TestAuto(t *testing.T) {
 	}))
 
 	t.Run("LateCommitsAreFoundByTheNextWalk", automatic(func(b *bench) {
-		// The refused message keeps the topic in the list of topics with PENDING messages.
+		// The broker refuses this message, so it stays PENDING and keeps the topic in the list of topics with PENDING
+		// messages.
 		b.Kafka.PlanError = func(m entity.Message) error {
 			if m.Failure.Class == "bad" {
 				return &entity.RefusedError{Class: entity.BadRecord}
@@ -275,7 +277,8 @@ func TestAutoFailures(t *testing.T) {
 	}))
 }
 
-// TestAutoBrokerAway: after an outage of the broker no message is DEAD, and each message has been sent once.
+// TestAutoBrokerAway: when the broker is available again after an outage, no message has become DEAD, and each is sent
+// once.
 func TestAutoBrokerAway(t *testing.T) {
 	t.Parallel()
 	// Each outage lists the errors with which plans and sends fail while the broker is unreachable.
@@ -367,7 +370,7 @@ func TestAutoPlan(t *testing.T) {
 		got := testutil.ToFloat64(b.metrics.skipped.WithLabelValues("UNKNOWN_TOPIC"))
 		check.True(b, int(got) == 5*len(looks), "counted %v, want each message once a look", got)
 		check.Equal(b, b.Logs.FilterMessage("automatic retry cannot send").Len(), 1, "lines about it")
-		refused = nil // automatic retry is not running at this time
+		refused = nil // changed without a lock, because automatic retry is not running now
 		b.autoFor(time.Minute + 2*idleMax)
 		b.WantStates(ids, map[entity.Status]int{entity.Resolved: 5})
 	}))
@@ -435,8 +438,8 @@ func TestAutoSpeed(t *testing.T) {
 		b.Kafka.Deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			mu.Lock()
 			defer mu.Unlock()
-			// Another goroutine may have checked the throttle just before the broker asked for a pause; it then sends
-			// its record at that same time.
+			// A goroutine that has checked for a throttle just before this answer may still send its record at the same
+			// moment of the fake time.
 			now := time.Now()
 			check.True(b, now.Equal(throttled) || !now.Before(rested), "sent %s before the broker's rest was over", time.Until(rested))
 			d := acknowledged
@@ -471,7 +474,7 @@ func TestAutoSpeed(t *testing.T) {
 			}
 			return true, acknowledged
 		}
-		for i := range 50 { // so many topics that pauses of single partitions do not limit the rate enough
+		for i := range 50 { // with so many topics, pausing single partitions alone would not lower the rate to limiterFloor
 			b.Add(20, to(fmt.Sprintf("topic-%d", i)))
 		}
 		defer b.auto()()
@@ -504,7 +507,7 @@ func TestFeed(t *testing.T) {
 	t.Run("LooksAgainForWhatWasFoundTooLongAgo", scenario(func(b *bench) {
 		ids := b.Add(10)
 		d := b.dispatcher()
-		for _, id := range take(b, d, 2) { // a query asks for two more messages, because two are taken
+		for _, id := range take(b, d, 2) { // the feed asks the store for two messages, and for two more when two are taken
 			b.retry(id)
 		}
 		take(b, d, 2)
@@ -557,7 +560,7 @@ func TestAutoStoreAway(t *testing.T) {
 	})
 }
 
-// absent is a store whose method Counts fails unless here is true.
+// absent is a store whose method Counts fails until here becomes true.
 type absent struct {
 	*redrivetest.Store
 	here  atomic.Bool

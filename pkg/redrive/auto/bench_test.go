@@ -29,7 +29,7 @@ var (
 	unauthorized = redrivetest.Unauthorized
 )
 
-// bench holds automatic retry, with the memory store and the fake log.
+// bench runs automatic retry with the memory store, and with a fake Kafka whose log is in memory.
 type bench struct {
 	*redrivetest.Bench
 	*Retrier
@@ -58,7 +58,7 @@ func (b *bench) build(cfg Config, store interface {
 	b.Retrier = New(cfg, store, b.parts, b.registry, b.Logger, nil)
 }
 
-// another returns a second process on the same store and log.
+// another returns a second process that uses the same store and the same fake Kafka.
 func (b *bench) another() *bench {
 	other := *b
 	other.build(b.cfg, b.Store, b.Kafka)
@@ -70,7 +70,7 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// scenario runs a test in a synctest bubble.
+// scenario runs a test with a new bench in a synctest bubble, whose clock is fake.
 func scenario(do func(b *bench)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()

@@ -22,9 +22,9 @@ type Config struct {
 	// IdleSleep is the first pause when no message is due. While no message is due, the pause doubles up to two
 	// seconds.
 	IdleSleep time.Duration `mapstructure:"idle_sleep"`
-	// Backoff is the pause after the first failure of a message; it doubles with each further failure up to
-	// BackoffMax. Jitter is the share of the pause by which it varies at random. While a partition fails, a message's
-	// last attempt there is made only when the partition has accepted no record for BackoffMax.
+	// Backoff is the pause after the first failure of a message; it doubles with each further failure up to BackoffMax.
+	// Jitter is the share of the pause by which it varies at random. A message with one attempt left is sent to a
+	// failing partition only after the partition has accepted no record for BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Jitter     float64       `mapstructure:"jitter"`
@@ -87,7 +87,8 @@ func (c Config) patterns() (deadletter.Patterns, error) {
 	return deadletter.ParsePatterns(c.Topics...)
 }
 
-// fieldReason returns the reason of a pattern's error without the name of the setting.
+// fieldReason returns the reason of an entity.FieldError without the name of its field; for any other error it returns
+// the whole text.
 func fieldReason(err error) string {
 	var field *entity.FieldError
 	if errors.As(err, &field) {

@@ -18,16 +18,18 @@ import (
 
 const (
 	topicsFresh = 2 * time.Second // maximum age of the list of topics with PENDING messages
-	// walkAgain is the pause between walks over messages without an attempt; a new walk also finds messages whose
-	// transaction was committed after the last walk had passed them.
-	walkAgain  = 30 * time.Second
-	idleMax    = 2 * time.Second // longest pause while no message is due
-	spareFresh = time.Second     // how long the messages that a query found are used, because other processes may attempt them too
+	// walkAgain is the pause between two walks over the messages that have no attempt yet. A new walk also finds
+	// messages that were committed late, after the last walk had passed their position.
+	walkAgain = 30 * time.Second
+	idleMax   = 2 * time.Second // longest pause while no message is due
+	// after this time the remaining results of a query are dropped, because other processes may have attempted these
+	// messages
+	spareFresh = time.Second
 
-	// heldMax limits the messages that are held back one by one. When that many are held back, the topics of further
-	// messages are paused.
+	// heldMax is the largest number of messages that are held back one by one. Beyond it, the whole topic of a further
+	// message is paused.
 	heldMax   = 2000
-	exceptMax = 256 // limits the pairs of topics that queries exclude
+	exceptMax = 256 // maximum number of pairs of topics that queries leave out; see leaveOut
 )
 
 // Store is the part of a repository in which automatic retry finds messages.
@@ -41,34 +43,37 @@ type Store interface {
 type feed struct {
 	store    Store
 	patterns deadletter.Patterns
-	idle     time.Duration // first pause when no message is due
+	idle     time.Duration // pause after the first query that finds no due message
 	woken    wait.Broadcast
-	turn     chan struct{} // held by the goroutine that queries the store
+	turn     chan struct{} // the goroutine that has sent to this channel may query the store
 
 	// Only the goroutine that holds turn uses the next five fields.
 	topics  []string // topics that match the patterns and have PENDING messages
 	asked   time.Time
-	open    []string // topics that the last query searched
+	open    []string // topics that were not paused at the last query
 	after   repository.Cursor
-	endedAt time.Time // end of the walk; zero while it runs
+	endedAt time.Time // when the walk reached its end; zero while it has not
 
-	mu           sync.Mutex // guards the fields below
-	spare        []uuid.UUID
-	spareAt      time.Time
-	spareAfter   repository.Cursor // position of the walk before it found the messages of spare
-	taken        map[uuid.UUID]bool
-	returned     map[uuid.UUID]bool // messages that were put back since the last query began: the result of that query may not show their attempts
+	mu         sync.Mutex // guards the fields below
+	spare      []uuid.UUID
+	spareAt    time.Time
+	spareAfter repository.Cursor // position from which the walk continues if the messages in spare are dropped
+	taken      map[uuid.UUID]bool
+	// messages that were put back since the last query began; a result of that query is ignored for them, because it
+	// may be older than their attempts
+	returned     map[uuid.UUID]bool
 	held         map[uuid.UUID]hold
 	pausedTopics map[string]time.Time // end of each topic's pause
 	except       map[repository.TopicPair]time.Time
-	again        bool // the walk has passed messages that can now be sent again
+	again        bool // messages that the walk has passed can be sent now, so a new walk is needed
 	idleFor      time.Duration
 	idleUntil    time.Time
 }
 
 // hold describes why and until when a message is held back.
 type hold struct {
-	at    attempt.TopicPartition // partition whose recovery releases the message; zero: only the time releases it
+	// when this partition accepts a record, the message is released; zero: the message waits until the time in until
+	at    attempt.TopicPartition
 	until time.Time
 }
 
@@ -191,8 +196,8 @@ func (f *feed) startWalk(topics []string) {
 	f.open = topics
 }
 
-// busy returns an upper limit for the number of messages that a query may find but that no worker can take now,
-// because they are taken or held back.
+// busy returns the number of messages that are taken or held back. A query may find so many messages that no worker can
+// take now, so it asks for that many more.
 func (f *feed) busy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,11 +210,14 @@ func (f *feed) busy() int {
 	return len(f.held) + len(f.taken)
 }
 
-// keep adds the messages that a query found to spare, except messages that are taken, held back or were put back.
+// keep adds the messages that a query found to spare, but not messages that are taken, were put back since, or are held
+// back. The query began at the position from.
 func (f *feed) keep(due []uuid.UUID, from repository.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.spare) > 0 { // spare has messages that were put back meanwhile, from any position
+	// spare contains messages that were put back meanwhile; their positions are not known, so a dropped spare starts
+	// the walk anew
+	if len(f.spare) > 0 {
 		from = repository.Cursor{}
 	}
 	f.spareAt, f.spareAfter = time.Now(), from
@@ -237,8 +245,8 @@ func (f *feed) fromSpare(n int) []uuid.UUID {
 	return ids
 }
 
-// putBack returns messages to the feed. The next take first returns the messages in unseen, which the caller has not
-// read.
+// putBack returns messages that take has given out. Those in unseen were not read by the caller, so the next call of
+// take returns them first.
 func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,8 +260,8 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 }
 
-// hold holds a message back until the given time, or until its partition recovers. It returns false, and does not hold
-// the message back, when heldMax messages are held back already.
+// hold holds a message back until the given time, or until the partition at accepts a record. It returns false, without
+// effect, when heldMax messages are held back already.
 func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -286,9 +294,9 @@ func (f *feed) pauseTopic(topic string, until time.Time) {
 	}
 }
 
-// leaveOut excludes from queries, until the given time, the messages of a dead-letter topic that name an original
-// topic, so that forged origins do not delay that topic's other messages. It returns false when exceptMax is
-// reached.
+// leaveOut makes queries leave out, until the given time, the messages of one dead-letter topic that name a certain
+// original topic. So forged origins do not delay other messages of that original topic. It returns false when exceptMax
+// pairs are left out already.
 func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,15 +323,15 @@ func (f *feed) excepted() []repository.TopicPair {
 	return pairs
 }
 
-// sleeps returns how long the pause in which the store is not queried still lasts.
+// sleeps returns the rest of the pause during which no worker queries the store.
 func (f *feed) sleeps() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return time.Until(f.idleUntil)
 }
 
-// sleep begins a pause in which the store is not queried, and returns its length. Each pause is longer than the
-// previous pause, while no message is due.
+// sleep begins a pause during which no worker queries the store, and returns its length. As long as queries find no
+// message, each pause is twice as long as the last, up to idleMax.
 func (f *feed) sleep() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

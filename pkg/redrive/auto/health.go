@@ -9,14 +9,15 @@ import (
 
 const (
 	failingPauseMax = 30 * time.Second // longest pause of a failing partition
-	probeTime       = 10 * time.Second // how long other messages wait for the result of a probe
+	probeTime       = 10 * time.Second // how long the other messages of a partition wait for the result of its probe
 )
 
-// health tracks failing partitions for automatic retry. An unreachable broker must not cost messages their attempts:
-// after a failed send, a single message is sent as a probe, after a pause that grows with each failure, and the other
-// messages of the partition wait for its result. A message's last attempt waits for another message's success, or
-// until nothing has been accepted for lastAttemptAfter; then one last attempt is allowed per lastAttemptAfter, so that
-// a record that itself causes the failure finally becomes DEAD.
+// health tracks failing partitions for automatic retry. Messages must not lose their attempts because a broker is
+// unreachable. So after a failed send the partition is paused, for longer with each failure. Then one message is sent
+// as a probe, while the other messages of the partition wait for its result. A message with one attempt left waits
+// until another message succeeds, or until the partition has accepted nothing for lastAttemptAfter. From then on, one
+// such message may be sent per lastAttemptAfter, so that a message whose own record causes the failures finally becomes
+// DEAD.
 //
 // It is not safe for concurrent use.
 type health struct {
@@ -29,9 +30,10 @@ type health struct {
 type failingPartition struct {
 	failures int
 	until    time.Time // before this time no record is sent to the partition
-	since    time.Time // first failed send in a row; zero when a missing leader explains the failure
-	risked   time.Time // when a last attempt of a message was allowed
-	probed   bool      // a probe is under way
+	// time of the first of the failed sends in a row; zero when the partition fails because its leader is unreachable
+	since  time.Time
+	risked time.Time // when a message with one attempt left was last allowed to be sent
+	probed bool      // a message was sent as a probe, and its result is not known yet
 }
 
 func newHealth(b wait.Backoff) *health {
@@ -40,8 +42,8 @@ func newHealth(b wait.Backoff) *health {
 	return &health{pause: b, lastAttemptAfter: lastAttemptAfter, failing: map[attempt.TopicPartition]*failingPartition{}}
 }
 
-// admit reports whether a message may be sent to a partition; if not, until is the time until which the message waits.
-// The parameter last means that the message has one attempt left.
+// admit reports whether a message may be sent to a partition now; if not, it waits until the returned time. The
+// parameter last means that the message has one attempt left.
 func (h *health) admit(at attempt.TopicPartition, last bool, now time.Time) (ok bool, until time.Time) {
 	s := h.failing[at]
 	if s == nil {
@@ -60,7 +62,7 @@ func (h *health) admit(at attempt.TopicPartition, last bool, now time.Time) (ok 
 	return true, time.Time{}
 }
 
-// lastFrom returns the time from which a message may use its last attempt on the failing partition.
+// lastFrom returns the time from which a message with one attempt left may be sent to the failing partition.
 func (s *failingPartition) lastFrom(lastAttemptAfter time.Duration) time.Time {
 	from := s.since
 	if s.risked.After(from) {
@@ -86,14 +88,16 @@ func (h *health) failed(at attempt.TopicPartition, now time.Time) {
 	}
 }
 
-// worse pauses a partition. The pause is shorter than the wait of the messages that failed there.
+// worse records a further failure of a partition, and pauses the partition. The pause is shorter than the backoff of
+// the messages that failed.
 func (h *health) worse(at attempt.TopicPartition, now time.Time) *failingPartition {
 	s := h.failing[at]
 	if s == nil {
 		s = &failingPartition{}
 		h.failing[at] = s
 	}
-	if s.probed || !now.Before(s.until) { // batches sent at the same time count as one failure
+	// other batches that were sent at the same time fail for the same reason and do not count
+	if s.probed || !now.Before(s.until) {
 		s.failures++
 		s.until = now.Add(h.pause.After(s.failures, 0))
 	}

@@ -6,20 +6,22 @@ import (
 )
 
 const (
-	limiterFloor = 0.5 // slowest rate, one message in two seconds: enough to notice a recovery
+	limiterFloor = 0.5 // slowest rate: one message in two seconds, often enough to notice that sends succeed again
 
-	// limiterTop is the fastest limited rate, in batches a second; above it there is no limit.
+	// limiterTop is the fastest limited rate, in batches a second. When the rate would exceed it, there is no limit any
+	// more.
 	limiterTop = 32
 
-	// After a success the rate rises one step if limiterStep has passed since the last change. Without any result it
-	// rises one step per limiterQuiet.
+	// After a batch that succeeded, the rate is doubled if limiterStep has passed since the last change. While there
+	// are no results, it is doubled once per limiterQuiet.
 	limiterStep  = time.Second
 	limiterQuiet = 30 * time.Second
 )
 
 // limiter limits the rate of sending. At first it has no limit. When most records of a batch fail or the broker
-// throttles them, it halves the rate, down to limiterFloor; success doubles the rate until there is no limit again. It
-// allows no record while a broker throttles. All times come from the caller. It is not safe for concurrent use.
+// throttles them, it halves the rate, down to limiterFloor; a batch that succeeds doubles it, until there is no limit
+// again. While a broker throttles this process, it allows no record. All times come from the caller. It is not safe for
+// concurrent use.
 type limiter struct {
 	batch          float64
 	rate           float64 // messages a second; +Inf for no limit
@@ -100,7 +102,7 @@ func (l *limiter) speedUp(now time.Time) {
 	}
 }
 
-// speedUpWhenQuiet raises the rate one step per limiterQuiet without results, because without results there is no
+// speedUpWhenQuiet doubles the rate for each limiterQuiet in which no batch had a result, because then there is no
 // reason to stay slow.
 func (l *limiter) speedUpWhenQuiet(now time.Time) {
 	for !l.unlimited() && now.Sub(l.moved) >= limiterQuiet {

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// pace is a limiter with a clock that the test moves.
+// pace is a limiter whose clock the test sets.
 type pace struct {
 	*testing.T
 	*limiter

@@ -29,7 +29,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 }
 
-// spanAuto is the name of the span of a batch. The span begins a new trace, because no caller waits for the batch.
+// spanAuto is the name of the span of a batch. The span begins a new trace, because no request causes the batch.
 const spanAuto = "automatic retry"
 
 // startSpan begins the span of an automatic batch.

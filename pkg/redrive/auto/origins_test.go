@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 )
 
-// Messages with declared origins are sent by automatic retry, however many forged records there are and however old
-// they are.
+// Dead letters that falsely name an original topic of another team do not delay automatic retry of messages with
+// declared origins, even if there are many and they are older.
 func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	t.Run("AutomaticRetry", automatic(func(b *bench) {

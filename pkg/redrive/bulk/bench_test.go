@@ -42,7 +42,8 @@ var (
 	value        = redrivetest.Value
 )
 
-// bench contains Redrives, a Runner and the parts of attempts, which use the memory store and the fake log.
+// bench contains Redrives, a Runner and the parts of attempts, which use the memory store, and a fake Kafka whose log
+// is in memory.
 type bench struct {
 	*redrivetest.Bench
 	*Redrives
@@ -58,8 +59,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// build replaces the parts of the bench by new ones that use the given store: the bench's store, or a wrapper that
-// changes some of its methods.
+// build makes new Redrives, a new Runner and new parts of attempts for the bench. They use the given store: the bench's
+// store, or a wrapper that changes some of its methods.
 func (b *bench) build(store any, tracer trace.Tracer) {
 	const claimExpiry = 30 * time.Second
 	s := stores.Fill[struct {
@@ -78,7 +79,7 @@ func (b *bench) build(store any, tracer trace.Tracer) {
 	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger, tracer)
 }
 
-// another returns a second process on the same store and log.
+// another returns a second process that uses the same store and the same fake Kafka.
 func (b *bench) another() *bench {
 	other := *b
 	other.build(b.Store, nil)
@@ -96,7 +97,8 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// claim claims messages like a process that dies afterwards. The attempts belong to a redrive; uuid.Nil means to none.
+// claim makes the claims that a process leaves when it dies before it sends. The claims belong to a redrive, or to none
+// with uuid.Nil.
 func (b *bench) claim(redrive uuid.UUID, ids ...uuid.UUID) attempt.Batch {
 	b.Helper()
 	messages, taken, err := b.Store.Load(context.Background(), ids, 1<<20)
@@ -113,7 +115,7 @@ func (b *bench) claimBatch(redrive uuid.UUID, batch []entity.Outgoing) attempt.B
 	return check.Must(b.parts.Executor.Claim(context.Background(), batch, how))(b)
 }
 
-// scenario runs a test in a synctest bubble.
+// scenario runs a test with a new bench in a synctest bubble, whose clock is fake.
 func scenario(do func(b *bench)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()

@@ -33,7 +33,7 @@ func excess(r entity.Redrive) string {
 // watched reports whether a redrive has limits to check while it runs.
 func watched(o entity.RedriveOptions) bool { return o.MaxFailureShare > 0 || o.MaxReturnShare > 0 }
 
-// stopMove returns the state change of a redrive that stops because of its limits or its canary.
+// stopMove returns the change of a redrive to the state stopped, because it exceeds a limit or its canary has failed.
 func stopMove(redrive entity.Redrive, why string) repository.RedriveMove {
 	return repository.RedriveMove{
 		To: entity.RedriveStopped, Action: entity.ActionStop, Note: why, Cause: entity.By(redrive.Cause.Actor),

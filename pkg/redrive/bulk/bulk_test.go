@@ -39,7 +39,7 @@ func (b *bench) wantRedrive(id uuid.UUID, state entity.RedriveState, note string
 	return r
 }
 
-// items returns the result of each message, in order.
+// items returns the results of a redrive's messages with their reasons, in the order of the selection.
 func (b *bench) items(id uuid.UUID) []string {
 	b.Helper()
 	items := check.Must(b.Store.RedriveItems(context.Background(), id, repository.ItemQuery{Limit: 10_000}))(b)
@@ -55,7 +55,7 @@ func (b *bench) wantItems(id uuid.UUID, want ...string) {
 	check.Equal(b, b.items(id), want, "items")
 }
 
-// lease leases a batch of a redrive like a process that dies afterwards.
+// lease leases a batch for a process that dies without saving it.
 func (b *bench) lease(redrive uuid.UUID) *repository.RedriveBatch {
 	b.Helper()
 	l, err := b.Store.LeaseBatch(context.Background(), redrive, uuid.New(), b.deps.cfg.ClaimExpiry)
@@ -168,7 +168,7 @@ func TestPauseResumeCancel(t *testing.T) {
 	}))
 }
 
-// slow makes the broker take the given time for every record, one after the other.
+// slow makes the broker wait for the given time before it answers the last record of each batch.
 func (b *bench) slow(d time.Duration) {
 	var mu sync.Mutex
 	n := 0

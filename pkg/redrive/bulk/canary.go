@@ -7,13 +7,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// canaryQuiet is how long a canary still waits for returns after all its records were consumed. A consumer may
-// commit its offset at the same moment as it writes a dead letter, and that dead letter is known only when it has
-// been ingested.
+// canaryQuiet is how long a canary still waits for returns after all its records were consumed. A consumer may commit
+// the offset of a record and write its dead letter at the same moment, and the dead letter is known only after the
+// ingester has stored it.
 const canaryQuiet = 5 * time.Second
 
-// canary holds the times at which this process saw progress of a redrive's canary. A process that takes the redrive
-// over begins to wait again, so the wait is never too short.
+// canary holds the times from which this process waits for the outcome of a redrive's canary. Another process that
+// continues the redrive begins to wait anew, so it may wait for longer, but not for too short a time.
 type canary struct {
 	sentAt     time.Time // when all messages of the canary had been sent, as seen by this process
 	consumedAt time.Time // when all messages of the canary had been consumed, as seen by this process
@@ -22,9 +22,9 @@ type canary struct {
 // tally counts the outcomes of the canary's messages.
 type tally struct {
 	sent, failed, returned int
-	unsent                 int // number of the canary's messages that were resolved without being sent
+	unsent                 int // number of the canary's messages that were resolved without Kafka, so no record was sent
 	unknown                int // number of published messages whose consumer group is not known
-	awaited                int // number of published messages that their consumer group has not read yet
+	awaited                int // number of published messages whose consumer group has not consumed them yet
 	group                  string
 	class                  string // error class of one of the failures
 }
@@ -57,7 +57,8 @@ func count(items []entity.RedriveItem) tally {
 	return t
 }
 
-// decide returns whether the canary passes, and the reason; the reason is "" while that is undecided.
+// decide reports whether the canary passes, and returns the reason for passing or failing; the reason is "" while it is
+// undecided.
 func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass bool, why string) {
 	if c.sentAt.IsZero() {
 		c.sentAt = now

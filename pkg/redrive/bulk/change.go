@@ -12,7 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// change performs a redrive action other than retry on a lease's messages, in one statement.
+// change carries out the action of a redrive, other than retry, on the messages of a lease. It uses one SQL statement
+// for all messages.
 func (p *pass) change(ctx context.Context, l *lease) error {
 	ids, err := p.permitted(ctx, l)
 	if err != nil || len(ids) == 0 {

@@ -18,17 +18,18 @@ const (
 	checkTime = 5 * time.Second
 	// maxFailures limits the reasons that a preview names, the most common first.
 	maxFailures = 20
-	maxReasons  = 1000 // limits the reasons that are counted separately
-	// refillEvery is the number of messages after which a new reader of schemas is used, because each reader limits
-	// the total time of its look-ups.
+	maxReasons  = 1000 // number of different reasons that are counted one by one; all others are counted together
+	// refillEvery is the number of messages after which the check makes a new reader of schemas. Each reader may wait
+	// only a limited time for the registry.
 	refillEvery = 1000
 )
 
 // errChecked ends the check of a patch when its time is over.
 var errChecked = errors.New("the time for the check of a patch is over")
 
-// checkPatch applies the patch to the messages of the selection, until it has checked all of them or checkTime is
-// over. It returns the result, and for each topic the number of messages to which the patch cannot be applied.
+// checkPatch applies the patch to the messages of the selection, until it has checked all of them or checkTime is over.
+// It returns the counts of the check, and for each original topic the number of messages to which the patch cannot be
+// applied.
 func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.NewRedrive, redirects map[string]string) (entity.PatchCheck, map[string]int, error) {
 	filter := n.Selection.Filter
 	filter.MessageIDs = append(slices.Clone(filter.MessageIDs), n.Selection.IDs...)
@@ -52,7 +53,7 @@ func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.
 	return c.result(), c.topics, nil
 }
 
-// maxSelected is larger than the number of messages that any redrive selects.
+// maxSelected is more messages than any redrive selects, so a query with this limit returns all of them.
 const maxSelected = 100_000_000
 
 type checker struct {

@@ -1,7 +1,7 @@
-// Package bulk carries out redrives: the same action on many messages, in batches that processes lease. The store
-// fixes the selection when a redrive is created; any process may continue the redrive, and settles the attempts that
-// an earlier owner of a batch has begun, so that no message is sent twice. A canary and limits on the shares of
-// failures and returns stop a redrive that does harm.
+// Package bulk carries out redrives: the same action on many messages, in batches that processes lease. The store fixes
+// the selection when a redrive is created, and any process may continue the redrive. When a process leases a batch
+// again, it first settles the attempts that the batch's earlier owner has begun, so that no message is sent twice. A
+// canary and limits on the shares of failures and returns stop a redrive that does harm.
 //
 // The files, in reading order:
 //

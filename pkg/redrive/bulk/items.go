@@ -18,13 +18,15 @@ type items struct {
 
 	mu          sync.Mutex // guards the fields below
 	results     map[uuid.UUID]entity.RedriveItem
-	unreachable []uuid.UUID             // messages for which no leader was reachable
-	locked      bool                    // another session locks some of the messages
-	sending     map[uuid.UUID]recordKey // keys of the messages sent since the last wave
-	doubtful    bool                    // the results of some attempts on messages of the batch are not known yet
+	unreachable []uuid.UUID // messages for which no leader was reachable
+	locked      bool        // another database session locks rows of some of the messages
+	// keys of the messages that are being sent and whose results keyOrder.learn has not read yet
+	sending  map[uuid.UUID]recordKey
+	doubtful bool // attempts may have been made whose results this process does not know
 }
 
-// newItems returns the items of a batch. begun is true when some of them already have a result.
+// newItems returns the items of a leased batch. begun is true when some of the messages already have a result, which an
+// earlier owner has saved.
 func newItems(b *repository.RedriveBatch) (s *items, begun bool) {
 	s = &items{numbers: make(map[uuid.UUID]int, len(b.Items)), results: map[uuid.UUID]entity.RedriveItem{}}
 	for i, item := range b.Items {
@@ -38,7 +40,7 @@ func newItems(b *repository.RedriveBatch) (s *items, begun bool) {
 	return s, begun
 }
 
-// markLocked records that another session locks some message.
+// markLocked records that another database session locks the row of some message.
 func (s *items) markLocked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +58,8 @@ func (s *items) skip(id uuid.UUID, reason string) {
 	s.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSkipped, Reason: reason, Offset: -1})
 }
 
-// addUnreachable records a message that could not be sent to any partition. The result of that message is decided
-// later, when the pass knows whether it makes progress.
+// addUnreachable records a message whose target partition was not reachable. The lease decides later whether to skip
+// the message; see decideUnreachable.
 func (s *items) addUnreachable(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +125,9 @@ func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: a.Offset,
 	}
 	switch {
-	case a.Verdict == entity.Abandoned: // the attempt's record may be in the topic, whatever the operator did next
+	// an operator took the message over from an attempt that cannot be settled; the attempt's record may be in the
+	// topic
+	case a.Verdict == entity.Abandoned:
 		item.Result, item.Offset = entity.ItemInDoubt, -1
 	case a.To == entity.Resolved:
 		item.Result, item.Reason = entity.ItemSucceeded, ""
@@ -151,8 +155,8 @@ func attemptOf(o attempt.Outcome) entity.Attempt {
 	}
 }
 
-// recordKey holds the hash of a record's key and not the key, because it stays in memory until the redrive ends, and
-// the key may be long.
+// recordKey identifies the messages of one topic and key. It contains a hash of the key, which may be long, because it
+// stays in memory until the redrive ends.
 type recordKey struct {
 	topic string
 	key   [sha256.Size]byte

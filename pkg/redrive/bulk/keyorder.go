@@ -13,14 +13,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyOrder keeps messages of the same topic and key in order, and sends no message after one with the same key that
-// did not succeed. Messages without a key are not kept in order, and neither are pointers, whose key is unknown. A nil
-// keyOrder keeps no order.
+// keyOrder keeps messages of the same topic and key in order. After a message that did not succeed, it lets no later
+// message with the same key be sent. Messages without a key are not kept in order, and neither are pointers, whose key
+// is unknown. A nil keyOrder keeps no order.
 type keyOrder struct {
 	mu sync.Mutex
-	// For each key, blocked contains the number of the first message that did not succeed: later messages with that
-	// key are skipped. For each key, open contains the number of the first message without a result: later messages
-	// with that key wait for the next lease.
+	// By key, blocked contains the smallest number, in the selection, of a message that did not succeed: later messages
+	// with that key are skipped. By key, open contains the smallest number of a message that has no result yet: later
+	// messages with that key wait for the next lease.
 	blocked, open map[recordKey]int
 }
 
@@ -28,7 +28,8 @@ func newKeyOrder() *keyOrder {
 	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
 }
 
-// keepFirst sets the number of a key in the map first, unless the map already contains a lower number for that key.
+// keepFirst stores the smallest number of each key: it sets the number of the key in the map first, unless the map
+// already contains a smaller number.
 func keepFirst(first map[recordKey]int, key recordKey, number int) {
 	if n, known := first[key]; !known || number < n {
 		first[key] = number
@@ -40,8 +41,8 @@ func isBehind(first map[recordKey]int, key recordKey, number int) bool {
 	return known && n < number
 }
 
-// wave returns the planned messages that may be sent now, and the messages for later waves. It skips the messages of
-// blocked keys.
+// wave returns the planned messages that may be sent at the same time, at most one per key, and the messages for later
+// waves. It skips messages after a message with the same key that did not succeed.
 func (k *keyOrder) wave(planned []entity.Outgoing, items *items) (now, later []entity.Outgoing) {
 	if k == nil {
 		return planned, nil
@@ -90,8 +91,8 @@ func (k *keyOrder) hold(m entity.Message, number int) {
 	keepFirst(k.open, key, number)
 }
 
-// learn reads the results of a wave. Later messages with the key of a message that failed are skipped; later messages
-// with the key of a message without a result wait.
+// learn reads the results of the messages of a wave. If a message did not succeed, later messages with its key are
+// skipped. If a message has no result yet, later messages with its key wait.
 func (k *keyOrder) learn(items *items) {
 	if k == nil {
 		return
@@ -111,8 +112,8 @@ func (k *keyOrder) learn(items *items) {
 	clear(items.sending)
 }
 
-// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. known contains
-// results that are not stored yet.
+// loadKeyOrder reads from the store which keys have a message that did not succeed. This is needed when a process
+// begins to work on a redrive or has missed batches. known contains results that are not stored yet.
 func loadKeyOrder(ctx context.Context, deps *dependencies, id uuid.UUID, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
 	k := newKeyOrder()
 	var failed []entity.RedriveItem

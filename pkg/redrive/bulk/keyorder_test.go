@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// A record in another team's dead-letter topic that names a topic and a key does not hold back the messages of that
-// topic and key, neither in the run of the redrive that refuses that record nor in a later run.
+// A message whose origin is refused may falsely name a topic and a key of another team. It does not block later
+// messages with that topic and key, neither in the run that refuses it nor in a later run of the redrive.
 func TestRefusedOriginsBlockNoKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

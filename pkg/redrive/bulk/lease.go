@@ -17,15 +17,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// lease is one batch that this process holds. Its messages are sent in parallel parts; when the last part releases the
-// lease, the results are stored.
+// lease is one batch that this process holds. The workers send its messages in parallel parts. When the last part is
+// done, the results are stored and the lease ends.
 type lease struct {
 	pass  *pass
 	owner uuid.UUID // id of this lease alone: a process may lease the same batch again
 	batch *repository.RedriveBatch
 	items *items
 	span  batchSpan // the span of the whole batch
-	begun bool      // an earlier owner has begun the batch
+	begun bool      // an earlier owner has begun to send the batch
 	done  chan struct{}
 
 	mu    sync.Mutex
@@ -60,7 +60,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 func (l *lease) prepare(ctx context.Context) error {
 	if l.begun {
 		if err := l.catchUp(ctx); err != nil {
-			l.items.markDoubtful() // without this mark the batch would be saved as if none of its messages had been sent
+			l.items.markDoubtful() // otherwise save would store the batch as if none of its messages had been sent
 			return err
 		}
 	}
@@ -101,8 +101,8 @@ func (l *lease) release() {
 	}
 }
 
-// park keeps a lease until the end of the pass when its batch has locked messages, or unreachable messages in a pass
-// that can send nothing: if the batch were saved now, it would be leased again at once.
+// park reports whether the lease is kept until the end of the pass. It is kept when some of its messages are locked, or
+// are unreachable in a pass that can send nothing. If such a batch were saved now, it would be leased again at once.
 func (l *lease) park() bool {
 	if !l.items.locked && (len(l.items.unreachable) == 0 || l.pass.canSend()) {
 		return false
@@ -111,7 +111,7 @@ func (l *lease) park() bool {
 	if l.items.locked {
 		why = errLocked
 	}
-	if l.pass.run.keys != nil { // the order of keys allows no other batch before this one is done
+	if l.pass.run.keys != nil { // with an order of keys, no other batch may be sent before this one, so the pass ends
 		l.pass.stop(why)
 		return false
 	}
@@ -135,14 +135,14 @@ func (l *lease) end() {
 // wait waits until end has stored the results of the batch's messages.
 func (l *lease) wait() { <-l.done }
 
-// save stores the known results; other messages wait for the next lease. It also runs when the pass has been stopped.
-// While attempts are in doubt, the lease is kept until they are settled; if the process dies, the next owner settles
-// them.
+// save stores the results of the batch's messages that are known; the other messages wait for the next lease. It is
+// also called after the pass was stopped. While attempts are in doubt, the lease is kept until they are settled; if the
+// process dies, the next owner settles them.
 func (l *lease) save() {
 	p := l.pass
 	if l.items.doubtful && !l.settle(l.span.within(p.ctx)) {
 		l.span.fail(unknownEnd)
-		return // the process drains, and the next owner of the batch settles the attempts
+		return // the process shuts down; the next owner of the batch settles the attempts
 	}
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))
@@ -174,7 +174,7 @@ func (l *lease) decideUnreachable() {
 	}
 }
 
-// settle waits until every attempt of the batch has a result; it returns false when the pass ended first.
+// settle waits until every attempt on the batch's messages has a result. It returns false when the pass ended before.
 func (l *lease) settle(ctx context.Context) bool {
 	try := 0
 	defer func() { traces.RecordTries(ctx, try) }()
@@ -193,8 +193,8 @@ func (l *lease) settle(ctx context.Context) bool {
 	}
 }
 
-// queryResults reads from the store the results of the messages' attempts or changes, keeps them in the lease, and
-// returns the number of attempts that have no result yet.
+// queryResults reads from the store what the redrive has already done to the messages: attempts, or changes. It keeps
+// their results in the lease, and returns the number of attempts that have no result yet.
 func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, err error) {
 	if l.pass.redrive.Action != entity.RedriveRetry {
 		return 0, l.queryChanges(ctx, ids)
@@ -216,7 +216,8 @@ func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, er
 	return open, nil
 }
 
-// unsettled records an attempt that only an operator can settle. It returns false for all other attempts.
+// unsettled handles an attempt that cannot be settled without an operator: it records the result in doubt. It returns
+// false for all other attempts.
 func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	m, err := l.pass.deps.store.Get(ctx, a.MessageID, 0)
 	if err != nil || !m.Unsettled || m.Claim.ID != a.ID {
@@ -229,8 +230,9 @@ func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	return true
 }
 
-// catchUp settles the attempts of an earlier owner of the batch. These attempts count as results, so no message is sent
-// twice. Messages that the earlier owner claimed and never sent are given back by the settler, and are sent now.
+// catchUp settles the attempts of an earlier owner of the batch. Their results become results of this batch, so no
+// message is sent twice. The settler gives messages back that the earlier owner claimed and never sent; they are sent
+// now.
 func (l *lease) catchUp(ctx context.Context) error {
 	try := 0
 	defer func() { traces.RecordTries(ctx, try) }()

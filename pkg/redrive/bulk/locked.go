@@ -15,11 +15,11 @@ const lockedPause = 100 * time.Millisecond
 
 var errLocked = errors.New("other database sessions lock the remaining messages")
 
-// lockedMessages holds the messages of a redrive that another database session had locked when they were to be
-// claimed. They are tried again, unless another caller's attempt was the reason for the lock.
+// lockedMessages holds the messages of a redrive whose rows another database session locked when the redrive wanted to
+// claim them. The redrive tries to claim them again, unless the other session has made an attempt on them.
 type lockedMessages struct {
 	mu        sync.Mutex
-	lastRetry map[uuid.UUID]time.Time // time of each message's last attempt when it was found locked
+	lastRetry map[uuid.UUID]time.Time // by message: the time of its last attempt when its row was found locked
 }
 
 func (s *lockedMessages) add(m entity.Message) {

@@ -22,8 +22,8 @@ func newPass(r *run, redrive entity.Redrive) *pass {
 	return &pass{deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: newReach()}
 }
 
-// work sends the messages that can be sent now, and returns when no attempt is under way. worked reports that some
-// message got a result. An error means that it is useless to start another pass at once, because no partition is
+// work sends the messages that can be sent now, and returns when no attempt is under way. worked reports whether some
+// message got a result. After an error, another pass would fail too if it began at once, because no partition is
 // reachable or the store is unavailable.
 func (p *pass) work(ctx context.Context) (worked bool, err error) {
 	ctx, p.stop = context.WithCancelCause(ctx)
@@ -55,8 +55,8 @@ func (p *pass) work(ctx context.Context) (worked bool, err error) {
 	return p.worked, p.result(ctx)
 }
 
-// result returns the error of the pass: nil after a complete pass, unless no partition was reachable or only locked
-// messages remain.
+// result returns why the pass was stopped. For a pass that was not stopped it returns nil, unless no message got a
+// result because no partition was reachable or rows were locked.
 func (p *pass) result(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -119,18 +119,18 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 		if err != nil && ctx.Err() == nil {
 			l.span.fail(traces.NotDone)
 		}
-		l.release() // walk itself holds the lease too
+		l.release() // walk ends its own use of the lease
 		if err != nil {
 			return err
 		}
 		if p.redrive.Options.KeepKeyOrder {
-			l.wait() // the next batch is leased after this one is done
+			l.wait() // with an order of keys, the next batch is leased only after this batch is saved
 		}
 	}
 	return ctx.Err()
 }
 
-// split loads a lease's messages as memory allows, plans them, and passes them to the workers.
+// split loads the messages of a lease in parts that fit into memory, plans each part, and passes it to the workers.
 func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
 	for ids := l.items.todo; len(ids) > 0; {
 		messages, taken, memory, err := p.deps.parts.Loader.Load(ctx, ids, p.copies())

@@ -25,13 +25,14 @@ var (
 	errNotCarried = errors.New("the message does not carry its value, which is fetched when it is sent")
 )
 
-// patcher applies a redrive's patch to the payloads of messages, decoded where they have a schema.
+// patcher applies a redrive's patch to the payloads of messages. It decodes payloads that have a schema before, and
+// encodes them afterwards.
 type patcher struct {
 	patch   *payload.Patch
 	raw     []byte
 	schema  entity.SchemaChoice
 	schemas Schemas // nil: no payload has a schema
-	fault   error   // why the patch applies to no message; nil: it is valid
+	fault   error   // why the patch is invalid and cannot be applied to any message; nil: it is valid
 }
 
 // compilePatch compiles the patch in the options of a redrive; it returns nil when they contain no patch.
@@ -110,7 +111,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// clone returns a copy whose bytes stay valid when the memory of the message is used again.
+// clone returns a copy with its own bytes, because the bytes of p belong to a message whose memory is used again.
 func (p patched) clone() patched {
 	return patched{Before: bytes.Clone(p.Before), After: bytes.Clone(p.After)}
 }

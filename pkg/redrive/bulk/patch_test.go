@@ -76,7 +76,8 @@ func TestPatchOverARedrive(t *testing.T) {
 		p := newPass(newRun(dead.runner, r.ID), r)
 		p.run.compile(r.Options)
 		taken := dead.claimBatch(r.ID, check.Must(p.applyPatch(ctx, nil, attempt.OutgoingOf(messages)))(b))
-		dead.parts.Executor.Publish(ctx, taken.Part(taken.Outgoing[:1])) // the process dies after the first message
+		// the process sends only the first of the claimed messages, and dies
+		dead.parts.Executor.Publish(ctx, taken.Part(taken.Outgoing[:1]))
 
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 20, Succeeded: 20})
@@ -109,7 +110,9 @@ func TestPreviewOfAPatch(t *testing.T) {
 			Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)},
 			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		})
-		misfits := 0 // messages whose value is too large to be shown are not counted, because their result is not known
+		// a value that is too large to be shown does not count, because its sample does not say whether the patch can
+		// be applied
+		misfits := 0
 		for _, s := range p.Samples {
 			if s.Reason != "" && s.Reason != errTooLargeToShow.Error() {
 				misfits++

@@ -20,13 +20,13 @@ import (
 const (
 	// leaderTimeout is how long a redrive waits for a partition without a leader before it leaves the partition out.
 	leaderTimeout = 30 * time.Second
-	leaderPause   = 5 * time.Second // longest pause between two tries
+	leaderPause   = 5 * time.Second // longest pause before planning again while a leader is missing
 )
 
-// plan returns the messages that may be sent, and records why the other messages may not be sent. It waits while a
-// leader is unreachable, because no attempt may start then. After leaderTimeout it plans the messages whose
-// partitions are reachable, and leaves out all other messages; it does not wait for the same partition again. An
-// error means that the pass must end.
+// plan returns the messages that may be sent, and records why the other messages may not be sent. While the leader of a
+// target partition is unreachable, plan waits and tries again. After leaderTimeout it leaves out the messages of the
+// partitions that are still unreachable; it does not wait for the same partition again. An error means that the pass
+// must end.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
 	batch, err := p.applyPatch(ctx, l, attempt.OutgoingOf(p.withoutRefused(l, messages)))
 	if err != nil {
@@ -64,9 +64,9 @@ func (p *pass) planOptions() attempt.PlanOptions {
 	return attempt.PlanOptions{Bulk: true, Visible: p.redrive.Selection.Visible, Cause: cause}
 }
 
-// recordReach records which targets are reachable. decided is true when planning is finished: the messages whose
-// target is reachable can be sent now. mayWait means that there is time to plan again later. An error means that the
-// pass must end.
+// recordReach records which targets are reachable. decided is true when the messages with reachable targets can be sent
+// now; false means that plan should wait and try again. The parameter mayWait says whether leaderTimeout leaves time
+// for that. An error means that the pass must end.
 func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait bool) (decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,8 @@ func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target)
 	return planned
 }
 
-// leaveOut stops waiting for the missing partitions: this pass continues without their messages.
+// leaveOut marks the partitions in missing as unreachable. This pass does not wait for them again, and continues
+// without their messages.
 func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
 	for _, at := range missing {
 		if p.reach.unreachable[at] {
@@ -147,8 +148,8 @@ func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
 	}
 }
 
-// applyPatch applies the patch to every message. Messages to which it cannot be applied are skipped. If the original
-// topic of such a message is also refused, that refusal is recorded as the reason.
+// applyPatch applies the patch to every message. A message to which it cannot be applied is skipped. If the message's
+// origin would be refused too, the reason for skipping it is that refusal.
 func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
 	if p.run.patch == nil {
 		return batch, nil
@@ -162,7 +163,7 @@ func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing
 	for _, out := range batch {
 		done, err := p.run.patch.apply(ctx, reader, &out.Message, out.Redirect)
 		if errors.Is(err, entity.ErrUnavailable) {
-			return nil, err // the redrive waits for the schema registry
+			return nil, err // the redrive waits until the registry returns the schema
 		}
 		if err != nil {
 			unfit = append(unfit, out)
@@ -191,8 +192,8 @@ func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing
 	return fitting, nil
 }
 
-// withoutTaken removes messages that were found locked and on which another caller has made an attempt since. Attempts
-// of this redrive that were given back do not count.
+// withoutTaken removes messages whose rows were locked before, if another caller has made an attempt on them since.
+// Attempts of this redrive that were given back do not count.
 func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Message, error) {
 	attempted := p.run.locked.attempted(messages)
 	if len(attempted) == 0 {

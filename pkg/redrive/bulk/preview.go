@@ -26,9 +26,9 @@ const (
 var errTooLargeToShow = errors.New("the value is too large to be shown")
 
 // Preview returns how many messages in their current state a redrive would send, and how many it would not send and
-// why. It plans one message of each group with the same topics and confidence; errors that the broker reports for
-// single records cannot be predicted. With a patch it shows the result for some messages; whether the patch can be
-// applied to the other messages is known only when the redrive reaches them. Errors are those of Begin.
+// why. The store groups the messages by their topics and by the confidence in their original topic. Preview plans one
+// message of each group, so it cannot predict errors that the broker reports for single records. If the redrive has a
+// patch, Preview shows the result of the patch for some messages. The errors are those of Begin.
 func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	return s.PreviewRedirected(ctx, n, nil)
 }
@@ -90,8 +90,8 @@ func (s *Redrives) overlaps(ctx context.Context, n repository.NewRedrive) []enti
 	return append([]entity.Overlap{}, overlaps...)
 }
 
-// leaveOut moves messages to which the patch cannot be applied from the groups that would be sent to a group of
-// skipped messages, by topic, because the redrive would skip these messages.
+// leaveOut handles messages to which the patch cannot be applied. The parameter failed counts them by topic. It moves
+// them from the groups of messages that would be sent to a group of messages that the redrive skips.
 func leaveOut(p *entity.Preview, failed map[string]int) {
 	for _, topic := range slices.Sorted(maps.Keys(failed)) {
 		i := slices.IndexFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Class == "" && g.Topic == topic })
@@ -174,8 +174,8 @@ func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) [
 	return ids
 }
 
-// samples shows the patch on one message of each group. If there are few groups, it also shows it on other messages of
-// the selection.
+// samples shows the patch on one message of each group that would be sent. If these are fewer than maxSamples, it adds
+// other messages of the selection.
 func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.NewRedrive, ids []uuid.UUID) ([]entity.PatchSample, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -206,8 +206,8 @@ func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.New
 	return samples, nil
 }
 
-// others returns some messages of the selection that the redrive would send, to be used as samples. When the store
-// cannot find them quickly, it returns none.
+// others returns the ids of some messages of the selection that the redrive would send, as further samples. When the
+// store cannot find them quickly, it returns none.
 func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)
@@ -230,13 +230,13 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 	return ids, nil
 }
 
-// takes reports whether the redrive n would take the message m in its present state.
+// takes reports whether the present state of the message m allows the redrive n to send it.
 func takes(n repository.NewRedrive, m *entity.Message) bool {
 	return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
 }
 
-// othersOf returns the first of the selected ids, without the ids of messages that the redrive would not send. It
-// checks the messages one by one.
+// othersOf returns some of the selected ids, without messages that the redrive would not send. It asks the store about
+// one message at a time.
 func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {
@@ -253,7 +253,7 @@ func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uui
 	return ids, nil
 }
 
-// sample shows the result of the patch on a message.
+// sample returns the payload of a message before and after the patch.
 func sample(ctx context.Context, patch *patcher, m entity.Message) entity.PatchSample {
 	shown := entity.PatchSample{MessageID: m.ID, Topic: m.OriginalTopic}
 	if len(m.Record.Value) > repository.ListValueLimit {

@@ -9,25 +9,29 @@ import (
 )
 
 const (
-	// maxFailedBatches is how many batches in a row may fail completely. If they fail at one partition, the pass
-	// leaves out that partition; if they fail at every partition, the pass ends. In the second case the broker counts
-	// as unavailable, so that messages keep their attempts.
+	// maxFailedBatches is how many batches in a row may fail with all their records. If all records for one partition
+	// fail in so many batches, the pass sends no more to that partition. If no partition accepts records, the pass
+	// ends: the broker counts as unavailable, so that messages keep their attempts.
 	maxFailedBatches = 2
 
-	// maxUnreachableBatches is how many batches in a row may find no reachable leader while no other partition was
-	// reached. It is not small, because dead letters of one partition often arrive one after another.
+	// maxUnreachableBatches is the number of batches in a row without a reachable leader after which the pass skips
+	// their messages, if it has reached no partition before. It is not small, because dead letters of one partition
+	// often follow each other in the selection.
 	maxUnreachableBatches = 20
 )
 
-// reach tracks the target partitions of a pass. An unreachable partition must not delay the messages for other
-// partitions, nor cost its messages their attempts; when none is reachable, the pass ends.
+// reach tracks which target partitions a pass can send to. An unreachable partition must not delay the messages for
+// other partitions, and the messages for it must not lose their attempts. When no partition is reachable, the pass
+// ends.
 type reach struct {
-	reached            map[attempt.TopicPartition]bool // partitions whose leaders answered when they were last asked
-	unreachable        map[attempt.TopicPartition]bool // partitions for which the pass has waited once without success
-	works              map[attempt.TopicPartition]bool // partitions that accepted a record at the last try
-	failures           map[attempt.TopicPartition]int  // per partition: batches in a row in which every record failed
-	unreachableBatches int                             // consecutive batches without a reachable partition
-	failedBatches      int                             // consecutive batches without an acknowledgement
+	reached map[attempt.TopicPartition]bool // partitions whose leaders answered when they were last asked
+	// partitions for which the pass has waited; it does not wait for them again
+	unreachable map[attempt.TopicPartition]bool
+	works       map[attempt.TopicPartition]bool // partitions that accepted a record of the last batch sent to them
+	failures    map[attempt.TopicPartition]int  // per partition: batches in a row in which every record failed
+	// number of batches in a row for which no target partition was reachable
+	unreachableBatches int
+	failedBatches      int // number of batches in a row of which the broker accepted no record
 }
 
 func newReach() reach {
@@ -71,8 +75,9 @@ func (r *reach) forget(gone attempt.TopicPartition) {
 }
 
 // addUnreachable counts a batch without a reachable partition, and reports whether the pass is over. The pass is over
-// when the partitions are still unknown after waiting, or when many batches in a row have reached no partition. In the
-// second case noLeaders is true: the cluster answers, but the leaders of the partitions do not.
+// when Kafka has not even returned the partitions of the topics after a wait. It is also over after
+// maxUnreachableBatches batches in a row without a reachable leader, if no partition was reached before. In that case
+// noLeaders is true: the cluster answers, but the leaders of the partitions do not.
 func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLeaders bool) {
 	r.unreachableBatches++
 	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
@@ -80,11 +85,11 @@ func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLe
 	return waited && !partitions || noLeaders, noLeaders
 }
 
-// nowhere reports whether every partition that the pass has met is unreachable.
+// nowhere reports whether the pass has found unreachable partitions and no reachable partition.
 func (r *reach) nowhere() bool { return len(r.unreachable) > 0 && len(r.reached) == 0 }
 
-// closed reports whether this pass may send no more records to a partition, because each further send would cost a
-// message an attempt.
+// closed reports whether this pass sends no more records to a partition, because maxFailedBatches batches in a row have
+// failed there and each further failure costs a message an attempt.
 func (r *reach) closed(at attempt.TopicPartition) bool { return r.failures[at] >= maxFailedBatches }
 
 // recordDeliveries counts how sends ended, and reports whether the pass is over because batches fail and no partition
@@ -96,7 +101,8 @@ func (r *reach) recordDeliveries(batch []entity.Outgoing, deliveries []entity.De
 		switch d.Verdict {
 		case entity.Failed, entity.InDoubt:
 			failed[at] = true
-		case entity.GivenBack, entity.Rescued, entity.Abandoned: // nothing was sent, so the partition remains unknown
+		// no record was sent, so this says nothing about the partition
+		case entity.GivenBack, entity.Rescued, entity.Abandoned:
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Refused:
 			taken[at] = true
 		}

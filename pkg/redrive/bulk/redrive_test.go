@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// counted holds the counts of a redrive.
+// counted holds the expected counts of a redrive's messages, and the reasons for failed and skipped messages.
 type counted struct {
 	Selected, Succeeded, Failed, Dead, InDoubt, Skipped, Waiting int
 	Reasons                                                      reasons
@@ -99,7 +99,7 @@ func TestRetryAll(t *testing.T) {
 	}))
 
 	t.Run("WhatHasNoLeaderIsLeftOutAndTheRestIsSent", scenario(func(b *bench) {
-		mixed := b.Add(1) // gives the first batch messages of two topics
+		mixed := b.Add(1) // with this message of the topic orders, the first batch has messages of both topics
 		away := b.Add(batchMessages, to("payments"))
 		here := b.Add(batchMessages, to(orders))
 		more := b.Add(2, to("payments"))
@@ -128,7 +128,7 @@ func TestRetryAll(t *testing.T) {
 			}
 			return true, acknowledged
 		}
-		// The message whose attempt was in doubt was later settled as failed.
+		// The attempt that ended in doubt is settled later: its record is not in the log, so it has failed.
 		why := reasons{"BAD_RECORD": 1, "RATE_LIMITED": 2, "NETWORK_TIMEOUT": 1}
 		b.wantAll(counted{Selected: 5, Succeeded: 1, Failed: 4, Dead: 2, Reasons: why})
 		b.WantDeadLines(2)
@@ -349,7 +349,7 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	}))
 
 	t.Run("WhatTakesNothingIsNotTriedForEver", scenario(func(b *bench) {
-		b.Add(batchMessages) // one batch of another topic succeeds
+		b.Add(batchMessages) // a batch for the topic orders, which succeeds
 		bad := b.Add(10*batchMessages, to("payments"))
 		here := b.Add(10)
 		tried := 0
@@ -363,7 +363,7 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 		b.wantAll(counted{
 			Selected: batchMessages + len(bad) + len(here), Succeeded: batchMessages + len(here),
 			Failed: maxFailedBatches * batchMessages, Skipped: len(bad) - maxFailedBatches*batchMessages,
-			// The reasons of failed and of skipped messages are counted together.
+			// Reasons counts the reasons of failed messages together with those of skipped messages.
 			Reasons: reasons{"BROKER_UNAVAILABLE": len(bad)},
 		})
 		check.True(b, tried == maxFailedBatches*batchMessages, "tried %d times, want %d", tried, maxFailedBatches*batchMessages)
@@ -400,7 +400,8 @@ func TestRedriveOfLargeMessages(t *testing.T) {
 			b.Add(2)
 		}
 		b.wantAll(counted{Selected: 9, Succeeded: 9})
-		// This message needs all memory of the loader.
+		// The message needs all memory that the loader may use, so this call succeeds only if no memory is reserved any
+		// more.
 		all := b.Add(1, func(m *entity.Message) { m.Record.Value = make([]byte, 17<<20) })
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

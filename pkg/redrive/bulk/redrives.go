@@ -23,8 +23,9 @@ import (
 const (
 	// waitTimeout is how long Wait waits for a redrive that makes no progress. The redrive itself continues without
 	// such a limit.
-	waitTimeout   = 30 * time.Second
-	watchPause    = 20 * time.Millisecond // how often Wait polls a redrive that another process runs
+	waitTimeout = 30 * time.Second
+	// shortest pause between two polls of a redrive for which Wait waits, when another process runs it
+	watchPause    = 20 * time.Millisecond
 	watchPauseMax = 500 * time.Millisecond
 )
 
@@ -39,13 +40,13 @@ var (
 type Redrives struct {
 	deps     *dependencies
 	moves    *prometheus.CounterVec // labelled by action and new state
-	changed  wait.Broadcast         // notified when some redrive may have changed
+	changed  wait.Broadcast         // Notify is called when the state of a redrive may have changed in this process
 	draining atomic.Bool
 }
 
-// New returns Redrives, with which operators create and change redrives, and the Runner, which works on the active
-// redrives. cfg must be valid. When selected is nil, only whole topics can be retried. tracer makes the spans of
-// batches; when it is nil, there are no spans. The metrics are in registry.
+// New returns the Redrives for operators' requests, and the Runner that works on the active redrives. cfg must be
+// valid. When selected is nil, the store supports only redrives that retry all messages of a topic. tracer makes the
+// spans of batches; when it is nil, there are no spans. The metrics are in registry.
 func New(
 	cfg Config, store Store, selected Selections, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer,
 ) (*Redrives, *Runner) {
@@ -58,7 +59,8 @@ func New(
 	}
 }
 
-// validate validates the fields that only this package can validate, and returns the compiled patch.
+// validate checks the fields of a redrive that only this package can check: the patch, and the original topic to set.
+// It returns the compiled patch.
 func (s *Redrives) validate(n repository.NewRedrive) (*patcher, error) {
 	if n.Action == entity.RedriveMap && !entity.ValidTopic(n.Options.OriginalTopic) {
 		return nil, &entity.FieldError{Field: "original_topic", Reason: fmt.Sprintf("%q cannot be the name of a topic", n.Options.OriginalTopic)}
@@ -80,7 +82,7 @@ func (s *Redrives) Begin(ctx context.Context, n repository.NewRedrive) (entity.R
 	if err != nil {
 		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
 	}
-	if r.Cause.RequestID == n.Cause.RequestID { // if the ids differ, an earlier request created the redrive
+	if r.Cause.RequestID == n.Cause.RequestID { // the request ids are equal if this request has created the redrive
 		s.deps.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor), traces.InLog(ctx))...)
 	}
 	s.changed.Notify()
@@ -105,7 +107,7 @@ func (s *Redrives) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 			return entity.Redrive{}, fmt.Errorf("read redrive: %w", err)
 		case r.State.Over() && r.Counts.UnderWay == 0:
 			return r, nil
-		case r.State.Over(): // wait for the attempts under way
+		case r.State.Over(): // keep waiting until the attempts under way have ended
 		case !r.State.Active():
 			return r, &entity.InterruptedError{Redrive: r, Err: errHeld}
 		case err == nil && r.WaitingSince.IsZero():
@@ -121,14 +123,14 @@ func (s *Redrives) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 	}
 }
 
-// Pause lets the attempts under way end and starts no more until Resume.
+// Pause lets the attempts under way end. The redrive then starts no more attempts until Resume is called.
 func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }
 
-// Resume continues a redrive. A paused redrive continues where it was. A redrive that was stopped by its limits or its
-// canary continues as if its canary had passed and no message had failed so far. A redrive that waits for its canary
-// continues as if the canary had passed.
+// Resume continues a redrive. A paused redrive continues in the state that it had before. A redrive that was stopped by
+// its limits or its canary continues as if its canary had passed and no message had failed so far. A redrive that waits
+// for its canary continues as if the canary had passed.
 func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	r, err := s.deps.store.Redrive(ctx, id)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 
 const (
 	minPause = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
-	// unreachablePause is the pause of a redrive that reaches no partition, doubled up to the maximum.
+	// unreachablePause is the first pause after a pass that reached no partition. Each further pause is twice as long,
+	// up to unreachablePauseMax.
 	unreachablePause    = time.Second
 	unreachablePauseMax = 5 * time.Second
 )
@@ -48,7 +49,8 @@ func (r *run) work(ctx context.Context) {
 			}
 			if err != nil && ctx.Err() == nil {
 				pause = nextPause(pause, err)
-				if pause >= unreachablePause { // database locks usually last milliseconds, so they are not reported
+				// a shorter pause waits for locked rows, which usually are free after milliseconds
+				if pause >= unreachablePause {
 					r.reportWaiting(ctx, err)
 				}
 				wait.Sleep(ctx, pause)
@@ -59,7 +61,8 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// nextPause returns the pause after a pass without progress; the parameter last is the pause before that pass.
+// nextPause returns the pause after a pass in which no message got a result. The parameter last is the pause before
+// that pass.
 func nextPause(last time.Duration, err error) time.Duration {
 	first := unreachablePause
 	if errors.Is(err, errLocked) {
@@ -96,7 +99,8 @@ func (r *run) reportWaiting(ctx context.Context, err error) {
 	r.setWaiting(ctx, true, err.Error())
 }
 
-// supervise makes the state change that the counts require, and reports whether the redrive is no longer active.
+// supervise changes the redrive's state if its counts require that, for example when no message waits any more. It
+// reports whether the redrive is no longer active.
 func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool) {
 	move, due := r.next(ctx, redrive)
 	if !due {
@@ -111,18 +115,18 @@ func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool)
 		r.warn(ctx, "cannot change the redrive's state", err)
 		return false
 	}
-	r.waiting = false // the state change has cleared the stored mark that the redrive waits
+	r.waiting = false // with the state change, the store has also removed the mark that the redrive waits
 	return !moved.State.Active()
 }
 
-// next returns the state change that is due without an operator; the second result is false if none is due.
+// next returns the state change that the counts of a redrive require; the second result is false if none is required.
 func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
 	if redrive.Counts.Waiting == 0 {
 		finish := repository.RedriveMove{
 			To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By(redrive.Cause.Actor), Note: redrive.Note,
 		}
 		if !redrive.WaitingSince.IsZero() {
-			finish.Note = "" // the note is the reason for waiting, and the redrive does not wait any more
+			finish.Note = "" // while a redrive waits, its note says why; a finished redrive does not wait
 		}
 		return finish, true
 	}
@@ -165,7 +169,8 @@ func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (reposito
 	}, true
 }
 
-// compile compiles the redrive's patch once per run. An invalid patch, which Begin rejects, applies to no message.
+// compile compiles the redrive's patch once per run. If the stored patch is invalid, although Begin rejects invalid
+// patches, it applies to no message.
 func (r *run) compile(o entity.RedriveOptions) {
 	if r.patch != nil {
 		return

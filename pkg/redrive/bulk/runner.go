@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// maxPasses is how many redrives a process works on at once. Waiting redrives do not count.
+// maxPasses is how many redrives a process works on at the same time. A redrive that pauses before its next pass does
+// not count.
 const maxPasses = 8
 
 // Runner works on active redrives.
@@ -67,14 +68,16 @@ func (r *Runner) Run(ctx context.Context) {
 	renewal.Wait()
 }
 
-// drain ends the calls of Wait in this process, because other processes continue the redrives.
+// drain makes the calls of Wait in this process return, because the process shuts down and other processes continue the
+// redrives.
 func (r *Runner) drain() {
 	r.redrives.draining.Store(true)
 	r.redrives.changed.Notify()
 }
 
-// renewLeases extends the leases of this process. It continues during a drain, until the last batch is saved. A lease
-// is as long as a claim: when a batch of a dead process can be taken over, its claims can be settled.
+// renewLeases extends the leases of this process. While the process shuts down, it continues until the last batch is
+// saved. A lease lasts as long as a claim: when another process can take over the batch of a dead process, the batch's
+// claims have expired too and can be settled.
 func (r *Runner) renewLeases(ctx context.Context) {
 	for wait.Sleep(ctx, r.deps.cfg.ClaimExpiry/4) {
 		for _, owner := range r.leases.owners() {

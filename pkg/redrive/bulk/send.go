@@ -18,8 +18,8 @@ var (
 	errLeaseOver       = errors.New("leases were not renewed for too long; others may have taken them over")
 )
 
-// sendPart claims a part, sends it after the parts before it have been sent, and stores its results while the next part
-// is already being sent.
+// sendPart claims a part. It sends the part after all earlier parts were sent, and stores the results while the next
+// part is being sent.
 func (p *pass) sendPart(ctx context.Context, next part) {
 	defer next.lease.release()
 	ctx = next.lease.span.within(ctx)
@@ -66,9 +66,9 @@ func (p *pass) sendWave(ctx context.Context, next part, planned []entity.Outgoin
 	p.recordOutcomes(next.lease, outcomes, err != nil)
 }
 
-// send publishes a part, except to partitions that were closed since the part was planned, and stops the pass when
-// sending is useless. It stops the pass before the next part is sent, so that waiting parts are given back instead of
-// failing too.
+// send publishes a part and stops the pass when no partition accepts records. It does not send to partitions that were
+// closed since the part was planned. It stops the pass before the next part is sent, so that the messages of that part
+// are given back and do not fail too.
 func (p *pass) send(ctx context.Context, taken attempt.Batch) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(taken.Outgoing))
 	var open []entity.Outgoing
@@ -133,8 +133,9 @@ func (p *pass) claim(ctx context.Context, l *lease, planned []entity.Outgoing) a
 	return taken
 }
 
-// decideUnclaimed handles messages that a claim left out: either another attempt holds them, or another session only
-// locks them. Locked messages get no result, so that the next lease of their batch contains them again.
+// decideUnclaimed handles messages that the store did not claim. A message that another attempt holds is skipped. A
+// message whose row another database session only locks gets no result, so that the next lease of its batch contains it
+// again.
 func (p *pass) decideUnclaimed(ctx context.Context, l *lease, left []entity.Message) {
 	if len(left) == 0 {
 		return
@@ -183,8 +184,8 @@ func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool
 	}
 }
 
-// recordEnded records an attempt's result. A message that was given back waits for a later lease, unless no leader was
-// reachable for it.
+// recordEnded records an attempt's result. A message that was given back has no result yet. If it was given back
+// because of an error, its partition counts as unreachable; otherwise the message waits for a later lease.
 func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 	item, ended := itemOf(attemptOf(o))
 	if !ended {

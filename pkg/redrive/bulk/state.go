@@ -16,10 +16,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// pollInterval is the pause between polls for redrives, and between polls for work, while the process gets no wake-up.
+// pollInterval is the time between two polls of the store, for active redrives and for available batches. A
+// notification within this process makes it poll earlier.
 const pollInterval = time.Second
 
-// errUnreachable means that a redrive waits for a server that cannot be reached.
+// errUnreachable means that a redrive waits for Kafka or for the store.
 var errUnreachable = errors.New("a server cannot be reached; the redrive continues when it can")
 
 // run is one process's work on one active redrive.
@@ -31,9 +32,9 @@ type run struct {
 	id       uuid.UUID
 	canary   canary
 	patch    *patcher  // nil: values are sent unchanged
-	waiting  bool      // the store has the redrive marked as waiting
-	keys     *keyOrder // nil when no order is kept, or not loaded yet
-	last     int       // number of the last batch that keys includes
+	waiting  bool      // the store has a mark that the redrive waits
+	keys     *keyOrder // nil: messages need no order, or the blocked keys were not read yet
+	last     int       // number of the last batch whose results keys contains
 	locked   lockedMessages
 }
 
@@ -56,21 +57,23 @@ func (r *run) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// pass goes through the available batches once. One goroutine leases, loads and plans; several send in parallel. Parts
-// are sent one after the other, which keeps the order within a partition among the records that this process sends.
+// pass goes through the available batches of a redrive once. One goroutine leases batches, loads their messages and
+// plans them. Several workers claim parts of batches and store results in parallel, but send the parts one after the
+// other. So this process keeps the order of the records in each partition.
 type pass struct {
 	deps    *dependencies
 	run     *run
 	redrive entity.Redrive
 	ctx     context.Context         //nolint:containedctx // context of all leases of the pass
-	stop    context.CancelCauseFunc // makes the pass lease and send no more
+	stop    context.CancelCauseFunc // stops leasing batches and sending messages
 
-	mu          sync.Mutex                   // guards the fields below
-	refused     map[string]entity.ErrorClass // original topics whose targets refuse records, with the class
+	mu sync.Mutex // guards the fields below
+	// original topics whose target refused a record in this pass, with the error class
+	refused     map[string]entity.ErrorClass
 	reach       reach
 	parked      []*lease
-	someLocked  bool  // another session locked some message
-	unreachable error // why no partition was reachable
+	someLocked  bool  // another database session locked the row of some message
+	unreachable error // error of a partition that was not reachable; nil: all were reachable
 	noLeaders   bool  // the cluster answers, but the leaders of many batches in a row are missing
 	worked      bool
 }
@@ -80,8 +83,8 @@ type part struct {
 	lease   *lease
 	planned []entity.Outgoing
 	memory  *attempt.Reservation
-	turn    <-chan struct{} // closed when the previous part has been sent
-	sent    chan struct{}   // closed when this part has been sent, or will not be
+	turn    <-chan struct{} // closed when the part before this one was sent
+	sent    chan struct{}   // closed when this part was sent, or when it is certain that it will not be sent
 }
 
 func (p *pass) refuse(topic string, class entity.ErrorClass) {
@@ -111,9 +114,9 @@ func (p *pass) cause() entity.AuditInfo {
 	return c
 }
 
-// heldLeases holds the leases of a process, by owner, each with the time until which no other process can take the
-// batch over. A process that was suspended for longer than its lease must not continue, because another process may
-// have become the owner and made the attempts.
+// heldLeases holds the leases of this process. For each lease, which its owner id names, it holds the time until which
+// no other process can take over the batch. A process that was suspended for longer than its lease must not continue,
+// because another process may have become the owner and made the attempts.
 type heldLeases struct {
 	mu    sync.Mutex
 	until map[uuid.UUID]time.Time

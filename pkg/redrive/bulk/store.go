@@ -14,8 +14,8 @@ import (
 )
 
 // Store is the part of a repository that redrives need. Its methods keep the promises of repository.Core, and return
-// soon after their context ends. When a database does not answer, they return an error even if the context has no
-// deadline, because loops and drains call them without a deadline.
+// soon after their context ends. If the database does not answer, they return an error even when the context has no
+// deadline: the loops of this program call them without a deadline, also while it shuts down.
 type Store interface {
 	repository.Redrives
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
@@ -23,7 +23,8 @@ type Store interface {
 	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
 }
 
-// Selections is the part of a store for redrives that have a selection, or an action other than retry.
+// Selections is the part of a store that is needed for previews, for redrives that select messages by ids or by a
+// filter, and for actions other than retry.
 type Selections interface {
 	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
 	Overlaps(ctx context.Context, n repository.NewRedrive) ([]entity.Overlap, error)
@@ -38,25 +39,26 @@ type Selections interface {
 type Config struct {
 	Workers     int           // parts of one redrive that a process sends at once; 0 leaves redrives to other processes
 	ClaimExpiry time.Duration // duration of a lease, which is also the duration of a claim
-	Schemas     Schemas       // nil: no payload has a schema
+	Schemas     Schemas       // decodes and encodes payloads with a schema; nil: no payload has a schema
 }
 
 // dependencies are shared by the types of this package.
 type dependencies struct {
 	cfg      Config
 	store    Store
-	selected Selections // nil: the store supports only retries of topics
+	selected Selections // nil: the store supports only redrives that retry all messages of a topic
 	parts    *attempt.Parts
 	log      *zap.Logger
 	tracer   trace.Tracer // nil: there are no spans
 }
 
 const (
-	batchMessages = 500 // number of messages that are leased, claimed, sent and stored together
-	parkedLimit   = 200 // limits the batches that a pass parks; the pass then ends
+	batchMessages = 500 // maximum number of messages that are leased, claimed, sent and stored together
+	parkedLimit   = 200 // number of parked leases at which a pass ends
 )
 
-// Reasons for skipped messages, in addition to the error classes, attempt.SkippedNotPermitted and the store's reasons.
+// Reasons for which a redrive skips messages. Other reasons are the error classes, attempt.SkippedNotPermitted and the
+// reasons of the store.
 const (
 	SkippedKeyBlocked = "key_blocked" // an earlier message with the same key did not succeed
 

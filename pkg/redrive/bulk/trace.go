@@ -14,13 +14,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// spanBatch is the name of the span of a batch. The span begins a new trace, because no caller waits for the batch.
+// spanBatch is the name of the span of a batch. The span begins a new trace, because no request waits for the batch.
 const spanBatch = "redrive batch"
 
 // Errors of the span, in addition to traces.NotDone.
 const (
-	takenOver  = "taken_over" // another process has taken the batch over
-	unknownEnd = "in_doubt"   // the process ended before it knew all results
+	takenOver  = "taken_over" // the lease has ended, and another process has leased the batch
+	unknownEnd = "in_doubt"   // the process shut down before it knew the results of all attempts
 	allFailed  = "all_failed" // attempts were made, and none succeeded
 )
 
@@ -64,8 +64,8 @@ func (s *batchSpan) fail(why string) {
 	}
 }
 
-// end ends the span with the results of the batch. stopped is the reason why the pass ended. Messages without a result
-// make the span an error only if the pass failed.
+// end ends the span with the counts of the batch's results. stopped is the reason for which the pass was stopped. If
+// messages have no result, the span is an error only when the pass was stopped by an error.
 func (s *batchSpan) end(of *items, stopped error) {
 	defer s.span.End()
 	if !s.span.IsRecording() {

@@ -99,7 +99,7 @@ func TestWithTracing(t *testing.T) {
 		stop()
 		check.True(b, asked >= 1000 && recorded == 3, "%d of %d looks are recorded, want 3 of thousands", recorded, asked)
 		tracestest.WantAttributes(b, spans.Only(b, spanBatch).Attributes(), map[attribute.Key]string{traces.Tries: fmt.Sprint(asked)})
-		if got := len(spans.Ended()); got != 2 { // spans of the batch and of the settler's first failure
+		if got := len(spans.Ended()); got != 2 { // the span of the batch, and the span of the settler's first failure
 			b.Errorf("got the spans %q, want two", spans.Names())
 		}
 	}))
@@ -164,7 +164,7 @@ func TestWithTracing(t *testing.T) {
 func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	p := newPass(newRun(newBench(t).runner, entity.NewID()), entity.Redrive{})
 	ctx, batch, of := t.Context(), &repository.RedriveBatch{}, &items{}
-	l := &lease{} // leases are always allocated on the heap
+	l := &lease{} // in the product the lease is on the heap too, so its own allocation is not counted
 	if n := testing.AllocsPerRun(100, func() {
 		l.span.span = startSpan(p.ctx, p.deps.tracer, p.redrive, batch)
 		_ = l.span.within(ctx)

@@ -21,7 +21,8 @@ import (
 
 // Offsets reads the committed offsets of consumer groups from Kafka.
 type Offsets interface {
-	// Committed returns the group's committed offsets for partitions of the topics, omitting partitions without a commit.
+	// Committed returns the committed offsets of a consumer group in the partitions of the topics. It leaves out
+	// partitions in which the group has committed no offset.
 	Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error)
 }
 
@@ -79,11 +80,12 @@ type Tracker struct {
 	store Store
 	log   *zap.Logger
 
-	saved      map[repository.Committed]int64 // keyed by partition and consumer group
+	// last stored offset; the key is a partition and a consumer group, with offset 0
+	saved      map[repository.Committed]int64
 	configured []repository.TopicGroup
 }
 
-// New returns a Tracker. cfg must be valid. With a nil store the Tracker does nothing.
+// New returns a Tracker. cfg must be valid. If store is nil, the Tracker does nothing.
 func New(cfg Config, store Store, log *zap.Logger) *Tracker {
 	return &Tracker{cfg: cfg, store: store, log: log, saved: map[repository.Committed]int64{}}
 }
@@ -129,7 +131,8 @@ func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets
 	for group, names := range topics {
 		committed, err := offsets.Committed(ctx, group, names)
 		if err != nil {
-			// The name of a consumer group may come from a header that is masked.
+			// The error names a topic and not the consumer group, because the group's name may come from a masked
+			// header.
 			cause = fmt.Errorf("read the offsets of a consumer group of topic %s: %w", names[0], err)
 			continue
 		}
@@ -180,7 +183,7 @@ func (t *Tracker) setSaved(saved []repository.Committed) {
 	}
 }
 
-// withoutOffset returns c with the offset 0: the partition and the consumer group, as a key of a map.
+// withoutOffset returns c with offset 0, so that it identifies only the partition and the consumer group.
 func withoutOffset(c repository.Committed) repository.Committed {
 	c.Offset = 0
 	return c

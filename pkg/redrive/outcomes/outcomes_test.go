@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groups is a Kafka that only returns the committed offsets of consumer groups.
+// groups is a fake Kafka that only returns committed offsets.
 type groups struct {
 	mu        sync.Mutex
 	committed map[string][]repository.Committed // committed offsets, by consumer group
@@ -45,7 +45,7 @@ type bench struct {
 	cfg     Config
 }
 
-// scenario runs a test in a synctest bubble.
+// scenario runs a test with a new bench in a synctest bubble, whose clock is fake.
 func scenario(do func(b *bench)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
@@ -63,7 +63,8 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// TestRunOutcomes: one request is made per consumer group, and its answer becomes the outcome of the messages.
+// TestRunOutcomes: the Tracker makes one request per consumer group. From the committed offsets, the store learns the
+// outcome of the messages.
 func TestRunOutcomes(t *testing.T) {
 	t.Parallel()
 
@@ -74,13 +75,14 @@ func TestRunOutcomes(t *testing.T) {
 			check.NoError(b, b.retry(id))
 		}
 		kafka := b.follow()
-		kafka.commit("billing", 1) // the first record has offset 0, the second 1
+		// the first record has offset 0 and the second has offset 1, so the group has consumed only the first
+		kafka.commit("billing", 1)
 		redrivetest.Elapse(2 * b.cfg.Interval)
 		b.wantOutcome(ids[0], entity.Consumed)
 		b.wantOutcome(ids[1], entity.Published)
 		got := b.Get(ids[0]).Consumption
 		check.True(b, got != nil && got.Group == "billing" && got.Offset == 1, "consumption = %+v, want billing at 1", got)
-		kafka.commit("billing", 0) // resetting the offset does not undo an outcome
+		kafka.commit("billing", 0) // a consumer group that goes back to an earlier offset does not undo the outcome
 		redrivetest.Elapse(2 * b.cfg.Interval)
 		b.wantOutcome(ids[0], entity.Consumed)
 	}))

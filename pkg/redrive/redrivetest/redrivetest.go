@@ -1,5 +1,5 @@
-// Package redrivetest provides what the tests of pkg/redrive share: a Kafka and a store in memory whose failures the
-// test chooses, and messages in them.
+// Package redrivetest provides what the tests of pkg/redrive and its subpackages share: a fake Kafka and a store in
+// memory, which fail when a test wants it, and functions that make messages.
 package redrivetest
 
 import (
@@ -40,13 +40,13 @@ const (
 // ErrBroken is the error of sends that a test makes fail.
 var ErrBroken = errors.New("broken on purpose")
 
-// entry is one record in the fake log.
+// entry is a record in the log of a fake Kafka.
 type entry struct {
 	message, redrive uuid.UUID
 	record           entity.Record
 }
 
-// TopicOf returns the topic to which a message is sent.
+// TopicOf returns the topic to which the fake Kafka sends a message.
 func TopicOf(out entity.Outgoing) string {
 	if out.Edit != nil && out.Edit.Topic != "" {
 		return out.Edit.Topic
@@ -57,16 +57,16 @@ func TopicOf(out entity.Outgoing) string {
 	return out.Message.OriginalTopic
 }
 
-// Kafka is a Publisher with a log in memory. Every record goes to partition 0 of its target. A field that is a
-// function decides which calls fail; if it is nil, no call fails.
+// Kafka is an attempt.Publisher whose log is in memory. It sends every record to partition 0 of its topic. Tests set
+// its functions to make calls fail; if a function is nil, the calls that it decides succeed.
 type Kafka struct {
 	PlanError    func(entity.Message) error
 	PlanOf       func(target string) error
-	NoPartitions bool // the partitions of topics are unknown
+	NoPartitions bool // plans do not know the partitions of topics, as if Kafka had not answered
 	Deliver      func(entity.Outgoing) (written bool, d entity.Delivery)
 	Find         func(entity.Claim) *entity.Delivery
 
-	Mu   sync.Mutex // guards the log, and in parallel tests also the fields above
+	Mu   sync.Mutex // guards the log, and the fields above in tests that change them while other goroutines send
 	logs map[string][]entry
 }
 
@@ -162,7 +162,7 @@ func (k *Kafka) Sent(topic string) []uuid.UUID {
 	return ids
 }
 
-// The broker's answers to a record, as results of a send.
+// Results of sends, as the Publisher returns them for three answers of the broker.
 var (
 	Acknowledged = entity.Delivery{Verdict: entity.Acknowledged}
 	Rejected     = entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: ErrBroken}
@@ -179,14 +179,14 @@ func InDoubt(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
 }
 
-// Always returns a Deliver function that returns d for every record; written says whether the fake log gets the
-// record.
+// Always returns a function for the field Deliver. It returns d for every record. The parameter written says whether
+// the record gets into the log.
 func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
 }
 
-// Except returns a Deliver function that returns d for these messages and does not write them; it writes and
-// acknowledges all other messages.
+// Except returns a function for the field Deliver. For these messages it returns d, and their records are not written.
+// All other records are written and acknowledged.
 func Except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(out entity.Outgoing) (bool, entity.Delivery) {
 		if slices.Contains(ids, out.Message.ID) {
@@ -196,7 +196,7 @@ func Except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, en
 	}
 }
 
-// NotTo returns a PlanError that fails for one original topic.
+// NotTo returns a function for the field PlanError, which fails for messages of one original topic.
 func NotTo(topic string, err error) func(entity.Message) error {
 	return func(m entity.Message) error {
 		if m.OriginalTopic == topic {
@@ -206,7 +206,7 @@ func NotTo(topic string, err error) func(entity.Message) error {
 	}
 }
 
-// Finding returns a Find function that returns d for every search for a claim's record in the log.
+// Finding returns a function for the field Find. It returns d for every claim whose record is searched in the log.
 func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 	return func(entity.Claim) *entity.Delivery { return &d }
 }
@@ -214,18 +214,19 @@ func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 // Store is the memory store, whose methods a test can make fail or wait.
 type Store struct {
 	*fake.Store
-	OnFinish  func() error  // called before each Finish, which returns its error
-	OnClaimed func()        // called after each Claim
+	OnFinish  func() error  // called before each Finish; if it returns an error, Finish fails with it
+	OnClaimed func()        // called after the store has made claims
 	Locks     *RowLocks     // rows that Claim leaves out because they are locked; nil: none
-	Hang      string        // name of the method for which the database does not answer
-	Deaf      chan struct{} // Expired waits for this channel and ignores its context; nil: no wait
+	Hang      string        // name of a method: while it is set, the database does not answer calls of that method
+	Deaf      chan struct{} // Expired waits until this channel is closed, even after its context has ended; nil: no wait
 
-	OnSaveBatch  func() (saved bool, err error) // called instead of SaveBatch
-	OnAttemptsOf func() error                   // called before each AttemptsOf, which returns its error
+	OnSaveBatch func() (saved bool, err error) // called instead of SaveBatch
+	// called before each AttemptsOf; if it returns an error, AttemptsOf fails with it
+	OnAttemptsOf func() error
 
 	// Asked, if it is set, is called for each call of the store whose context belongs to a span.
 	Asked func(ctx context.Context, method string)
-	Reads atomic.Int32 // number of calls of Get and Load
+	Reads atomic.Int32 // number of calls of Get and Load so far
 }
 
 func (f *Store) saw(ctx context.Context, method string) {
@@ -234,7 +235,8 @@ func (f *Store) saw(ctx context.Context, method string) {
 	}
 }
 
-// read records the call of a store method, and returns an error if the database does not answer for this method.
+// read is called first by the methods of the store. It calls Asked, and returns an error if the database does not
+// answer for this method.
 func (f *Store) read(ctx context.Context, method string) error {
 	f.saw(ctx, method)
 	return f.silent(ctx, method)
@@ -260,10 +262,10 @@ func (f *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UU
 	return f.Store.AttemptsOf(ctx, redrive, ids)
 }
 
-// Silence is how long a store waits for a database that does not answer.
+// Silence is the time after which a call fails when the database does not answer.
 const Silence = 30 * time.Second
 
-// silent fails as the PostgreSQL store does when the read_timeout of a connection is over.
+// silent fails as the PostgreSQL store does when the database does not answer within read_timeout.
 func (f *Store) silent(ctx context.Context, method string) error {
 	switch {
 	case f.Hang != method:
@@ -324,12 +326,12 @@ func (f *Store) Finish(ctx context.Context, results []repository.Result, cause e
 	return f.Store.Finish(ctx, results, cause)
 }
 
-// Bench contains a store and a log in memory, for tests of the packages below pkg/redrive.
+// Bench contains a store and a fake Kafka, both in memory, for tests of the packages below pkg/redrive.
 type Bench struct {
 	*testing.T
 	Store *Store
 	Kafka *Kafka
-	// Judge returns the function that judges original topics; a test may replace it.
+	// Judge judges whether original topics are declared; a test may replace it.
 	Judge func(context.Context) (func(*entity.Message) entity.OriginStanding, error)
 	Logs  *observer.ObservedLogs
 
@@ -394,10 +396,11 @@ func (b *Bench) WantSent(topic string, want ...uuid.UUID) {
 	check.Equal(b, b.Kafka.Sent(topic), want, "log of %s", topic)
 }
 
-// Elapse lets time pass in the bubble of a test.
+// Elapse moves the fake clock of the test's synctest bubble forward, while the other goroutines of the bubble go on.
 func Elapse(d time.Duration) { wait.Sleep(context.Background(), d) }
 
-// Within waits for a condition, in fake time.
+// Within waits until the condition is true. It fails the test if that takes longer than d in the fake time of the
+// bubble.
 func (b *Bench) Within(d time.Duration, what string, is func() bool) {
 	b.Helper()
 	for end := time.Now().Add(d); !is(); Elapse(max(d/200, 10*time.Millisecond)) {
@@ -530,7 +533,7 @@ func (b *Bench) WantPublishError(err error, status entity.Status, class entity.E
 	return failed
 }
 
-// WantDeadLines checks how many messages were logged as dead.
+// WantDeadLines checks how often the log says that a message has become DEAD.
 func (b *Bench) WantDeadLines(n int) {
 	b.Helper()
 	check.Equal(b, b.Logs.FilterMessage("message is dead").Len(), n, "lines about death")
@@ -579,7 +582,8 @@ func (b *Bench) Watch() *Asked {
 	return a
 }
 
-// Want checks that the methods were called within this span, and never within another span.
+// Want checks that each of the methods was called with the context of this span, and never with the context of another
+// span.
 func (a *Asked) Want(t *testing.T, span sdktrace.ReadOnlySpan, methods ...string) {
 	t.Helper()
 	a.mu.Lock()
@@ -591,7 +595,8 @@ func (a *Asked) Want(t *testing.T, span sdktrace.ReadOnlySpan, methods ...string
 	}
 }
 
-// Team gamma may write to GammaDLQ, and team beta owns BetaTopic.
+// Topics of two teams. The dead letters of a team's consumers are in its dead-letter topic. Tests use them for dead
+// letters that name another team's topic.
 const (
 	GammaDLQ   = "gamma.dlq.v1"
 	GammaTopic = "gamma.events.v1"
@@ -599,14 +604,15 @@ const (
 	BetaTopic  = "beta.events.v1"
 )
 
-// ClaimingTopic puts a message into a dead-letter topic, with an original topic that only a header names.
+// ClaimingTopic returns a change that moves a message to the dead-letter topic dlq. The message's original topic is
+// then known only from a header.
 func ClaimingTopic(dlq, original string) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = dlq, original, entity.FromHeader
 	}
 }
 
-// Declare makes the bench judge origins by a configuration and the store's mapping.
+// Declare makes the bench judge original topics by the given configuration and by the mapping in the store.
 func (b *Bench) Declare(trust string, rules ...deadletter.OriginRule) {
 	b.Helper()
 	cfg := deadletter.Config{Origins: rules, OriginTrust: trust}
@@ -615,7 +621,7 @@ func (b *Bench) Declare(trust string, rules ...deadletter.OriginRule) {
 	b.Judge = deadletter.NewJudge(decoder, origins, b.Store.Mapping).Standing
 }
 
-// ByConvention declares that records of a dead-letter topic come from the topics that begin with its first word.
+// ByConvention declares, for example, that dead letters in gamma.dlq.v1 come from the topics gamma.*.
 var ByConvention = deadletter.OriginRule{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}}
 
 // ScopeOf returns the topics that a principal may see.

@@ -53,7 +53,8 @@ func (c Client) Send(r *http.Request, method, path string, body, into any) error
 	return nil
 }
 
-// If returns a client whose calls succeed only if the object has this version; 0 means that no object may exist.
+// If returns a client that sends the version in the header If-Match: the API refuses a change unless the changed object
+// has this version. With version 0, the API refuses the change if the object exists.
 func (c Client) If(version int64) Client {
 	return Client{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("If-Match", strconv.Quote(strconv.FormatInt(version, 10)))
@@ -87,8 +88,8 @@ func (c Client) Head(r *http.Request, path string, n int) (b []byte, all bool, e
 
 // How many bytes of an answer are read.
 const (
-	MaxAnswer  = 32 << 20 // bytes of a successful answer; no page shows more
-	MaxProblem = 1 << 20  // bytes of an error response
+	MaxAnswer  = 32 << 20 // maximum size in bytes of a successful answer; the answers that pages show are smaller
+	MaxProblem = 1 << 20  // maximum size in bytes of an error response
 )
 
 // call returns the answer of the API, or its error. The parameter most limits how many bytes of the body are read; with
@@ -141,7 +142,7 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 	if id := r.Header.Get("X-Request-Id"); id != "" {
 		req.Header.Set("X-Request-Id", id)
 	}
-	// With several headers it is unknown which one is right.
+	// If the request has several Traceparent headers, none is passed on, because it is unknown which one is right.
 	if parents := r.Header.Values("Traceparent"); len(parents) == 1 {
 		req.Header.Set("Traceparent", parents[0])
 	}
@@ -178,7 +179,7 @@ func (a *answer) WriteHeader(status int) {
 	}
 }
 
-// Write accepts no more than the limit and then fails, so that the writer stops.
+// Write fails when the answer exceeds the limit, so that the API's handler stops writing.
 func (a *answer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	if left := a.limit() - a.body.Len(); len(b) > left {

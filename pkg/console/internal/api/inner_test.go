@@ -69,7 +69,7 @@ func TestMarks(t *testing.T) {
 	check.Equal(t, sent, []string{"", "", ""}, "marks of forged cookies")
 }
 
-// change with the next page.
+// TestMarkWithoutTLS: a browser sends the mark of a change with its next request, also over a connection without TLS.
 func TestMarkWithoutTLS(t *testing.T) {
 	t.Parallel()
 	var sent []string
@@ -85,7 +85,8 @@ func TestMarkWithoutTLS(t *testing.T) {
 		check.NoError(t, c.Send(r, r.Method, "/api/v1/messages", nil, nil))
 	}))
 	defer server.Close()
-	// Browsers and the jar treat loopback addresses like TLS.
+	// The browser gets the address 10.1.2.3, and every connection goes to the test server. The test server's own
+	// address is a loopback address, which browsers and Go's cookie jar treat like TLS.
 	to := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}}

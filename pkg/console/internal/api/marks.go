@@ -14,14 +14,16 @@ const (
 	// replica of the database may answer it.
 	readAfter = "DLQ-Read-After"
 
-	// readAfterCookie has no prefix, because browsers accept such cookies only with TLS. A mark is no secret, and a forged
-	// one only makes the database answer in place of its replica.
+	// readAfterCookie has no prefix __Host-, because browsers accept a cookie with that prefix only with TLS. A mark is
+	// no secret. A forged mark only makes the database answer in place of its replica.
 	readAfterCookie = "dlq-read-after"
-	// readAfterLife is longer than a replica that is in use can be behind.
+	// readAfterLife is how long the browser keeps the mark of a change. A replica of the database that is in use is
+	// never so far behind.
 	readAfterLife = time.Hour
 )
 
-// aMark is the form of a mark. A cookie with another value is ignored, because the API would refuse every request.
+// aMark is the form of a mark. A cookie with any other value is ignored, because the API refuses every request that
+// carries such a value.
 var aMark = regexp.MustCompile(`^(0|[1-9A-F][0-9A-F]{0,7})/(0|[1-9A-F][0-9A-F]{0,7})$`)
 
 // marks holds the mark of the last change that a page has made, and the page's answer, whose cookie stores the mark.

@@ -40,7 +40,8 @@ type API struct {
 	answers Answers
 }
 
-// NewAPI returns an API whose session is an administrator's, which is also the session without authentication.
+// NewAPI returns an API whose session has the roles of an administrator. An API without authentication has the same
+// session.
 func NewAPI(t *testing.T) *API {
 	t.Helper()
 	a := &API{t: t, answers: Answers{"GET /api/v1/views": Raw(`{"views": []}`)}}
@@ -76,7 +77,7 @@ func Refuse(status int, code, message string, details []map[string]any) any {
 	return refusal{status, code, message, details}
 }
 
-// ServeHTTP answers as configured. A request that the test does not know fails the test.
+// ServeHTTP answers as configured. A request for which the test has configured no answer fails the test.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	a.mu.Lock()
@@ -111,7 +112,7 @@ func (a *API) Asked(route string) (requests []*http.Request, bodies []string) {
 	return requests, bodies
 }
 
-// Site serves the console with an API, as the program does.
+// Site serves the console with the API a and the default configuration.
 func Site(t *testing.T, a http.Handler, options ...console.Option) http.Handler {
 	t.Helper()
 	return SiteWith(t, console.DefaultConfig(), a, options...)
@@ -189,7 +190,7 @@ type Look struct {
 	Has, Lacks []string
 }
 
-// Shows requests each page, and checks its texts. No data may become markup in any page.
+// Shows requests each page, and checks its texts. It also checks that no page contains markup from the API's data.
 func Shows(t *testing.T, api func(*testing.T) *API, looks map[string]Look) {
 	t.Helper()
 	for name, c := range looks {
@@ -242,7 +243,8 @@ func WantTo(t *testing.T, what string, w *httptest.ResponseRecorder, location st
 	}
 }
 
-// WantDone checks that a change redirects to an address, and that the page there shows the sentence for code once.
+// WantDone checks that a change redirects to an address, and that the page there will show the sentence of view.Done
+// for the code.
 func WantDone(t *testing.T, what string, w *httptest.ResponseRecorder, code, address string) {
 	t.Helper()
 	WantTo(t, what, w, address)
@@ -350,8 +352,8 @@ func Readable(t *testing.T, body string) string {
 	return said
 }
 
-// Allocated returns the number of bytes that a call allocates, freed or not. It counts the allocations of the whole
-// program, so tests that use it must not run in parallel.
+// Allocated returns the number of bytes that a call allocates, including bytes that were freed again. It counts the
+// allocations of the whole program, so tests that use it must not run in parallel.
 func Allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

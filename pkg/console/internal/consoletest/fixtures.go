@@ -8,7 +8,8 @@ const (
 	MessagePath = "/messages/" + MessageID
 )
 
-// AMessage is the JSON of a message. members are JSON members that replace members of the message, or are added to it.
+// AMessage returns the JSON of a message. The JSON members in the parameter members are added to it, and replace
+// members of the same name.
 func AMessage(members string) Raw {
 	base := `"id":"` + MessageID + `","original_topic":"orders.events.v1","error_message":"stock is gone","cause":"stock is gone","error_class":"com.acme.StockException",
 	"status":"PENDING","retry_count":1,"max_retries":3,"created_at":"2026-02-20T11:00:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,

@@ -56,8 +56,8 @@ func sameBegin(a, b string) int {
 	return strings.LastIndexByte(a[:n], '\n') + 1
 }
 
-// sameEnd returns the number of bytes of the whole lines at the end of both texts that are equal, including the line
-// feed before them.
+// sameEnd compares the ends of both texts, in whole lines. It returns the number of equal bytes, including the line
+// feed before the first equal line.
 func sameEnd(a, b string) int {
 	n, most := 0, min(len(a), len(b))
 	for n < most && a[len(a)-1-n] == b[len(b)-1-n] {
@@ -140,8 +140,8 @@ func (l Line) Kind() string {
 // contextLines is the number of unchanged lines shown around each change.
 const contextLines = 2
 
-// difference finds the longest common subsequence of lines. It needs two bytes per pair of lines, and neither side
-// may have more than 65,535 lines.
+// difference finds the longest common subsequence of lines. It needs two bytes per pair of lines, and neither text may
+// have more than 65,535 lines, because lengths are stored in 16 bits.
 func difference(before, after []string) []Line {
 	common := commonLines(before, after)
 	wide := len(after) + 1
@@ -163,10 +163,10 @@ func difference(before, after []string) []Line {
 	return lines
 }
 
-// commonLines returns, for each pair of lines, the length of the longest common subsequence from these lines on. The
-// result has one row per line of the text before.
+// commonLines returns, for each pair of a line of before and a line of after, the length of the longest common
+// subsequence of the two texts that begin with these lines. The result has one row per line of before.
 func commonLines(before, after []string) []uint16 {
-	ids := map[string]int{} // numbers are compared, because lines may be long
+	ids := map[string]int{} // each line gets a number; comparing numbers is faster than comparing long lines
 	a, b := numbered(ids, before), numbered(ids, after)
 	wide := len(after) + 1
 	common := make([]uint16, (len(before)+1)*wide)
@@ -195,8 +195,8 @@ func numbered(ids map[string]int, lines []string) []int {
 	return list
 }
 
-// shortened omits unchanged lines, except near changes. The results before and after count the unchanged lines that are
-// not in lines, at the beginning and at the end.
+// shortened leaves out unchanged lines that are not near a change. The parameters before and after are the numbers of
+// unchanged lines at the beginning and at the end of the text that the parameter lines does not contain.
 func shortened(lines []Line, before, after int) []Line {
 	near := make([]bool, len(lines))
 	for i, line := range lines {

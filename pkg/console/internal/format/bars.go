@@ -22,8 +22,8 @@ const (
 	barsHeight = 24
 )
 
-// DrawBars draws every number above 0 at least one unit high, so that it is visible. The description in words names the
-// largest number of a step.
+// DrawBars draws every number above 0 at least one unit high, so that it is visible. In the description, the parameter
+// words says what is counted, and step is the length of time of each bar.
 func DrawBars(numbers []int64, words, step string) Bars {
 	b := Bars{Width: len(numbers)*(barWidth+barSpace) - barSpace, Height: barsHeight, Most: max(0, slices.Max(numbers)), Words: words}
 	var path strings.Builder

@@ -60,8 +60,8 @@ func ReadTime(text string) string {
 	return text
 }
 
-// Input returns the result of ReadTime in the form that an input of type datetime-local takes, in UTC, and "" for other
-// texts.
+// Input returns a time that ReadTime accepts in the form that an input of type datetime-local takes, in UTC. For a text
+// that is not a time it returns "".
 func Input(text string) string {
 	at, err := time.Parse(time.RFC3339, ReadTime(text))
 	if err != nil {
@@ -109,7 +109,7 @@ func Bytes(n int64) string {
 	}
 }
 
-// Percent returns a share as a percentage. It never rounds a share below 1 up to 100 %.
+// Percent returns a share as a percentage. A share just below 1 is written as "> 99 %", not as 100 %.
 func Percent(share float64) string {
 	p := math.Round(share * 100)
 	switch {

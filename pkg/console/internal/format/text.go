@@ -39,8 +39,8 @@ func unseen(r rune) bool {
 	}
 }
 
-// WholeText returns raw without an incomplete last character, and whether it is text. cut means that the last character
-// may be incomplete.
+// WholeText removes an incomplete last character from raw, and reports whether the rest is text. The parameter cut
+// means that raw was cut, so its last character may be incomplete.
 func WholeText(raw []byte, cut bool) (string, bool) {
 	if cut {
 		for i := 0; i < utf8.UTFMax && len(raw) > 0; i++ {

@@ -53,7 +53,7 @@ func Middle(n int, text string) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text
 	}
-	const reach = 12 // characters that Middle may remove in addition, to cut between words
+	const reach = 12 // characters that Middle may remove on each side of the gap, to avoid cutting a word
 	runes := []rune(text)
 	head := runes[:(n-1)*2/5]
 	tail := runes[len(runes)-(n-1-len(head)):]

@@ -87,7 +87,8 @@ func Referer(r *http.Request) string {
 	return Return(u.RequestURI())
 }
 
-// Back returns the list that led to the page or its form. It is shown when the object of the page no longer exists.
+// Back returns the address of the list that led to a page or to a form of the page. The console shows this list when
+// the object of the page no longer exists.
 func Back(r *http.Request) string {
 	from := r.PostFormValue("from")
 	if from == "" {

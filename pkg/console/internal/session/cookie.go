@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// The whole session is in cookies, so every replica can read it; servers only remember which sessions were ended. The
-// prefix __Host- makes browsers reject cookies that other sites set: without TLS, for a whole domain, or for a path.
+// The whole session is in cookies, so every replica can read it; servers only remember which sessions were ended. Other
+// sites cannot set these cookies: browsers reject a cookie with the prefix __Host- if it is set without TLS, for a
+// whole domain, or for a path only.
 const (
 	// Cookie contains a random id and the token; further parts of a long token are in cookies with the suffixes -2 to
 	// -4.
@@ -58,8 +59,9 @@ func partName(part int) string {
 // Session identifies a browser: ID is random and names the session when it is ended; Token is the credential.
 type Session struct{ ID, Token string }
 
-// Keep stores a token in a new session, and removes parts of an older, longer session that the new session does not
-// replace. The first part holds the number of parts and the id. A life of 0 means that the lifetime is unknown.
+// Keep stores a token in a new session, in as many cookies as the token needs, and removes further cookies of an
+// earlier session with a longer token. The first cookie also holds the id of the session and the number of cookies. A
+// life of 0 means that the lifetime is unknown.
 func Keep(w http.ResponseWriter, token string, life time.Duration) error {
 	parts := (len(token) + partSize - 1) / partSize
 	if parts > maxParts {
@@ -108,7 +110,7 @@ func Drop(w http.ResponseWriter) {
 // not used.
 func Authorization(r *http.Request) string {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
-		return strings.Join(values, ", ") // the API refuses several values
+		return strings.Join(values, ", ") // several headers are joined, and the API refuses the result
 	}
 	if s := Of(r); s.Token != "" {
 		return "Bearer " + s.Token
@@ -121,7 +123,8 @@ func Remember(w http.ResponseWriter, r *http.Request, name, choice string) {
 	RememberFor(w, r, name, choice, 365*24*time.Hour)
 }
 
-// RememberFor stores what is no secret in a cookie for the given time, without Secure when there is no TLS; "" removes it.
+// RememberFor stores a value that is not secret in a cookie for the given time; "" removes the cookie. On a connection
+// without TLS the cookie does not have the attribute Secure.
 func RememberFor(w http.ResponseWriter, r *http.Request, name, value string, life time.Duration) {
 	cookie := &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: int(life / time.Second),

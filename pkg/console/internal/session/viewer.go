@@ -80,7 +80,7 @@ func (v *Viewer) Topics() string {
 	return strings.Join(all, ", ")
 }
 
-// Why returns the reason why the viewer may not perform an action of the role; "" when the viewer may.
+// Why returns the reason why the viewer may not perform an action that needs the role; "" when the viewer may.
 func (v *Viewer) Why(role string, topics ...string) string {
 	switch {
 	case v.May(role, topics...):

@@ -19,7 +19,7 @@ const stylesheet = "console.css"
 
 // Assets are the stylesheets, scripts and pictures of the pages, compressed once.
 type Assets struct {
-	version string // changes when any of the files changes
+	version string // hash of all files, which is part of their addresses
 	files   map[string]asset
 }
 

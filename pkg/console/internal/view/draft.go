@@ -36,8 +36,9 @@ const (
 	// DraftLife is how long a draft is kept.
 	DraftLife = 24 * time.Hour
 
-	// DraftCookie contains the key that encrypts the browser's drafts. No server stores the key. So the database
-	// cannot reveal a value that was typed or unmasked, and another browser cannot open a draft by its address.
+	// DraftCookie contains the key that encrypts the browser's drafts. No server stores the key. So the database cannot
+	// reveal a value that was typed or unmasked, and another browser that requests the draft's address cannot read the
+	// draft.
 	DraftCookie = "dlq-drafts"
 
 	draftParameter = "draft"
@@ -130,8 +131,8 @@ var noDraft = Problem{
 	Title: "The draft is not available", Message: "A draft is kept for a day, in the browser and for the user who wrote it.",
 }
 
-// WithDraft returns the request of a page with the draft that its address names. The form of the returned request is
-// that of the draft.
+// WithDraft reads the draft that the address of a page names, if it names one. It returns the request with the draft,
+// and with the draft's form as its form.
 func (v *Renderer) WithDraft(r *http.Request) (*http.Request, error) {
 	id := r.URL.Query().Get(draftParameter)
 	if r.Method != http.MethodGet || id == "" || !request.Navigates(r) {
@@ -187,7 +188,8 @@ func ForgetDrafts(w http.ResponseWriter, r *http.Request) {
 // binding binds a draft to its id and to its page, so that no other page accepts the draft as its own form.
 func binding(id string, page *url.URL) []byte { return []byte(id + " " + page.Path) }
 
-// keyFor returns the browser's key, and makes the browser keep it for as long as the draft.
+// keyFor returns the key that encrypts the browser's drafts, and creates it if the browser has none. It sets the cookie
+// again, so that the browser keeps the key for at least DraftLife.
 func keyFor(w http.ResponseWriter, r *http.Request) []byte {
 	key, err := base64.RawURLEncoding.DecodeString(session.CookieValue(r, DraftCookie))
 	if err != nil || len(key) != keySize {
@@ -197,7 +199,8 @@ func keyFor(w http.ResponseWriter, r *http.Request) []byte {
 	http.SetCookie(w, &http.Cookie{
 		Name: DraftCookie, Value: base64.RawURLEncoding.EncodeToString(key), Path: "/", MaxAge: int(DraftLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		// Browsers keep a session only with TLS, which a proxy may terminate.
+		// If a proxy terminates TLS, r.TLS is nil although the browser uses TLS. A browser with a session uses TLS,
+		// because the session's cookie requires it.
 		Secure: r.TLS != nil || session.Of(r).Token != "",
 	})
 	return key

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// maxDrafts limits the drafts of MemoryDrafts.
+// maxDrafts is the number of drafts that MemoryDrafts keeps.
 const maxDrafts = 20
 
 // MemoryDrafts stores the newest drafts in memory, for a program without a database, which has no other replicas.

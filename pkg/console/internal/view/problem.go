@@ -15,9 +15,9 @@ type Problem struct {
 	Message   string
 	RequestID string
 	Fields    []FieldProblem
-	Again     bool // sending the request again may help
-	// InDoubt means that it is not known whether the order was carried out; if it is sent again with the same key, it
-	// is done only once.
+	Again     bool // the user may succeed by sending the request again
+	// InDoubt means that it is not known whether the API carried out the request. If the user sends it again with the
+	// same idempotency key, the API carries it out only once.
 	InDoubt bool
 }
 
@@ -53,7 +53,7 @@ var titles = map[int]string{
 func described(e *api.Error) Problem {
 	again := e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
 	f := Problem{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: again}
-	// After 502 the result is known: the attempt has failed.
+	// A response 502 tells the result: the attempt has failed.
 	f.InDoubt = e.Status >= http.StatusInternalServerError && e.Status != http.StatusBadGateway
 	switch {
 	case NeedsDatabase(e):
@@ -82,8 +82,8 @@ func isAbout(e *api.Error, field string) bool {
 	return slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == field })
 }
 
-// ProblemOf returns the status and the description of an error of the API that a page can show; it returns every other
-// error itself.
+// ProblemOf returns the status and the description of an API error that a page can show. It returns every other error
+// unchanged, including 401, after which the user must sign in.
 func ProblemOf(err error) (int, *Problem, error) {
 	var refused *api.Error
 	if !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized {
@@ -123,7 +123,8 @@ func (f *Problem) ByField() map[string]string {
 	return wrong
 }
 
-// Without returns the problem without the reasons that the form shows next to its fields; names are these fields.
+// Without returns the problem without the reasons for the named fields, because the form shows these reasons next to
+// the fields.
 func (f *Problem) Without(names []string) *Problem {
 	if f == nil {
 		return nil

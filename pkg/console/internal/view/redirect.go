@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
 )
 
-// Done holds the sentences that are shown after a change, by the code in the cookie. The page shows only these
-// sentences, because text from a request could come from another site.
+// Done holds the sentences that a page shows after a change, by the code that DoneCookie carries. Pages show only these
+// sentences and no text of a request, because another site may have caused the request.
 var Done = map[string]string{
 	"retried":        "The message was sent back. Watch its outcome below.",
 	"requeued":       "The message is pending again, with no attempts used.",
@@ -39,8 +39,8 @@ var Done = map[string]string{
 	"view-deleted":   "The view was deleted.",
 }
 
-// DoneCookie carries the code of the change to the next page. A code in the address would show the sentence on each
-// visit.
+// DoneCookie carries the code of the change to the next page. If the address carried the code, the page would show the
+// sentence again after each reload.
 const (
 	DoneCookie   = "dlq-done"
 	doneLifetime = time.Minute
@@ -53,7 +53,8 @@ func Redirect(w http.ResponseWriter, r *http.Request, path string, pairs ...stri
 	return nil
 }
 
-// RedirectDone redirects after a change as Redirect does. The next page shows, once, the sentence whose code is what.
+// RedirectDone redirects after a change as Redirect does. The next page shows, once, the sentence of Done whose code is
+// in the parameter what.
 func RedirectDone(w http.ResponseWriter, r *http.Request, what, address string) error {
 	if u, err := url.Parse(address); err == nil {
 		setDone(w, r, what+"."+format.Digest(u.Path), doneLifetime)
@@ -61,11 +62,11 @@ func RedirectDone(w http.ResponseWriter, r *http.Request, what, address string) 
 	return Redirect(w, r, address)
 }
 
-// undone names, by the code of a change, the form of the same page that reverts the change.
+// undone maps the code of a change to the name of the form, on the same page, that reverts the change.
 var undone = map[string]string{"dead": "requeue"}
 
 // takeDone returns the sentence for this page and the address of the form that reverts the change, and removes the
-// cookie. Requests for live parts of a page do not remove it, so that the page itself gets the sentence.
+// cookie. Requests of scripts for a part of a page do not remove the cookie, so that the page itself gets the sentence.
 func takeDone(w http.ResponseWriter, r *http.Request) (sentence, undo string) {
 	what, where, _ := strings.Cut(session.CookieValue(r, DoneCookie), ".")
 	if r.Method != http.MethodGet || !request.Navigates(r) || where != format.Digest(r.URL.Path) {

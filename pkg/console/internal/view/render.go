@@ -42,7 +42,7 @@ type Site struct {
 	Offers      Offers
 }
 
-// Offers says how people sign in: Needed when they must, Issuer when they can do it at an issuer.
+// Offers says how people sign in. Needed: they must sign in. Issuer: they can sign in at an issuer.
 type Offers struct{ Needed, Issuer bool }
 
 type layout struct {
@@ -102,7 +102,7 @@ func functions(files *Assets, now func() time.Time) template.FuncMap {
 		"short":   format.Short,
 		"lower":   strings.ToLower,
 		"plural":  format.Plural,
-		// These functions escape invisible characters, and characters that reverse text.
+		// The functions clip, visible and middle escape invisible characters, and characters that reverse text.
 		"clip":    func(n int, text string) string { return format.Visible(format.Clip(n, text)) },
 		"pair":    func(first, second any) map[string]any { return map[string]any{"First": first, "Second": second} },
 		"visible": format.Visible,
@@ -116,7 +116,7 @@ func functions(files *Assets, now func() time.Time) template.FuncMap {
 	}
 }
 
-// Render answers with a page. A page without a problem of its own shows the problem of its draft. Render writes nothing
+// Render answers with a page. If p contains no problem, the page shows why its draft was refused. Render writes nothing
 // when the page cannot be rendered.
 func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, name string, p Page) error {
 	t, ok := v.pages[name]
@@ -161,7 +161,8 @@ func theme(r *http.Request) string {
 	return cookie.Value
 }
 
-// selfOf returns the address of the page, or in the answer to a form the address of the list to which the page belongs.
+// selfOf returns the address of the page. In the answer to a form it returns the address of the list that the page
+// belongs to.
 func selfOf(r *http.Request, p Page) string {
 	if r.Method == http.MethodPost {
 		return link.Local(p.Nav)

@@ -66,12 +66,12 @@ type mappingPage struct {
 	Added   []diff.Line // how the previewed rules differ from the current ones
 	Started []string    // redrives that the last change started
 
-	Overtaken bool        // another person replaced the rules while Text was edited
-	Changes   []diff.Line // how Text would change the rules of that person
+	Overtaken bool        // another user replaced the rules while this user edited Text
+	Changes   []diff.Line // how Text would change the rules that the other user has saved
 }
 
-// overtaken shows how the typed rules differ from those that another author has saved meanwhile, so that the author's
-// rules are not replaced unnoticed.
+// overtaken handles the case that another user saved rules while this user edited theirs. The page then shows how the
+// typed rules differ from the saved rules, so that these are not replaced unnoticed.
 func (p *mappingPage) overtaken(rules []mappingRule) {
 	p.Overtaken = true
 	p.Changes, _ = diff.Texts(strings.TrimSpace(ruleLines(p.Rules)), strings.TrimSpace(ruleLines(rules)))
@@ -124,7 +124,8 @@ func (m *Mapping) preview(r *http.Request, data *mappingPage) error {
 	return nil
 }
 
-// looked identifies the rules in a form, and the version that these replace.
+// looked returns a hash of the rules in a form and of the version that they replace. It identifies what a preview has
+// shown.
 func looked(version int64, text string) string {
 	return format.Digest(strconv.FormatInt(version, 10) + "\n" + strings.ReplaceAll(text, "\r\n", "\n"))
 }
@@ -156,8 +157,8 @@ func byLine(err error, lines []int) error {
 	return &shown
 }
 
-// typed makes the page show the rules as they were typed. When the form is sent again, it replaces the version of the
-// rules that the page now shows.
+// typed fills the form with the rules as the user typed them. The form then replaces the version of the rules that the
+// page now shows.
 func (p *mappingPage) typed(r *http.Request) {
 	p.Text, p.Apply, p.Reason = r.PostFormValue("rules"), r.PostFormValue("apply") != "", request.Text(r, "reason")
 	rules, _, err := readRules(p.Text)
@@ -166,8 +167,8 @@ func (p *mappingPage) typed(r *http.Request) {
 	}
 }
 
-// Replace replaces the rules by the rules in the form, unless another user has replaced them meanwhile. It requires a
-// preview: it answers rules that were not previewed with their preview.
+// Replace replaces the rules by the rules in the form, unless another user has replaced them meanwhile. The user must
+// see a preview first: if these rules were not previewed, Replace changes nothing and shows their preview.
 func (m *Mapping) Replace(w http.ResponseWriter, r *http.Request) error {
 	version, err := strconv.ParseInt(r.PostFormValue("version"), 10, 64)
 	if err != nil {

@@ -62,8 +62,8 @@ func (q *Quarantine) Show(w http.ResponseWriter, r *http.Request) error {
 	return q.Renderer.Render(w, r, http.StatusOK, "quarantine", view.Page{Title: "Quarantine", Nav: "/", Data: data})
 }
 
-// Act returns a handler that sends a request about a record to the API. After success it shows the sentence whose code
-// is the parameter sentence.
+// Act returns a handler that sends a request about a quarantined record to the API. After success the page shows the
+// sentence of view.Done whose code is in the parameter sentence.
 func (q *Quarantine) Act(method, sentence string, what ...string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		path := api.Endpoint(append([]string{"quarantine", r.PathValue("id")}, what...)...)

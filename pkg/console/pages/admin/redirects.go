@@ -51,7 +51,7 @@ type redirectsPage struct {
 	Version   int64 // version of the redirect that was previewed; 0: the topic had none
 	Preview   *redirectPreview
 	Current   *redirect // redirect of Topic; nil: there is none
-	Remove    bool      // the preview is for the removal of Current
+	Remove    bool      // the preview shows the effect of removing the redirect in Current
 	Why       string    // the reason for which the viewer cannot set a redirect; "": the viewer can
 }
 

@@ -36,8 +36,8 @@ var nouns = map[string]string{
 	"view": "a shared view",
 }
 
-// verbs says in words what an action did to an object: the words before the object's noun, and the words after the
-// noun.
+// verbs holds, for each action, the words that describe it: those before the noun of the changed object, and those
+// after it.
 var verbs = map[string][2]string{
 	"retry": {"retried"}, "attempt": {"ended an attempt of"}, "requeue": {"requeued"}, "dead": {"marked", "dead"},
 	"delete": {"deleted"}, "map": {"set the original topic of"}, "restore": {"restored"}, "erase": {"erased"}, "unmask": {"saw masked values of"},

@@ -95,8 +95,8 @@ func (g errorGroup) actions(v *session.Viewer) []action {
 	return list
 }
 
-// reached says in words which of n messages an action of the viewer selects: all, or those of the topics on which the
-// viewer has the role.
+// reached describes the messages that an action of the viewer selects: all n messages, or only those in the topics on
+// which the viewer has the role.
 func (g errorGroup) reached(v *session.Viewer, name string, n int64, state string) string {
 	all, theirs := allOf(n, state), []string{}
 	if state == "" {

@@ -57,8 +57,8 @@ var orders = []order{
 	{"last_seen", "Last seen"}, {"recent", "Most in 15 min"}, {"open", "Most open"}, {"first_seen", "Newest"},
 }
 
-// listViews are the lists of error groups. In the order "open", the API counts the messages in the states of the list,
-// so that the list is ordered by the numbers that it shows.
+// listViews are the lists of error groups. With the order "open", the API orders the groups of a list by the number of
+// their messages in the list's statuses, which the list shows.
 var listViews = []listView{
 	{"", "open ones", url.Values{"status": {"PENDING,RETRYING"}}},
 	{"new", "new ones", url.Values{"status": {"PENDING,RETRYING"}, "new": {"true"}}},
@@ -116,7 +116,7 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 	}
 	ask := link.Query("limit", strconv.Itoa(perPage), "sort", shown.Sort, "trend", shown.Range.Name,
 		"topic", shown.Topic, "cursor", q.Get("cursor"))
-	if q.Get("open") == "false" { // addresses of earlier versions have this parameter
+	if q.Get("open") == "false" { // links of earlier versions of the console use this parameter
 		shown.View = listViewOf("all")
 	}
 	maps.Copy(ask, shown.View.ask)

@@ -20,7 +20,7 @@ type sample struct {
 	Of       int       // number of messages in the sample
 	All      bool      // the sample holds all messages of the group
 	Versions []version
-	Without  int    // messages of the sample that have none of the headers
+	Without  int    // messages of the sample that have none of the version headers
 	Headers  string // names of the version headers
 	Problem  string // the reason for which there is no sample
 }

@@ -11,7 +11,7 @@ import (
 // trend contains the arrivals of an error group, drawn as bars.
 type trend struct {
 	format.Bars
-	Buckets []api.Hour // Hour is the beginning of each step
+	Buckets []api.Hour // the arrivals in each bar; Hour is the time at which the bar begins
 	Total   int64
 }
 

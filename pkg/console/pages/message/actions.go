@@ -21,7 +21,7 @@ type Actions struct{ Page *Page }
 type acts struct {
 	Retry, Edit, Requeue, Dead, Delete, Origin, Restore act
 
-	Unsettled bool   // a retry has to accept that the record may arrive twice
+	Unsettled bool   // the last attempt is unsettled: a user who retries must accept that the record may arrive twice
 	From      string // the list that led to this page
 	Reason    string // the reason that the user typed for the action that was refused
 	Topic     string
@@ -126,7 +126,8 @@ func whyNoRetry(m *api.Message) string {
 	return ""
 }
 
-// whyNoEdit checks what whyNoRetry checks, except the original topic, because an edit can set the topic.
+// whyNoEdit makes the same checks as whyNoRetry, except the check of the original topic, because an edit can set the
+// topic.
 func whyNoEdit(m *api.Message) string {
 	switch {
 	case m.Status == "DEAD":

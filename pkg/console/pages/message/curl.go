@@ -25,7 +25,8 @@ func commands(r *http.Request, ref api.MessageRef, m *api.Message, needToken boo
 	return append(list, command{"curl-retry", "Send it back", curl(r, needToken, http.MethodPost, ref.Endpoint("retry"), `{"reason":""}`)})
 }
 
-// curl returns a command for a POSIX shell. The address is quoted, because the client chooses the host name.
+// curl returns a command for a POSIX shell. The address is quoted, because it contains the host name that the client of
+// the request has sent.
 func curl(r *http.Request, needToken bool, method, path, body string) string {
 	b := strings.Builder{}
 	b.WriteString("curl -sS")

@@ -5,9 +5,9 @@
 //
 //   - page.go: what the page shows, and its download
 //   - edit.go: the form that changes a message, checks it and sends it
-//   - draft.go: the fields of that form, and the edit that they mean for the API
+//   - draft.go: the fields of that form, and how they become an edit in a request to the API
 //   - actions.go: the actions on a message, and which of them are possible
-//   - outcome.go: what became known of the message after it was sent
+//   - outcome.go: whether the sent record was consumed or failed again
 //   - history.go: attempts, changes, and the messages before and after it
 //   - payload.go: the views of the payload
 //   - schema.go: the schema of the payload or the key, compared with its latest version

@@ -32,10 +32,11 @@ const (
 	asText   = "text"
 	asBase64 = "base64"
 	asNull   = "null"
-	asKeep   = "keep"   // keeps the record's own value, which may be masked
-	asJSON   = "json"   // the text is JSON that is encoded with a schema
+	asKeep   = "keep"   // the record's own value is sent; the form may show it masked
+	asJSON   = "json"   // the user edits JSON, which is encoded with a schema
 	asRemove = "remove" // the header is not sent
-	asLost   = "lost"   // an edit cannot express the name: the header is sent only while no other header changes
+	// the header's name cannot be written in an edit: the header is sent only if no other header is changed
+	asLost = "lost"
 )
 
 type editHeader struct {
@@ -74,7 +75,8 @@ func draftOf(m *api.Message, raw []byte) draft {
 	if decoded := m.DecodedKey(); decoded != nil {
 		d.Key = value{asJSON, string(decoded)}
 	}
-	if m.HeadersOmitted != "" { // an edit with the listed headers would remove the headers that are not listed
+	// the answer contains only the first headers: an edit that lists them would remove the others
+	if m.HeadersOmitted != "" {
 		return d
 	}
 	for i, h := range m.Headers {
@@ -125,8 +127,8 @@ func loneReturn(text string) bool {
 	return strings.Count(text, "\r") != pairs || pairs > 0 && strings.Count(text, "\n") != pairs
 }
 
-// deadLetterMarks are prefixes of headers that mark dead letters; a record without them is not treated as a dead
-// letter. The API knows further prefixes, and rejects headers that have them.
+// deadLetterMarks are prefixes of headers that make a record a dead letter. The API knows further prefixes, and rejects
+// headers that have them.
 var deadLetterMarks = []string{
 	"kafka_dlt-", "kafka_original-", "kafka_exception-", "__connect.errors.", "__streams.errors.", "x-dlq-", "dlq-", "dlq_", "dead-letter-",
 	"x-dead-letter-", "x-death", "x-original-", "x-exception-", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned",
@@ -182,8 +184,8 @@ func (h editHeader) of(was editHeader) editHeader {
 // written reports whether the edit sends the text that the user has typed for this value.
 func (v value) written() bool { return v.As == asText || v.As == asJSON }
 
-// settle decides what is sent if a field has a typed text, and also a choice to send no value or the record's own
-// value: it uses the one of the two that the user has changed.
+// settle decides what is sent when a field contains typed text and the user has also chosen to send no value, or the
+// record's own value. It uses the input that the user has changed.
 func (d *draft) settle(was draft) {
 	d.Payload, d.Key = d.Payload.settled(was.Payload), d.Key.settled(was.Key)
 	for i := range d.Headers {
@@ -265,7 +267,7 @@ func (d draft) payload(was draft) value {
 
 func (d draft) payloadChanged(was draft) bool { return d.payload(was) != was.Payload }
 
-// json returns the payload when it is JSON and was changed, or when it is to be encoded with another schema; else "".
+// json returns the payload if it is valid JSON and the user has changed it or chosen another schema; else "".
 func (d draft) json(was draft) string {
 	v := d.payload(was)
 	again := v.As == asJSON && d.Schema != ""
@@ -275,8 +277,8 @@ func (d draft) json(was draft) string {
 	return v.Text
 }
 
-// put adds raw to the edit as base64, under name with the suffix _base64. If raw is nil, it instead sets the member
-// that the parameter null names to the value is.
+// put adds raw to the edit as base64, under name with the suffix _base64. If raw is nil, it sets the member named by
+// the parameter null to the value in the parameter is.
 func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	if raw == nil {
 		edit[null] = is
@@ -319,7 +321,7 @@ func (d draft) headerList() (list []map[string]any, problems []view.FieldProblem
 		switch h.As {
 		case asKeep:
 			if kept[h.Name] {
-				continue // one entry of the edit keeps all headers with the same name
+				continue // the API needs only one entry to keep all headers with this name
 			}
 			kept[h.Name], one["keep"] = true, true
 		case asNull:
@@ -359,7 +361,7 @@ func checkJSON(text string) *jsonProblem {
 	if syntax, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // encoding/json returns it unwrapped
 		offset = min(int(syntax.Offset), len(text))
 		if offset > 0 && !strings.HasPrefix(what, "unexpected end") {
-			offset-- // the offset is that of the byte after the wrong character
+			offset-- // the decoder's offset is one byte after the wrong character
 		}
 	}
 	before := text[:offset]

@@ -41,7 +41,7 @@ type editPage struct {
 	*api.Message
 	Base   string
 	Unmask bool
-	Can    act // its Why is the reason for which the edit cannot be sent
+	Can    act // Can.Why is the reason for which the edit cannot be sent
 
 	MayUnmask bool
 	Draft     draft
@@ -59,7 +59,7 @@ type editPage struct {
 }
 
 // HeadersOpen reports whether the headers are shown unfolded, because they were changed or because some of them cannot
-// be sent as they are.
+// be written in an edit.
 func (p *editPage) HeadersOpen() bool {
 	return p.Check != nil && len(p.Check.Headers) > 0 || p.Draft.Lost() > 0 || p.open
 }
@@ -105,8 +105,8 @@ func (e *Edit) Show(w http.ResponseWriter, r *http.Request) error {
 	return e.renderer.Render(w, r, http.StatusOK, "edit", shown)
 }
 
-// read sets the page's draft to the values of the submitted form. A payload that cannot be edited keeps its value in the
-// draft was.
+// read sets the page's draft to the values of the submitted form. If the payload cannot be edited, the draft gets the
+// payload of the draft was.
 func (p *editPage) read(r *http.Request, was draft) {
 	p.Draft = readDraft(r, was)
 	p.Draft.settle(was)
@@ -115,7 +115,7 @@ func (p *editPage) read(r *http.Request, was draft) {
 	}
 }
 
-// load loads the message to edit, without a payload that has to be fetched separately.
+// load loads the message to edit, but not a payload that the answer of the API leaves out.
 func (e *Edit) load(r *http.Request) (*editPage, error) {
 	ref, unmask := api.RefOf(r, false), request.Unmasks(r)
 	m, _, err := loadMessage(r, e.api, ref, unmask)
@@ -215,9 +215,9 @@ func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
 	return view.RedirectDone(w, r, "edited", p.Base)
 }
 
-// editBody returns the request body of a retry with an edit. A payload that is JSON is inserted as it was typed,
-// because an encoder would change its formatting, and because base64 is a third longer, so that only a smaller payload
-// would fit.
+// editBody returns the request body of a retry with an edit. It inserts a JSON payload as the user typed it, because an
+// encoder would change its formatting. It does not use base64, which is a third longer, because then only a smaller
+// payload would fit into the request.
 func editBody(order map[string]any, payload string) ([]byte, error) {
 	raw, err := json.Marshal(order)
 	if err != nil {
@@ -229,8 +229,8 @@ func editBody(order map[string]any, payload string) ([]byte, error) {
 	return raw, nil
 }
 
-// lacks returns the name of a field that the form lacks, or "". A missing field must not be treated like a field that
-// the user has emptied.
+// lacks returns the name of a field that the form lacks, or "". A form with a missing field is refused: it must not be
+// read as if the user had emptied the field.
 func lacks(r *http.Request, payload bool) string {
 	names := []string{"topic", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"}
 	if payload {
@@ -244,7 +244,8 @@ func lacks(r *http.Request, payload bool) string {
 	return ""
 }
 
-// notSent returns the problem that says why the edit was not sent.
+// notSent returns the problem that says why the edit was not sent. The parameter seen means that the user has seen the
+// check of this edit.
 func notSent(seen bool, check *editCheck) *view.Problem {
 	switch {
 	case !seen:

@@ -71,8 +71,8 @@ func (e *anEdit) post() *httptest.ResponseRecorder {
 	return consoletest.Post(e.t, e.site, consoletest.MessagePath+"/edit", e.form)
 }
 
-// checked sends the form of the edit for a check, keeps the mark of the check for the next call of post, and returns
-// the page.
+// checked sends the form for a check and returns the page. It keeps the page's field "checked", which identifies what
+// was checked, for the next call of post.
 func (e *anEdit) checked() string {
 	e.t.Helper()
 	body := e.post().Body.String()

@@ -166,8 +166,9 @@ func pastOf(m *api.Message, h history) []event {
 	return events[max(0, len(events)-maxEvents):]
 }
 
-// childrenOf finds the messages that were stored when this message failed again, by a header of their records. After an
-// error the list is empty, because the search may be late, or forbidden for the viewer.
+// childrenOf finds the messages that were stored when this message failed again: their records have the header
+// dlq-message-id with its id. After an error it returns no messages, because the search may be too slow, or forbidden
+// for the viewer, and the page can be shown without them.
 func childrenOf(r *http.Request, client api.Client, id string) []api.Message {
 	var list struct {
 		Messages []api.Message `json:"messages"`

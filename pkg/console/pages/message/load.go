@@ -15,8 +15,8 @@ func masking(unmask bool) url.Values {
 	return nil
 }
 
-// loadMessage loads a message. With unmask, it loads a message that has masks without them, which adds an entry to the
-// audit trail. revealed reports whether the message was read without masks.
+// loadMessage loads a message. With unmask, if the answer contains masked values, it loads the message again without
+// masks, which adds an entry to the audit trail. revealed reports whether the message was read without masks.
 func loadMessage(r *http.Request, client api.Client, ref api.MessageRef, unmask bool) (m *api.Message, revealed bool, err error) {
 	m = &api.Message{}
 	if err := client.Get(r, ref.Endpoint(), nil, m); err != nil || !unmask || len(m.Masked) == 0 {

@@ -9,10 +9,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
-// outcome says what is known of the message since it was sent, and how the page polls for more.
+// outcome describes in words what happened to the message after it was sent. While that may still change, the page
+// polls URL.
 type outcome struct {
 	Live  bool
-	URL   string // address of the page without the parts that take long to load
+	URL   string // address that the page polls; it shows the same page without the parts that are slow to load
 	Words []string
 	Moved bool // the message's state has changed since the page was loaded
 	Base  string

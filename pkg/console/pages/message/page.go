@@ -42,7 +42,7 @@ type page struct {
 	Trace       trace
 	Past        []event
 	Lineage     []ancestor
-	Parent      string // state of the message whose replay came back as this message: live, archived or unknown
+	Parent      string // where the message is whose replay failed again as this message: live, archived or unknown
 	Children    []api.Message
 	Outlook     outcome
 	Acts        acts
@@ -115,7 +115,8 @@ func (p *Page) compose(r *http.Request, ref api.MessageRef, m *api.Message, reve
 	return data, nil
 }
 
-// groupOf returns the error group of a message, nil for none. If the group cannot be read, its title is a general one.
+// groupOf returns the error group of a message, nil for none. If the API cannot return the group, the result has only a
+// general title.
 func (p *Page) groupOf(r *http.Request, m *api.Message) *api.ErrorGroup {
 	if m.GroupID == "" {
 		return nil
@@ -161,7 +162,7 @@ func (p *page) KeyText() string {
 	return ""
 }
 
-// CameBack returns how often the record failed again after it was sent back, as far as that is known.
+// CameBack returns how often this message and its known ancestors failed again after they were sent back; at least 1.
 func (p *page) CameBack() int { return max(1, len(p.Lineage)) }
 
 const longCause = 180 // characters of a cause in the heading
@@ -190,7 +191,8 @@ func (p *page) OriginalPosition() *recordAt {
 func (p *Page) Download(archived bool) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ref := api.RefOf(r, archived)
-		if v := session.ViewerOf(r); v != nil && v.Masking && request.FromOtherSite(r) { // each unmasked download is audited
+		// a link on another site must not cause a download: each unmasked download adds an audit entry
+		if v := session.ViewerOf(r); v != nil && v.Masking && request.FromOtherSite(r) {
 			return view.Redirect(w, r, ref.URL())
 		}
 		return p.API.Stream(w, r, ref.Endpoint("payload"), nil)

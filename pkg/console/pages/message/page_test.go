@@ -269,8 +269,8 @@ func TestMaskedIsSaidAndUnmaskedByWhoMay(t *testing.T) {
 	consoletest.MustHave(t, body, "you need the grant unmask")
 }
 
-// The page of a message with an undeclared origin says why it is undeclared, which retries skip the message, and both
-// ways to declare the origin. The page of any other message does not.
+// The page of a message with an undeclared origin says why it is undeclared, and that redrives and automatic retry skip
+// the message. It offers both ways to declare the origin. The page of any other message has none of this.
 func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	t.Parallel()
 	undeclared := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"undeclared":true,"undeclared_reason":"records of gamma.dlq.v1 may not claim orders.events.v1"`)), consoletest.MessagePath).Body.String()
@@ -279,8 +279,8 @@ func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	consoletest.MustNotHave(t, consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"undeclared":false,"undeclared_reason":null`)), consoletest.MessagePath).Body.String(), `id="undeclared"`, "badge undeclared")
 }
 
-// The page of a share group's dead letter names the group as such, its deliveries, and whether the failed record is
-// stored; a payload that cannot be fetched is explained, and not offered.
+// The page of a share group's dead letter names the share group, the number of deliveries, and whether the failed
+// record is stored. If the record cannot be fetched, the page says why and offers no download.
 func TestShareGroupsDeadLetterSaysWhereItsRecordIs(t *testing.T) {
 	t.Parallel()
 	const pointer = `"dialect":"sharegroup","consumer_attempts":5,"payload":null,"payload_size":null,"payload_omitted":"pointer"`
@@ -342,7 +342,7 @@ func TestPayloadIsDownloadedAsItIs(t *testing.T) {
 	}
 }
 
-// No text of a message is interpreted as markup.
+// No data of a message becomes markup of the page.
 func TestNothingOfAMessageBecomesMarkup(t *testing.T) {
 	t.Parallel()
 	const text = `{"encoding":"utf8","data":"HOSTILE"}`

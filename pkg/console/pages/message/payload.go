@@ -21,7 +21,7 @@ const (
 
 	maxShort = 1 << 10 // bytes of a payload that is shown above the stack trace
 
-	// If formatted JSON has more than maxExpansion bytes per raw byte, it is not shown when it would be cut.
+	// Formatted JSON that does not fit on the page is shown only if it has at most maxExpansion bytes per raw byte.
 	maxExpansion = 8
 )
 
@@ -31,7 +31,7 @@ type payloadView struct {
 	Notes    []string // remarks about the payload
 	Tree     *tree
 	Text     string
-	Shown    int64  // bytes of the payload that are shown, when not all are
+	Shown    int64  // number of the payload's bytes that the page shows; 0: it shows all
 	Size     int64  // bytes of the whole payload
 	Known    bool   // Size is known
 	None     bool   // there is no payload: a tombstone
@@ -108,8 +108,8 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 	return v
 }
 
-// pointer explains why the record to which a share group's dead letter points is not stored. It returns why the record
-// cannot be downloaded; "" when the record may be downloaded.
+// pointer adds a note that explains why the record to which a share group's dead letter points is not stored. It
+// returns why the record cannot be downloaded; "" when the record may be downloaded.
 func (v *payloadView) pointer(m *api.Message) string {
 	reason := ""
 	if m.CompletionWhy != "" {
@@ -134,7 +134,8 @@ func (v *payloadView) bytesOf(m *api.Message) bool {
 	return m.JSONPayload() == nil || m.PayloadEncoding() != "" && v.Chosen == "hex"
 }
 
-// textView returns the name of the view that shows JSON as it would be copied: the bytes, or the decoded payload.
+// textView returns the name of the view that shows JSON without a tree: "pretty" for a decoded payload, "text" for the
+// bytes of any other payload.
 func textView(m *api.Message) string {
 	if m.PayloadEncoding() != "" {
 		return "pretty"
@@ -225,7 +226,7 @@ func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
 	}
 }
 
-// pretty formats the bytes that are shown, unless most of the result would be spaces.
+// pretty shows formatted JSON, or the unformatted text if formatting would add mostly spaces.
 func (v *payloadView) pretty(raw []byte, cut bool) {
 	text, used, ok := format.JSON(raw, maxText+utf8.UTFMax)
 	switch {

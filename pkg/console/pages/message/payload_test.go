@@ -102,7 +102,7 @@ func TestFrameOfASchemaRegistryIsNamed(t *testing.T) {
 	}
 }
 
-// A half of a surrogate pair is no character, but the page shows it as the producer wrote it.
+// Half of a surrogate pair, such as \ud800, is not a character. The page shows the escape that the producer wrote.
 func TestTreeShowsHalvesOfSurrogatePairsAsTheProducerWroteThem(t *testing.T) {
 	t.Parallel()
 	for literal, want := range map[string]string{

@@ -33,8 +33,8 @@ type shownBytes struct {
 }
 
 const (
-	longHeader = 240      // bytes of text above which a header is folded
-	maxHeader  = 16 << 10 // bytes of text that are shown
+	longHeader = 240      // a header with more bytes of text than this is folded
+	maxHeader  = 16 << 10 // bytes of a header's text that are shown
 	hexHeader  = 256
 
 	maxHeaders = 1000 // headers that a page shows
@@ -136,11 +136,11 @@ func traceOf(headers []api.Header, traceURL func(id string) string) trace {
 type fact struct {
 	Name  string
 	Value string
-	Time  time.Time // set if the fact is a time
+	Time  time.Time // Value as a time, if it is one
 	Topic bool      // Value is a topic
 	Sure  string    // high, medium or low; "" when unknown
 	How   string
-	Above bool // the top of the page also shows this fact
+	Above bool // the top of the page shows the same value
 }
 
 func originOf(m *api.Message) []fact {
@@ -184,8 +184,8 @@ func confidence(d api.Derived) string {
 	return d.Confidence
 }
 
-// source says from which header or dialect a field was read; "" when that is unknown. It does not repeat the message's
-// own dialect.
+// source says from which header, and of which dialect, a field was read; "" when that is unknown. It names the dialect
+// only if it differs from the message's dialect.
 func source(d api.Derived, dialect string) string {
 	of := ""
 	if d.Dialect != "" && d.Dialect != dialect {

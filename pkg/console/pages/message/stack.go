@@ -12,7 +12,7 @@ const maxStackLines = 1000
 // stack is a stack trace whose library frames are folded.
 type stack struct {
 	Parts []stackPart
-	Left  int64 // lines that are not shown
+	Left  int64 // number of lines that are left out
 }
 
 type stackPart struct {
@@ -21,8 +21,8 @@ type stackPart struct {
 	Open  bool // the folded part is shown unfolded at first
 }
 
-// foldStack parses a stack trace of any language. If there are prefixes, only frames that begin with one of them are
-// the application's.
+// foldStack parses a stack trace of any language. If prefixes is not empty, only frames that begin with a prefix count
+// as the application's.
 func foldStack(text string, prefixes []string) stack {
 	if text == "" {
 		return stack{}
@@ -116,7 +116,7 @@ var theirs = []string{
 	"node:", "internal/", "process.processTicksAndRejections", "Illuminate\\", "Symfony\\",
 }
 
-// theirPlaces are parts of paths in which only libraries are stored, never application code.
+// theirPlaces are parts of the paths of libraries. A frame with such a path does not belong to the application.
 var theirPlaces = []string{
 	"node_modules", "node:internal", "(internal/", "site-packages", "dist-packages", "/lib/python", "/usr/local/go/src/",
 	"/go/src/runtime/", "/pkg/mod/", "/gems/", "/vendor/",

@@ -126,8 +126,8 @@ func (b *treeBuilder) fill(n *node, delim json.Delim, depth int, at string) erro
 	return err
 }
 
-// text returns the string that was decoded last. Half of a surrogate pair is no character, so text returns the escape
-// sequence that the source has for it.
+// text returns the string that the decoder has read last. The decoder replaces half of a surrogate pair, which is not a
+// character. In its place, text returns the escape sequence in the source.
 func (b *treeBuilder) text(decoded string) string {
 	if !strings.ContainsRune(decoded, utf8.RuneError) {
 		return decoded
@@ -157,8 +157,8 @@ func literalAtEnd(raw []byte) []byte {
 	return raw
 }
 
-// keepHalves changes a string literal so that each escape of half of a surrogate pair is decoded as the text of the
-// escape itself.
+// keepHalves changes a string literal so that decoding it gives, for each half of a surrogate pair, the text of its
+// escape sequence.
 func keepHalves(literal []byte) []byte {
 	var out []byte
 	for i := 0; i < len(literal); i++ {
@@ -219,7 +219,7 @@ func unfold(n *node, depth int, all bool) {
 // maskedAt holds the masked paths of a payload without [*], because a mask also applies inside arrays.
 type maskedAt map[string]bool
 
-// noPath is the path of values below which no path is masked.
+// noPath stands for the path of a value if neither the value nor anything in it is masked.
 const noPath = ""
 
 func maskedPaths(names []string) maskedAt {
@@ -252,7 +252,8 @@ func (m maskedAt) member(at, name string) string {
 	return noPath
 }
 
-// maxMaskedName is longer than any name in the masking settings.
+// maxMaskedName is longer than any name that the masking settings contain. Longer names cannot be masked, so they are
+// not compared.
 const maxMaskedName = 1000
 
 func plainName(name string) bool {

@@ -14,13 +14,13 @@ const (
 	someMasks = `"masked":["header:auth"],"headers":[{"key":"auth","value":{"encoding":"utf8","data":"***"}}]`
 )
 
-// masksFor sets the session of a user who may unmask values.
+// masksFor makes masking active and sets the session of a user who may unmask values.
 func masksFor(a *consoletest.API) *consoletest.API {
 	return a.As(session.Viewer{Name: "ana", Mode: "token", Masking: true, Grants: []session.Grant{{Role: "admin", Topics: []string{"*"}}, {Role: "unmask", Topics: []string{"*"}}}}).
 		Says("GET "+consoletest.MessageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("plain")) }))
 }
 
-// looks counts the API's requests that make the API add an unmask entry to the audit trail.
+// looks counts the requests for unmasked values, which each add an entry to the audit trail.
 func looks(a *consoletest.API) (n int) {
 	for _, r := range a.Requests {
 		if r.URL.Query().Get("unmask") == "true" || strings.HasSuffix(r.URL.Path, "/payload") {
@@ -42,7 +42,8 @@ func TestBytesAreUnmaskedOnlyWhenAskedFor(t *testing.T) {
 		}
 		if asked > 0 {
 			consoletest.MustHave(t, body, "plain</")
-			consoletest.MustNotHave(t, body, "data-draft") // the browser would store a draft
+			// with this attribute, the browser would store the unmasked values in a draft
+			consoletest.MustNotHave(t, body, "data-draft")
 			continue
 		}
 		consoletest.MustHave(t, body, "cannot be masked", "unmask=true")

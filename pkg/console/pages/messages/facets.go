@@ -31,7 +31,8 @@ const (
 	maxSuggestion = 30 // suggested paths
 )
 
-// facetFields are the fields that the API counts.
+// facetFields are the fields of a message for which the API can count values. It can also count headers and payload
+// fields.
 var facetFields = []string{"topic", "status", "error_class", "consumer_group", "dialect", "group_id", "key"}
 
 type facetAnswer struct {
@@ -86,7 +87,7 @@ func (f facet) Rest() int64 { return f.Distinct.Values - int64(len(f.Values)) }
 
 type facetsPage struct {
 	Chips     []chip
-	Kept      []hidden // hidden form fields with the conditions of the filter
+	Kept      []hidden // hidden form fields that keep the conditions of the filter
 	By        []string // values of the inputs for facets; an empty input follows while more facets are possible
 	Sum       string
 	Suggested []listLink // links that add a suggested facet to this page
@@ -120,7 +121,7 @@ func (f *Facets) Show(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := &List{API: f.API}
 	p.Chips = q.chips(list.groupTitle(r, q.filter.Get("group_id")))
-	for i := range p.Chips { // a condition is removed on this page, not in the list
+	for i := range p.Chips { // the link that removes a condition leads to this page, not to the list
 		p.Chips[i].Href = strings.Replace(p.Chips[i].Href, link.Messages, link.Facets, 1)
 	}
 	p.Wrong = problem.ByField()
@@ -170,7 +171,8 @@ func (f *Facets) load(r *http.Request, q listQuery, p *facetsPage) (int, *view.P
 	return http.StatusOK, nil, nil
 }
 
-// link adds the addresses of the values. own contains the parameters of the page.
+// link sets the addresses to which the facets and their values link. The parameter own contains the parameters of the
+// page's address.
 func (a *facetAnswer) link(own url.Values) {
 	for i := range a.Facets {
 		facet := &a.Facets[i]

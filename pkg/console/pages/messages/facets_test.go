@@ -12,7 +12,7 @@ import (
 
 const facetsRoute = "GET /api/v1/messages/facets"
 
-// facetsSite serves the console with an API that answers with these facets.
+// facetsSite serves the console with an API that gives the answer to requests for facets.
 func facetsSite(t *testing.T, answer any) (*consoletest.API, http.Handler) {
 	t.Helper()
 	a, s := messagesSite(t, oneMessage(nothingBehind))
@@ -44,8 +44,9 @@ func TestFacetsShowValuesAndWhatToDoWithThem(t *testing.T) {
 	query.Set("action", "retry")
 	query.Set("counted", "156")
 	consoletest.MustHave(t, w.Body.String(), `href="/messages?`+list, `href="/redrives/new?`+strings.ReplaceAll(query.Encode(), "&", "&amp;"))
-	// There is no link for a value without a filter, for an empty condition, which the pages would ignore, and for a
-	// redrive of all messages of a status.
+	// Of the four values in the answer, three have no link to a redrive: a value without a filter, a value with an
+	// empty condition, which pages would ignore, and a status, because its redrive would select all messages of the
+	// status.
 	check.Equal(t, strings.Count(w.Body.String(), "Retry these…"), 1, "links to redrives")
 	check.Equal(t, strings.Count(w.Body.String(), `<a class="mono" href="/messages?`), 2, "links to lists")
 }
@@ -59,7 +60,8 @@ func TestFacetsSayWhatWasNotCounted(t *testing.T) {
 		"counted=7&amp;counted_of=100000")
 }
 
-// Without a choice the page counts nothing, and suggests the paths of the latest payloads, except masked ones.
+// When the address names no facet, the page requests no counts. It suggests facets for the paths in the latest
+// payloads, without masked paths.
 func TestFacetsSuggestPaths(t *testing.T) {
 	t.Parallel()
 	a, s := facetsSite(t, nil)

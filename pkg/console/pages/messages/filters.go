@@ -11,7 +11,7 @@ import (
 )
 
 type filterForm struct {
-	Fields   map[string]filterField // fields that occur only once
+	Fields   map[string]filterField // input of each condition that may be given only once
 	Headers  []filterField
 	Payloads []filterField
 	Statuses []option
@@ -19,10 +19,10 @@ type filterForm struct {
 	Ranges   []listLink
 	Since    string
 	Cols     string
-	Kept     []hidden // conditions that stay when the user searches with the input
+	Kept     []hidden // conditions that the form sends again when the user types another search
 	Tokens   []token
 	Unknown  bool // only messages of unknown origin
-	More     bool // a condition of the folded form is wrong
+	More     bool // a condition in the folded part of the form is invalid, so the form is shown unfolded
 	Wrong    map[string]string
 }
 

@@ -19,8 +19,8 @@ type piece struct {
 // highlighter finds the words of a search in the texts of a message; nil for a search without words.
 type highlighter struct{ inText, inPayload *regexp.Regexp }
 
-// between matches the text that may be between the words of a phrase: in the search index, names and values of JSON are
-// neighbours.
+// between matches the characters that may stand between two words of a phrase. A phrase may consist of a name and a
+// value of JSON, because in the search index they follow each other.
 const between = `[\s":,{}\[\]]+`
 
 func highlighterOf(filter url.Values) *highlighter {

@@ -31,8 +31,8 @@ type results struct {
 	Next          string        `json:"next_cursor"`
 	Count         *matchCount   `json:"count"`
 	SearchedUntil time.Time     `json:"searched_until"`
-	// SearchedBackTo is the time back to which the search has read messages when it ran out of time; zero when it was
-	// complete.
+	// SearchedBackTo is set when the time for the search ran out: the search has read all messages that are newer than
+	// this time. It is zero when the search was complete.
 	SearchedBackTo time.Time `json:"searched_back_to"`
 }
 
@@ -58,7 +58,7 @@ type page struct {
 	Views    []listLink
 	Saved    *savedViews // nil: the views could not be read
 	Chips    []chip
-	Plain    string // address of the list without conditions
+	Plain    string // address of the list with all conditions removed
 
 	// If a request is for only one live part of the page, the fields below that belong to other parts are empty.
 
@@ -74,16 +74,17 @@ type list struct {
 	First    string // address of the first page of the list; "" on the first page
 	Older    string
 	Searched time.Time // time up to which the search index is complete; zero: the search index is not noticeably late
-	// SearchedTo is the time at which the search ended early. Forward is true if the search went from older to newer
-	// messages.
+	// SearchedTo is set when the time for the search ran out: the search has read the messages up to this time. Forward
+	// is true if the search went from older to newer messages.
 	SearchedTo time.Time
 	Forward    bool
 	Columns    []columnChoice
 	Self       string
 	Exports    []listLink
 	Elsewhere  listLink
-	Exact      *listLink  // link to a search for the text as it was typed, instead of its words
-	Choice     *selection // nil: no action is possible on the list
+	// link to a search for exactly the text that the user typed; set if the list was found by the words of that text
+	Exact  *listLink
+	Choice *selection // nil: no action is possible on the list
 
 	Asked bool // the list has a condition
 }
@@ -103,7 +104,7 @@ type arrivals struct {
 
 type selection struct {
 	Shown  int
-	Filter []hidden // conditions that select all messages that match
+	Filter []hidden // conditions of the list as form fields, for an action on all messages that match
 	AllWhy string   // the reason for which the user cannot choose all messages that match
 	Until  time.Time
 	Back   string
@@ -121,7 +122,7 @@ const (
 	countPart    = "count"
 	arrivalsPart = "arrivals"
 	topicsPart   = "known-topics"
-	viewsPart    = "views" // the part for the command palette
+	viewsPart    = "views" // part that the command palette requests
 )
 
 // Show shows the list at a path: link.Messages or link.Archive.
@@ -207,8 +208,8 @@ func (l *List) topicNames(r *http.Request) ([]string, error) {
 	return names, err
 }
 
-// arrived counts the messages that are at least 1 ms newer than the newest message of the page, because messages of one
-// batch have equal times.
+// arrived counts the messages that have arrived since the page was loaded. They are at least 1 ms newer than the newest
+// message on the page, because messages that were stored together have equal times.
 func (l *List) arrived(r *http.Request, q listQuery, asked url.Values) (*arrivals, error) {
 	seen, err := time.Parse(time.RFC3339, r.URL.Query().Get("seen"))
 	if err != nil {
@@ -259,7 +260,8 @@ func (l *List) find(r *http.Request, q listQuery, asked url.Values) (p page, err
 	return p, nil
 }
 
-// countOf returns how many messages match. For a list of one page it needs no further request.
+// countOf returns how many messages match. If the list has only one page, countOf counts its messages without a further
+// request.
 func countOf(q listQuery, f results, counted bool) *count {
 	n := &count{Ask: q.address("count", "exact")}
 	switch {

@@ -84,7 +84,8 @@ func TestMessagesSince(t *testing.T) {
 	const onward = "/messages?cursor=onward&amp;opened=2026-02-20T12%3A00%3A00.000Z&amp;since=1h"
 	consoletest.MustHave(t, consoletest.Get(t, s, "/messages?since=1h").Body.String(), onward)
 	for path, want := range map[string]string{
-		// An old address shows current messages; a cursor keeps its own conditions.
+		// The age in "since" is counted back from now, and not from an old "opened" time in the address. With a cursor
+		// it is counted back from "opened", so that all pages of a list have the same conditions.
 		"/messages?since=1h": "2026-02-20T11:00:00.000Z",
 		"/messages?opened=2020-01-01T00%3A00%3A00.000Z&since=1h":               "2026-02-20T11:00:00.000Z",
 		"/messages?cursor=onward&opened=2026-02-20T09%3A00%3A00.000Z&since=1h": "2026-02-20T08:00:00.000Z",
@@ -338,7 +339,8 @@ func TestExportsArePassedOn(t *testing.T) {
 	}
 }
 
-// export reads an export over a connection. The returned error is the error of reading the answer's body.
+// export requests an export from a real HTTP server, because only then can the connection break off. The returned error
+// is the error of reading the answer's body.
 func export(t *testing.T, a *consoletest.API, query string) (*http.Response, string, error) {
 	t.Helper()
 	server := httptest.NewServer(consoletest.Site(t, a))
@@ -410,7 +412,7 @@ func TestSavedViews(t *testing.T) {
 	consoletest.WantSays(t, "a list without views", consoletest.Get(t, s, "/messages?topic=a"), http.StatusOK, "processing failed")
 }
 
-// The ids of so many messages do not fit into an address.
+// The ids of 300 chosen messages do not fit into an address.
 func TestManyChosenMessages(t *testing.T) {
 	t.Parallel()
 	const export, redrives = "GET /api/v1/export", "POST /api/v1/redrives"

@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Parameters of the API that select messages. Those in narrowing select a subset; times and states may also select all
-// messages.
+// Parameters of the API that select messages. A parameter in narrowing selects only some of the messages. Times and
+// statuses are not in narrowing, because they may select all messages.
 var (
 	narrowing   = []string{"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "key", "key_base64", "header", "payload", "q"}
 	filterNames = append([]string{"status", "created_after", "created_before", "retried_after", "retried_before"}, narrowing...)
@@ -30,7 +30,7 @@ type listQuery struct {
 	filter url.Values // parameters by their names in the API, without empty values
 	since  string     // largest age, such as 1h, counted back from opened
 	sort   string
-	cols   string // columns named in the address
+	cols   string // columns that the address names
 	exact  bool   // the count must be exact, however long counting takes
 	cursor string
 	opened time.Time // when the first page was opened
@@ -158,7 +158,7 @@ func (q listQuery) address(changes ...string) string {
 	return link.WithQuery(q.path, own)
 }
 
-// without returns the address of the list's first page without this value of the parameter called name.
+// without returns the address of the list's first page after one value of the named parameter was removed.
 func (q listQuery) without(name, value string) string {
 	own := q.own()
 	own[name] = slices.DeleteFunc(slices.Clone(own[name]), func(v string) bool { return v == value })
@@ -180,8 +180,9 @@ var exportFormats = []string{"ndjson", "csv"}
 // addressIDs is the largest number of ids that fit into an address that proxies accept.
 const addressIDs = 100
 
-// Chosen redirects to a new redrive or to the export of the chosen messages. These are given by ids, or are all
-// messages that match the form's filter. If the ids do not fit into an address, they become a draft.
+// Chosen redirects to a new redrive or to the export of the chosen messages. The form names the ids of the chosen
+// messages, or chooses all messages that match its filter. If the ids do not fit into an address, the form is stored as
+// a draft.
 func (l *List) Chosen(w http.ResponseWriter, r *http.Request) error {
 	form := r.PostForm
 	page, order, ids := link.NewRedrive, url.Values{}, "ids"

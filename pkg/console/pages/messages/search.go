@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// token is a name of the search input: name:value sets a parameter of the API.
+// token is a name that users can type into the search input: the text name:value sets a parameter of the API.
 type token struct{ Name, Param, Hint string }
 
 var tokens = []token{
@@ -31,8 +31,8 @@ var tokens = []token{
 
 var severalOf = []string{"header", "payload"} // parameters that can have several values, which all apply
 
-// typedName is the parameter with the text as it was typed. It is set if the words of the text find more messages than
-// the text itself.
+// typedName is the parameter that keeps the text as the user typed it. It is set when the list shows the messages that
+// contain the words of the text, which may be more messages than those that contain the text itself.
 const typedName = "typed"
 
 // takeTokens changes the query parameters of a page's URL. Text of the form name:value that a user typed as search words
@@ -63,8 +63,8 @@ func takeTokens(query url.Values) (changed bool) {
 	return true
 }
 
-// readSearch splits the text of the search input into words and conditions. A text without a token or a pair is
-// returned as words, unchanged.
+// readSearch splits the text of the search input into words and conditions. If the text contains neither a condition
+// (name:value) nor a pair (such as name=value), it is returned unchanged as words.
 func readSearch(text string) (words string, conditions url.Values, changed bool) {
 	in := searchReader{rest: text, conditions: url.Values{}}
 	for in.next() {
@@ -90,7 +90,8 @@ var (
 	states     = []string{"PENDING", "RETRYING", "RESOLVED", "DEAD"}
 )
 
-// next reads one word, phrase, token or pair.
+// next reads one word, phrase, condition (name:value) or pair (name=value) of the search input, and reports whether
+// there was one.
 func (in *searchReader) next() bool {
 	if begin := jsonBegins.FindString(in.rest); begin != "" {
 		in.changed = in.changed || strings.TrimSpace(begin) != `"`
@@ -248,12 +249,12 @@ func cutPair(text string) (name, value string) {
 	return text[:at], text[at+1:]
 }
 
-// pair adds a search for a name and its value. In the index of a JSON payload the two are neighbours; in a text there
-// may be other words between them.
+// pair adds a search for a name and its value. It searches for both as a phrase if the value is short, because in the
+// index of a JSON payload they follow each other.
 func (in *searchReader) pair(name, value string) {
 	in.changed = true
 	switch {
-	// The words of the search index do not include these values.
+	// The search index has no words for true, false and null, so they are searched as the value of a payload field.
 	case value == "true" || value == "false" || value == "null":
 		in.set("payload", "$."+name+" = "+value)
 	case value == "":

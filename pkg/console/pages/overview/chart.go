@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
-// chart shows the arrivals over a range of time as bars. Lengths are in units of the picture, which the page stretches.
+// chart shows the arrivals over a range of time as bars. Widths and heights are in units of the SVG picture, which the
+// page stretches to its own width.
 type chart struct {
 	Total   activityPoint
 	Bars    []bar
@@ -21,7 +22,7 @@ type chart struct {
 	Until   string // end of the chart's last step
 	Each    string // length of each of the chart's steps, in words
 	Counted time.Time
-	Late    bool // the latest arrivals are not counted yet
+	Late    bool // the counts do not yet include the latest arrivals
 }
 
 type bar struct {

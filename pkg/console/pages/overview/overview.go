@@ -34,7 +34,7 @@ type page struct {
 	Lag      *int64
 	Ready    readiness
 	Topics   []openTopic
-	MoreOpen int // number of topics with open messages that are not shown
+	MoreOpen int // number of further topics with open messages, for which the page has no row
 	Groups   []api.ErrorGroup
 	Causes   string // which error groups the page shows: new, regressed, or "" for all
 	Chart    chart
@@ -48,7 +48,7 @@ type page struct {
 	Refused  bool   // the quarantine holds records
 	Mine     string // the topics that the viewer may see; empty: all
 	Faults   []string
-	Unknown  map[string]string // the reason for which a part is not known, by the name of the part
+	Unknown  map[string]string // the reasons why parts of the page could not be read, by the name of the part
 }
 
 type openTopic struct {
@@ -136,7 +136,8 @@ func (p *page) title() string {
 	return "(" + format.Number(p.Counts.Pending) + ") Overview"
 }
 
-// faults returns the headlines: each dependency that fails, the worst first, and what is not known because it fails.
+// faults returns one sentence for each dependency that fails, the worst first. If no dependency fails but a part of the
+// page could not be read, it returns a general sentence.
 func (p *page) faults() (faults []string) {
 	for _, f := range faultTexts {
 		if state, known := p.Ready.Checks[f.check]; known && !healthy(state) && state != "not known" {
@@ -256,7 +257,8 @@ func (o *Overview) sumUp(r *http.Request, data *page, topics topicList) error {
 	return err
 }
 
-// causes are the names of the filters of error groups.
+// causes are the values of the parameter causes, which limits the error groups on the page to new or to regressed
+// groups.
 var causes = []string{"new", "regressed"}
 
 type causeLink struct {
@@ -264,7 +266,7 @@ type causeLink struct {
 	Current    bool
 }
 
-// CauseLinks returns the filters of error groups with their addresses.
+// CauseLinks returns a link for all error groups, for new groups and for regressed groups.
 func (p page) CauseLinks() []causeLink {
 	links := []causeLink{{"all", link.To("/", "span", p.Range), p.Causes == ""}}
 	for _, only := range causes {

@@ -30,7 +30,7 @@ type topicPage struct {
 	Chart    chart
 	Range    string
 	Ranges   []string
-	Unknown  map[string]string // the reason for which a part is not known, by the name of the part
+	Unknown  map[string]string // the reasons why parts of the page could not be read, by the name of the part
 	WhyNot   string            // the reason for which the viewer may not retry; "" when they may
 }
 

@@ -28,7 +28,7 @@ type topic struct {
 type topicList struct {
 	Topics  []topic  `json:"topics"`
 	Next    string   `json:"next_cursor"`
-	Missing []string `json:"missing"` // fields that Kafka did not answer in time
+	Missing []string `json:"missing"` // names of the fields that are missing because Kafka did not answer in time
 }
 
 type replay struct {
@@ -40,13 +40,14 @@ type replay struct {
 	Groups   []consumerGroup `json:"consumer_groups"`
 }
 
-// Unknown reports whether Kafka has not answered.
+// Unknown reports whether Kafka did not answer, so that nothing is known about replays into the topic.
 func (r replay) Unknown() bool { return r.Class == "BROKER_UNAVAILABLE" }
 
 // Missing reports whether the topic does not exist.
 func (r replay) Missing() bool { return r.Exists != nil && !*r.Exists }
 
-// consumerGroup is a consumer group of a topic. Its state is running, behind, absent or unknown.
+// consumerGroup is a consumer group of a topic. Its state as the API reports it is running, behind (it has not consumed
+// all records), absent or unknown.
 type consumerGroup struct {
 	Group string `json:"group"`
 	State string `json:"state"`
@@ -167,7 +168,7 @@ func (t *Topics) shareGroups(r *http.Request) (list shareGroupList, err error) {
 type topicsPage struct {
 	Shares  shareGroupList // share groups; set on the first page of the list only
 	Topics  []topic
-	Missing []string // fields that Kafka did not answer in time
+	Missing []string // names of the fields that are missing because Kafka did not answer in time
 	Unknown int64    // number of messages of unknown origin; set on the first page of the list only
 	First   string   // address of the first page; "" on the first page
 	Older   string   // address of the next page; "" on the last page

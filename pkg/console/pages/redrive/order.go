@@ -32,11 +32,10 @@ type order struct {
 	Schema  string // "latest", or "" for the schema of the record
 	Reason  string
 	Meant   bool
-	Shown   int64 // how many messages the preview of the form showed; -1: unknown
+	Shown   int64 // number of messages in the preview that the user has seen; -1: unknown
 
-	// Counted is the number of messages that a facet counted with the value that the filter names; 0: the user does
-	// not come from a facet. CountedOf is the number of all messages that the facet counted, if it did not count all
-	// that match; else 0.
+	// Counted is set when the user comes from a facet: the number of messages that the facet counted for the value in
+	// the filter. CountedOf is set if the facet counted only some of the matching messages: their number.
 	Counted, CountedOf int64
 
 	problems []view.FieldProblem
@@ -213,7 +212,8 @@ func (o *order) whole(body map[string]any, name, typed string) {
 	}
 }
 
-// decimal adds a typed number, divided by parts, to the body, and reports whether the number is above zero.
+// decimal divides the number that the user typed by parts, and adds it to the body; parts is 100 for a percentage. It
+// reports whether the number is above zero.
 func (o *order) decimal(body map[string]any, field, name, typed string, parts float64) bool {
 	if typed == "" {
 		return false

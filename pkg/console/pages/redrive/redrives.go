@@ -82,7 +82,7 @@ type item struct {
 	Message *api.Message // nil: the message was deleted or archived, or cannot be read
 }
 
-// Mark returns the badge of the item: the outcome of its sent record, else its result.
+// Mark returns the badge of the item: the outcome of its sent record or, if there is none yet, the result of the item.
 func (i item) Mark() phrase {
 	switch {
 	case i.Outcome == returned:
@@ -101,12 +101,13 @@ func (i item) Why() string { return reasonWords(i.Reason) }
 
 const (
 	itemsPerPage = 50
-	itemsRead    = 1000   // items that are read with one request, when all items are read
+	itemsRead    = 1000   // items that one request returns, when the page reads all items of a redrive
 	maxUndone    = 10_000 // the largest number of messages that can be selected by their ids
 	partTimeout  = 2 * time.Second
 )
 
-// itemResults are the values by which the list can be filtered: the results, and the outcome returned.
+// itemResults are the values by which the list of items can be filtered: the results of items, and the outcome
+// "returned".
 var itemResults = []string{"waiting", "succeeded", "failed", "dead", "in_doubt", "skipped", returned}
 
 const returned = "returned"
@@ -231,7 +232,7 @@ func (p *Pages) addItems(r *http.Request, shown *page) error {
 	return nil
 }
 
-// part reads an optional part of the page. It returns the reason when the part cannot be read.
+// part reads an optional part of the page. If the part cannot be read, it returns the reason, which the page shows.
 func (p *Pages) part(r *http.Request, path string, into any) (why string) {
 	ctx, cancel := context.WithTimeout(r.Context(), partTimeout)
 	defer cancel()
@@ -343,8 +344,9 @@ func (p *Pages) hasMoved(r *http.Request, id, change string, refused error) bool
 	}
 }
 
-// Move pauses, resumes or cancels a redrive. It sends no idempotency key: the same pause may be needed again
-// after a resume, and the state makes a repeated request harmless.
+// Move pauses, resumes or cancels a redrive. It sends no idempotency key, because a redrive may be paused again after
+// it was resumed. Sending the same request twice does no harm: the second request finds the redrive in the requested
+// state.
 func (p *Pages) Move(change string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		d := redrive{ID: r.PathValue("id")}

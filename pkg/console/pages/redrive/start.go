@@ -32,7 +32,7 @@ type dryRun struct {
 	Overlaps []overlap        `json:"overlaps"` // nil: not known
 }
 
-// overlap is another redrive in which some of the messages wait.
+// overlap is another redrive that selects some of the same messages and has not processed them yet.
 type overlap struct {
 	ID        string    `json:"id"`
 	State     string    `json:"state"`
@@ -59,7 +59,7 @@ func (d dryRun) Known() string {
 	return strings.Join(ids, ",")
 }
 
-// patchFailure is a reason why the patch cannot be applied to some of the messages.
+// patchFailure is a reason why the patch cannot be applied to some messages.
 type patchFailure struct {
 	Reason   string `json:"reason"`
 	Messages int64  `json:"messages"`
@@ -74,7 +74,7 @@ type dryGroup struct {
 	Missing  bool   `json:"target_missing"` // the topic to which the messages would be sent does not exist
 }
 
-// Why returns the reason why the messages of the group are not sent, in words; "" when they are sent.
+// Why returns in words why the messages of this group of the dry run would not be sent; "" when they would be sent.
 func (g dryGroup) Why() string {
 	if g.Reason != "" {
 		return g.Reason
@@ -106,8 +106,8 @@ func (d dryRun) Reasons() []reason { return reasonsOf(d.Counted) }
 
 func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
 
-// Later returns how many messages the redrive cannot take now, but will take if their state allows it when the
-// redrive reaches them.
+// Later returns the number of selected messages that the redrive could not take in their present state. It takes such a
+// message if the message has a suitable state when the redrive reaches it.
 func (d dryRun) Later() int64 { return d.Selected - d.Startable() - d.Counted["gone"] }
 
 // Startable returns how many messages a redrive would take, including those whose broker is unreachable now.
@@ -167,8 +167,8 @@ func (p startPage) Conditions() []view.FieldProblem {
 	return list
 }
 
-// Address returns the address of the preview of an action on the same messages. The address has no ids if there are too
-// many.
+// Address returns the address of the preview of an action on the same messages. If there are too many ids for an
+// address, it contains none.
 func (o order) Address(action string) string {
 	query := url.Values{"action": {action}}
 	if o.Few() && len(o.IDs) > 0 {
@@ -185,8 +185,8 @@ func (o order) Address(action string) string {
 	return link.WithQuery(link.NewRedrive, query)
 }
 
-// Compared compares the number of selected messages with that of the facet; it returns "" when the numbers are equal,
-// or when the user does not come from a facet.
+// Compared says how the number of selected messages differs from the number that the facet counted. It returns "" when
+// the numbers are equal, or when the user does not come from a facet.
 func (p startPage) Compared() string {
 	counted := "The facet counted " + format.Messages(p.Counted, "") + " with this value"
 	switch {
@@ -203,13 +203,13 @@ func (p startPage) Compared() string {
 		"this action does not take, have changed, or are in topics on which you may not act."
 }
 
-// Few reports whether the selection fits into an address.
+// Few reports whether the ids of the selected messages fit into an address.
 func (o order) Few() bool { return len(o.IDs) <= 100 }
 
 // Start starts the redrive that the preview has shown to the user, or shows a new preview.
 func (s *Start) Start(w http.ResponseWriter, r *http.Request) error {
 	o := readOrder(r, s.Now())
-	r = view.WithPage(r, o.Address(o.Action)) // this address has the same selection, also without the draft
+	r = view.WithPage(r, o.Address(o.Action)) // if the draft is gone, the page at this address still has the selection
 	if r.PostFormValue("do") != "start" {
 		return s.Renderer.ShowAgain(w, r, nil)
 	}
@@ -235,8 +235,9 @@ func (s *Start) refused(w http.ResponseWriter, r *http.Request, err error) error
 	return view.Answered(err, func(problem *view.Problem) error { return s.Renderer.ShowAgain(w, r, problem) })
 }
 
-// changed returns a problem when another redrive has taken some of the messages since the preview, or when an order
-// whose action does harm would affect more messages than the preview has shown; else nil.
+// changed checks whether the selection has changed since the preview. It returns a problem when another redrive has
+// selected some of the messages meanwhile. For a harmful action it also returns a problem when the action would affect
+// more messages than the preview showed. Otherwise it returns nil.
 func (s *Start) changed(r *http.Request, o *order) (*view.Problem, error) {
 	dry, err := s.dry(r, o.body())
 	if err != nil {
@@ -302,7 +303,7 @@ func (s *Start) Show(w http.ResponseWriter, r *http.Request) error {
 	if draft.Sent() {
 		status = http.StatusOK // the form was refused, but this request for its page succeeds
 	}
-	if !draft.Sent() || !r.PostForm.Has("do") { // a selection that comes from a list has no options yet
+	if !draft.Sent() || !r.PostForm.Has("do") { // the user comes from a list and has not chosen any options
 		o.propose(shown.Dry)
 	}
 	shown.order, shown.PreviewID = o, o.previewID()

@@ -157,7 +157,7 @@ func filled(t *testing.T, s http.Handler, address string, more url.Values) url.V
 	return form
 }
 
-// startable is an API that accepts redrives. In its dry run, the given number of messages can be sent.
+// startable is an API that accepts redrives. A dry run answers that *sendable messages can be sent.
 func startable(t *testing.T, sendable *int) *consoletest.API {
 	t.Helper()
 	a := consoletest.NewAPI(t)
@@ -220,7 +220,7 @@ func TestRedriveIsStarted(t *testing.T) {
 			w := consoletest.Post(t, s, "/redrives/new", form)
 			consoletest.WantSays(t, action, w, http.StatusOK, "The preview has changed", "More messages match now than were shown: 199 messages", "Confirm these 199 messages",
 				`name="shown" value="199"`)
-			consoletest.MustNotHave(t, w.Body.String(), `value="on" checked`) // the user has not confirmed it yet
+			consoletest.MustNotHave(t, w.Body.String(), `value="on" checked`) // the box for the confirmation is not ticked
 			wantLookAlone(t, a)
 			form.Del("shown")
 			consoletest.WantSays(t, action+" without what was shown", consoletest.Post(t, s, "/redrives/new", form), http.StatusOK)
@@ -257,7 +257,8 @@ func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
 	consoletest.MustHave(t, consoletest.Get(t, consoletest.Site(t, away), "/redrives/new?topic=x").Body.String(), `name="canary" inputmode="numeric" value="1"`)
 }
 
-// The preview of a redrive of a facet's value shows both numbers when they differ.
+// When the preview of a redrive that starts from a facet's value selects another number of messages than the facet
+// counted, it shows both numbers.
 func TestPreviewIsComparedWithTheFacet(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{

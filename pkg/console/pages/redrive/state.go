@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
-// redrive is one action on many messages.
+// redrive is a redrive in an answer of the API.
 type redrive struct {
 	ID        string `json:"id"`
 	Action    string `json:"action"`
@@ -77,8 +77,8 @@ func (d redrive) Over() bool { return d.State == "finished" || d.State == "cance
 // Active reports whether processes work on the redrive.
 func (d redrive) Active() bool { return d.State == "canary" || d.State == "running" }
 
-// fate splits the published messages by outcome. The parts never add up to more than the whole, although the counts are
-// read at different times.
+// fate splits the published messages of a redrive: those that failed again, those that were consumed, and those whose
+// outcome is unknown. The API reads the counts at different times, but the parts never add up to more than the whole.
 type fate struct{ FailedAgain, Consumed, Unknown int64 }
 
 func (d redrive) Fate() fate {

@@ -17,10 +17,10 @@ type action struct {
 	Action string
 	Name   string // name of the action
 	Title  string // title in which % is the number of messages: "Retry 3 messages"
-	Done   string // label of the number of messages that succeeded
-	Takes  string // the states of messages that the action takes
-	With   string // further conditions on the messages
-	What   string // a sentence that describes the effect
+	Done   string // label for the number of messages on which the action succeeded
+	Takes  string // the statuses of the messages that the action takes
+	With   string // a further condition that these messages must meet, in words
+	What   string // a sentence that says what the action does to each message
 	Hurts  bool
 	Retry  bool
 }
@@ -54,7 +54,7 @@ func actionOf(name string) action {
 	return actions[max(0, i)]
 }
 
-// withDead returns the action for a redrive that takes PENDING messages and DEAD messages.
+// withDead returns the action with other words for its selection: the redrive takes PENDING messages and DEAD messages.
 func (a action) withDead() action {
 	a.Takes, a.With = "PENDING or DEAD", ""
 	return a
@@ -113,8 +113,8 @@ func reasonsOf(counted map[string]int64) []reason {
 	return list
 }
 
-// filter holds the conditions that select messages, by the parameter names of the API. A condition for an empty key is
-// not left out.
+// filter holds the conditions that select messages, by the parameter names of the API. A condition that the key is
+// empty is kept, although its value is "".
 type filter url.Values
 
 // UnmarshalJSON reads a filter of the API, whose members are texts, lists of texts, or null.

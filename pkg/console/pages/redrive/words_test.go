@@ -46,7 +46,8 @@ func TestRedriveWords(t *testing.T) {
 	}
 }
 
-// Published messages that failed again never count as good, and the parts never add up to more than the whole.
+// The page never counts a published message that failed again as a success. The parts of the messages never add up to
+// more than the whole.
 func TestRedriveParts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -154,7 +154,8 @@ func TestReferencesAreFound(t *testing.T) {
 	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), text, "JSON")
 }
 
-// The default fits none of the branches of nested unions, which have 2^60 combinations.
+// The default has the type of no branch of the nested unions. Trying all combinations of branches would need 2^60
+// steps, so encoding ends with an error before.
 func TestHostileDefaultIsBounded(t *testing.T) {
 	t.Parallel()
 	record := func(name, union string) string {
@@ -166,7 +167,7 @@ func TestHostileDefaultIsBounded(t *testing.T) {
 	check.Says(t, err, "has a default that does not fit its union", "error")
 }
 
-// Decoding some schemas and data without limits would use far more memory than their size.
+// Without limits, decoding small data with some schemas would use far more memory than the data and the schema have.
 func TestHostileDataIsBounded(t *testing.T) {
 	t.Parallel()
 	var many strings.Builder
@@ -233,7 +234,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		encoded, err := s.Encode(text, 1<<20)
 		if err != nil {
-			return // different keys that are not UTF-8 may become equal keys in JSON
+			return // in JSON, two different keys that are not UTF-8 may become equal keys, which Encode rejects
 		}
 		again, err := s.Decode(encoded, 1<<20)
 		if err != nil {

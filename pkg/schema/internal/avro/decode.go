@@ -206,7 +206,7 @@ func (d *decoder) blocks(n *node, depth int) error {
 			d.out = append(d.out, end)
 			return nil
 		}
-		if count < 0 { // after a negative count, the data contain the size of the block in bytes
+		if count < 0 { // Avro writes a negative count if the size of the block in bytes follows
 			if _, err := d.varint(); err != nil {
 				return err
 			}
@@ -276,8 +276,8 @@ func (d *decoder) union(n *node, depth int) error {
 	return nil
 }
 
-// exceptional reports whether a value is written as another type of JSON value than is usual for its Avro type. This is
-// true of NaN, of infinite numbers, and of times outside the years 0 to 9999.
+// exceptional reports whether a value is written in JSON in another form than other values of its type: NaN and
+// infinite numbers are written as text, and times outside the years 0 to 9999 are written as numbers.
 func (n *node) exceptional(value []byte) bool {
 	isString := value[0] == '"'
 	switch n.kind {

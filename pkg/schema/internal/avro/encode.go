@@ -30,19 +30,22 @@ func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 }
 
 type encoder struct {
-	out      []byte
-	limit    int
-	steps    int // number of values that may still be encoded; the size of the text does not limit it, because defaults are not in the text and may be empty
+	out   []byte
+	limit int
+	// number of values that may still be encoded; a short text may need many, because defaults are not in the text and
+	// may encode to no bytes
+	steps    int
 	path     codec.Path
-	defaults bool // whether the encoded value is a field's default, which is written in Avro's own JSON form
-	refused  int  // number of branches of unions that have not accepted a default
+	defaults bool // the value that is being encoded is a field's default, which has Avro's own JSON form
+	refused  int  // how often a branch of a union did not accept a default
 }
 
-// minSteps is the number of values that may always be encoded, so that a short text may have many defaults.
+// minSteps is the smallest limit on the number of values that are encoded. A short text gets this limit, because it may
+// have many defaults.
 const minSteps = 1 << 20
 
-// maxRefused is the maximum of refused. Without it, defaults of unions within unions could be tried with very many
-// combinations of branches.
+// maxRefused limits the tries with branches of unions that do not accept a default. In unions within unions, there
+// could be very many combinations of branches to try.
 const maxRefused = 1000
 
 func (e *encoder) value(n *node, v any, depth int) error {
@@ -199,7 +202,8 @@ func (e *encoder) text(n *node, v any) error {
 	return nil
 }
 
-// logical returns the logical type in whose form values of the node are written, or plain when the value is a default.
+// logical returns the logical type that decides how values of the node are written in JSON. For defaults it is plain,
+// because they have Avro's own JSON form.
 func (e *encoder) logical(n *node) logical {
 	if e.defaults {
 		return plain
@@ -310,7 +314,7 @@ func (e *encoder) defaultValue(n *node, v any, depth int) error {
 	return err
 }
 
-// defaultUnion encodes the default value of a union, with the first branch that accepts it.
+// defaultUnion encodes the default of a field that is a union. It uses the first branch that accepts the default.
 func (e *encoder) defaultUnion(n *node, v any, depth int) error {
 	begin, steps := len(e.out), e.path
 	for i, b := range n.branches {
@@ -352,7 +356,8 @@ func isSame(wrapper map[string]any, inner any) bool {
 	return true
 }
 
-// choose returns the branch of a union to which a value belongs, and the value without the name of the branch.
+// choose returns the branch of a union to which a JSON value belongs. If the value is wrapped in an object that names
+// the branch, inner is the value without that object.
 func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 	if wrapper, ok := v.(map[string]any); ok && len(wrapper) == 1 {
 		for name, inner := range wrapper {
@@ -386,8 +391,8 @@ func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 	return 0, nil, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], codec.Listed(names))
 }
 
-// numeric returns the branches for times and decimals. Their values are written as text, but may also be given as
-// numbers.
+// numeric returns the branches of a union that are times or decimals. Decode writes their values as text, but Encode
+// also accepts numbers.
 func (n *node) numeric() []int {
 	var found []int
 	for i, b := range n.branches {
@@ -398,7 +403,8 @@ func (n *node) numeric() []int {
 	return found
 }
 
-// accepts reports whether the JSON value has the type of JSON value in which values of the node are written.
+// accepts reports whether a JSON value has the JSON type, such as string or number, in which Decode writes values of
+// the node.
 func (n *node) accepts(v any) bool {
 	switch v.(type) {
 	case nil:

@@ -18,7 +18,7 @@ type logical uint8
 const (
 	plain logical = iota
 	decimal
-	uuidLogical // uuid on a type fixed; values of uuid on a string are written like any string
+	uuidLogical // logical type uuid of a fixed type; a uuid that is a string needs no special form
 	date
 	timeMillis
 	timeMicros
@@ -55,7 +55,7 @@ func logicalOf(n *node, name string) logical {
 type form struct {
 	unit   time.Duration // unit of the stored number
 	layout string
-	span   time.Duration // values must be less than span; 0 for dates and timestamps, which only the years 0 to 9999 limit
+	span   time.Duration // upper limit for times of day; 0 for dates and timestamps, whose years must be 0 to 9999
 }
 
 const day = 24 * time.Hour
@@ -78,8 +78,8 @@ const (
 	lastSecond  = 253402300799
 )
 
-// appendTime appends a time as text. ok is false when the type is not one for times, or when the time is out of range
-// and must be written as a number.
+// appendTime appends a time as text. ok is false when l is no type for times. It is also false when the time is out of
+// range, so that it must be written as a number.
 func appendTime(dst []byte, l logical, v int64) (out []byte, ok bool) {
 	f, timed := forms[l]
 	if !timed {
@@ -105,16 +105,17 @@ func appendTime(dst []byte, l logical, v int64) (out []byte, ok bool) {
 	return append(time.Unix(seconds, nanos).UTC().AppendFormat(append(dst, '"'), f.layout), '"'), true
 }
 
-// parseTime does the opposite of appendTime.
+// parseTime returns the stored number of a time that appendTime has written as text.
 func parseTime(l logical, text string) (int64, error) {
 	f := forms[l]
 	layout := f.layout
-	if at := strings.IndexByte(layout, '.'); at >= 0 { // needed because time.Parse accepts any number of digits after the seconds
+	// time.Parse accepts any number of digits after the seconds, so the number is checked here
+	if at := strings.IndexByte(layout, '.'); at >= 0 {
 		layout = layout[:at]
 		switch l {
 		case stampMillis, stampMicros, stampNanos:
 			layout += "Z07:00"
-		default: // a local time has no time zone
+		default: // the other types are local times, which have no time zone
 		}
 	}
 	at, err := time.Parse(layout, text)
@@ -152,7 +153,7 @@ const maxDecimal = 4 << 10
 
 var errDecimal = fmt.Errorf("a decimal is longer than %d bytes", maxDecimal)
 
-// appendDecimal appends a decimal as text, with as many digits after the point as the scale says.
+// appendDecimal appends a decimal number as text. The scale is the number of digits after the decimal point.
 func appendDecimal(dst, b []byte, scale int) ([]byte, error) {
 	if len(b) > maxDecimal || scale > maxDecimal {
 		return dst, errDecimal

@@ -67,7 +67,7 @@ type node struct {
 	branches []*node
 	wrapped  bool // whether values of this union name their branch, unless they are null
 
-	position map[string]int // position of each field, symbol and branch, by name
+	position map[string]int // by name: the position of a field, a symbol or a branch in its list
 }
 
 type field struct {
@@ -78,8 +78,8 @@ type field struct {
 	fallback any  // the default, as codec.Value returns it
 }
 
-// Parse parses a schema. references are the schemas to which it refers; each comes after those to which it refers
-// itself.
+// Parse parses a schema. references are the schemas to which it refers; each comes after the schemas to which it
+// refers.
 func Parse(schema string, references []string) (*Schema, error) {
 	var cache avro.SchemaCache
 	c := compiler{types: map[string]*node{}}
@@ -117,7 +117,8 @@ func Parse(schema string, references []string) (*Schema, error) {
 // Name returns the full name of the schema's type.
 func (s *Schema) Name() string { return s.name }
 
-// findPositions sets position. It is called when all branches have their types, because branches are found by these.
+// findPositions sets position. It is called when the types of all branches are compiled, because a branch has the name
+// of its type.
 func (n *node) findPositions() {
 	n.position = make(map[string]int, len(n.fields)+len(n.symbols)+len(n.branches))
 	for i, f := range n.fields {
@@ -248,7 +249,7 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 			}
 			n.fields = append(n.fields, f)
 		}
-	default: // other kinds of types contain no types
+	default: // types of other kinds do not contain types to compile
 	}
 	return nil
 }
@@ -256,8 +257,8 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 // defaultName is the property to which hideDefaults moves the JSON of a field's default.
 const defaultName = "dlq-manager.default"
 
-// hideDefaults moves the defaults of fields to properties that the library ignores. The library would encode the
-// defaults: in a short schema of records that contain each other, these encodings could have 2^100 bytes.
+// hideDefaults moves the defaults of fields to properties that the library ignores. Otherwise the library would encode
+// the defaults. In a short schema whose records contain each other, these encodings could have 2^100 bytes.
 func hideDefaults(v any) {
 	switch v := v.(type) {
 	case []any:

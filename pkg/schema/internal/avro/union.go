@@ -34,9 +34,9 @@ func (n *node) class() class {
 	}
 }
 
-// ambiguous reports whether the values of a union must name their branch, because their JSON alone does not show it.
-// This is so when values of two branches are written as the same type of JSON value, or when a value of a record or map
-// could look like a value that names its branch.
+// ambiguous reports whether the values of a union must name their branch, because their JSON alone does not show it. It
+// returns true when two branches are written as the same type of JSON value. It also returns true when a record or map
+// could look like an object that names a branch.
 func ambiguous(branches []*node) bool {
 	seen := map[class]bool{}
 	names := map[string]bool{}
@@ -57,7 +57,7 @@ func ambiguous(branches []*node) bool {
 				return true
 			}
 		case record:
-			for name := range names { // contains at most one branch of each class
+			for name := range names { // with one branch per JSON type at most, names is short
 				if b.find(name) >= 0 {
 					return true
 				}

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is the maximum nesting depth of a decoded value. Answers of the API add some levels, and common JSON readers
-// stop at 256 levels.
+// MaxDepth is the maximum nesting depth of a decoded value. Common JSON readers stop at 256 levels, and the API's
+// answers add some levels around the value.
 const MaxDepth = 200
 
-// Error says that a value does not fit its schema. Its text contains nothing of the value.
+// Error says that a value does not fit its schema. Its text contains no part of the value.
 type Error struct {
-	Path   string // such as $.items[2].sku; $ for the whole value
+	Path   string // path to the value, such as $.items[2].sku; $ is the whole value
 	Reason string
 }
 
@@ -43,7 +43,7 @@ type Path struct{ steps []step }
 
 type step struct {
 	name  string // name of a member of an object; "" for an element and an entry
-	index int    // index of an element, or one of the constants below
+	index int    // index of an element of an array, or one of the constants below
 }
 
 const (
@@ -57,7 +57,8 @@ func (p *Path) Member(name string) { p.steps = append(p.steps, step{name, member
 // Element adds a step to the element of an array.
 func (p *Path) Element(i int) { p.steps = append(p.steps, step{"", i}) }
 
-// Entry adds a step to an entry of a map. The step does not contain the key, because the key is a part of the value.
+// Entry adds a step to an entry of a map. The step does not contain the entry's key, because errors must not contain
+// parts of the value.
 func (p *Path) Entry() { p.steps = append(p.steps, step{"", entryStep}) }
 
 // Pop removes the last step.
@@ -100,7 +101,7 @@ func Clip(text string, most int) string {
 
 const maxPath = 512
 
-// Listed returns the names at the beginning of a list as one text of limited length.
+// Listed returns a list of names as one text of limited length; it may leave out names at the end.
 func Listed(names []string) string {
 	const most, longest = 20, 1000
 	if len(names) > most {

@@ -15,12 +15,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Limits for schemas that are compiled. The time that the library needs grows with the square of the number of schemas,
-// and the library keeps the whole path of each schema.
+// Limits for schemas that are compiled. The library's time grows with the square of the number of schemas in a
+// document, and it stores the full path of each of them.
 const (
 	maxObjects = 10_000
 	maxPaths   = 4 << 20
-	maxRefs    = 20_000_000 // maximum product of the number of different references and the number of objects
+	maxRefs    = 20_000_000 // maximum product of two numbers: different references, and objects in the document
 	maxProgram = 200_000    // maximum number of instructions of all regular expressions together
 	maxPattern = 10_000     // maximum length of a regular expression in bytes
 	maxDigits  = 1000
@@ -29,11 +29,11 @@ const (
 var errLarge = fmt.Errorf("cannot be checked: the JSON Schema is too large: it has more than %d objects, or very long paths, numbers or patterns",
 	maxObjects)
 
-// census counts what a document contains before it is compiled.
+// census counts the parts of a document that decide whether it is too large to be compiled.
 type census struct {
 	objects, paths int
 	refs           map[string]bool
-	number         bool // whether the counted JSON document contains a number that is too long
+	number         bool // the document contains a number that is too long to calculate with
 }
 
 func (c *census) count(v any, path int) {
@@ -71,7 +71,8 @@ func (c *census) countNumbers(v any) bool {
 	return !c.number
 }
 
-// shortNumber reports whether calculating with a number is fast. It is not with 1e999999, which has a million digits.
+// shortNumber reports whether the library can calculate with a number quickly. With 1e999999 it cannot, because that
+// number has a million digits.
 func shortNumber(n json.Number) bool {
 	text := strings.ToLower(string(n))
 	_, exponent, _ := strings.Cut(text, "e")
@@ -79,22 +80,24 @@ func shortNumber(n json.Number) bool {
 	return len(text) <= maxDigits && (exponent == "" || err == nil && max(e, -e) <= maxDigits)
 }
 
-// Limits for the work of one check. A step takes about a tenth of a microsecond.
+// Limits for the work of checking one value. A step takes about a tenth of a microsecond.
 const (
-	minSteps     = 2 << 20
-	explainSteps = 1 << 16 // fewer steps, because each may store an error with its path
+	minSteps = 2 << 20
+	// less than minSteps, because each step of a check that explains an error may store an error with its path
+	explainSteps = 1 << 16
 )
 
 var errWork = &codec.Error{Path: "$", Reason: "cannot be checked: its JSON Schema needs too much work for it"}
 
-// meter limits the work of checks. The library has no limit of its own, and a short schema whose parts refer to each
-// other can be checked 2^100 times. A meter must not be used for two checks at the same time.
+// meter limits the work of checking values, for which the library has no limit. A short schema whose parts refer to
+// each other can make the library check the same value 2^100 times. A meter must not be used for two checks at the same
+// time.
 type meter struct {
-	programs int // number of instructions that further regular expressions may have
+	programs int // number of instructions that the regular expressions that are not compiled yet may have in total
 
 	mu    sync.Mutex
 	steps int
-	depth int // number of schemas that were applied to the same value, one after the other
+	depth int // number of schemas, in a row, that were applied to the same value
 	last  reflect.Value
 }
 
@@ -120,8 +123,8 @@ func (m *meter) spend(steps int) {
 	}
 }
 
-// attach makes every schema report each value to which it is applied, before it checks the value. For this it replaces
-// the schema's format.
+// attach makes every compiled schema call the meter for each value to which it is applied, before it checks the value.
+// To do so, it replaces the schema's format.
 func (m *meter) attach(v reflect.Value, seen map[*jsonschema.Schema]bool) {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -149,7 +152,7 @@ func (m *meter) attach(v reflect.Value, seen map[*jsonschema.Schema]bool) {
 			}
 		}
 		m.observe(s)
-	default: // other kinds contain no schema
+	default: // fields of other kinds contain no schemas
 	}
 }
 
@@ -166,7 +169,9 @@ func (m *meter) observe(s *jsonschema.Schema) {
 	if s.Const != nil {
 		compared += size(*s.Const) / cheap
 	}
-	if weight += compared; compared > 16 { // the library compares with enum and const before it calls the format, so they move to a schema that is applied later
+	// the library compares with enum and const before it calls the format: move them to a schema that it applies
+	// afterwards
+	if weight += compared; compared > 16 {
 		only := &jsonschema.Schema{DraftVersion: s.DraftVersion, Location: s.Location, Enum: s.Enum, Const: s.Const}
 		s.Enum, s.Const, s.AllOf = nil, nil, append(s.AllOf[:len(s.AllOf):len(s.AllOf)], only)
 	}
@@ -182,8 +187,8 @@ func (m *meter) observe(s *jsonschema.Schema) {
 	}
 }
 
-// visit counts the work for one value. It counts more for a value to which many schemas are applied one after the
-// other, because the library searches their list each time.
+// visit counts the work of applying a schema to a value. Many schemas in a row for the same value count more, because
+// the library searches the list of these schemas each time.
 func (m *meter) visit(v any, weight int) {
 	at := reflect.ValueOf(v)
 	switch at.Kind() {
@@ -216,11 +221,11 @@ func same(a, b reflect.Value) bool {
 	}
 }
 
-// cheap is the number of comparisons of short texts that count as one step.
+// cheap is the number of comparisons of short texts that together count as one step.
 const cheap = 16
 
-// size returns how long a comparison with a value takes, as the number of comparisons of short texts that take as long.
-// Numbers count more, because they are parsed for each comparison.
+// size returns how much work it is to compare a value with another one, in comparisons of short texts. Numbers count
+// more than texts, because the library parses them for each comparison.
 func size(v any) int {
 	sum := 1
 	switch v := v.(type) {
@@ -240,7 +245,7 @@ func size(v any) int {
 	return sum
 }
 
-// pattern is a regular expression whose work counts for the meter.
+// pattern is a regular expression that counts the work of each match in the meter.
 type pattern struct {
 	*regexp.Regexp
 	meter  *meter

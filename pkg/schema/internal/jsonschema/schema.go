@@ -20,9 +20,10 @@ import (
 
 // Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
-	quick, full *jsonschema.Schema // the compiled schema: quick reports only one error of a value, without its path; full also reports the path
+	// the compiled schema; quick reports one error without its path, and full reports the paths of errors
+	quick, full *jsonschema.Schema
 	meter       *meter
-	large       error // why the schema is too large to be compiled; its values can then be shown, but not checked
+	large       error // set if the schema is too large to be compiled; values with this schema are shown but not checked
 }
 
 const (
@@ -30,8 +31,8 @@ const (
 	quick = "schema:///quick.json"
 )
 
-// wrapper is a schema with which the library returns an error without details. The details, a tree of all errors, could
-// be many times as large as the value.
+// wrapper is a schema around the real one: with it the library returns an error without details. The details are a tree
+// of all errors, which could be many times as large as the value.
 var wrapper = map[string]any{"if": map[string]any{"$ref": base}, "else": false}
 
 // Parse compiles a schema. references are the texts of the schemas to which it refers, by the names in the references.
@@ -42,7 +43,7 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	for name, text := range references {
 		document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 		if err != nil {
-			continue // no error, because only a schema that uses this reference fails
+			continue // ignored here: compiling fails if the schema uses this reference
 		}
 		c.count(document, 0)
 		loads[name] = document
@@ -75,8 +76,8 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	return s, nil
 }
 
-// loader contains the references by their names. The compiler resolves a name against the address of the schema before
-// it asks the loader for the name.
+// loader contains the texts of references by their names. Before the compiler calls the loader, it resolves a name
+// against the address of the schema that refers to it.
 type loader map[string]any
 
 // Load implements the library's URLLoader.

@@ -31,7 +31,7 @@ func (s *Schema) Decode(indexes []int, data []byte, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, &codec.Error{Path: "$", Reason: "has no JSON form: a well-known type holds a value out of its range, or an Any of an unknown type"}
 	}
-	var compact bytes.Buffer // the library varies the white space on purpose; Compact removes it
+	var compact bytes.Buffer // the library varies the white space in its JSON on purpose, so Compact removes it
 	if err := json.Compact(&compact, text); err != nil {
 		return nil, &codec.Error{Path: "$", Reason: "has no JSON form"}
 	}

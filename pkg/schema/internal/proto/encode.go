@@ -25,10 +25,10 @@ func (o *Original) read() (protoreflect.Message, error) {
 	return o.Schema.read(descriptor, o.Data)
 }
 
-// Encode returns the encoding of a message in JSON form. When original is not nil, the result also contains the fields
-// of original that the schema of original does not know. When a list keeps its length, the unknown fields of an element
-// are added to the element with the same index, otherwise to the element with the same known fields. The error is a
-// *codec.Error, which names the field, or a *codec.LimitError.
+// Encode returns the encoding of a message in JSON form. If original is not nil, the result also contains the unknown
+// fields of original: those that its schema does not know. Unknown fields of the elements of a list are kept too. If
+// the list has as many elements as before, they go to the element with the same index, otherwise to an element with
+// equal known fields. The error is a *codec.Error, which names the field, or a *codec.LimitError.
 func (s *Schema) Encode(indexes []int, text []byte, original *Original, limit int) ([]byte, error) {
 	descriptor, err := s.message(indexes)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Schema) unmarshal(text []byte, m proto.Message) error {
 	return protojson.UnmarshalOptions{Resolver: s.types, RecursionLimit: codec.MaxDepth}.Unmarshal(text, m)
 }
 
-// keepUnknown copies the unknown fields of the message before to the message after. It does the same for each nested
-// message in the same field, with the same key or for the same element.
+// keepUnknown copies the unknown fields of the message before to the message after. It does the same for nested
+// messages: those in the same field, under the same key of a map, or in the same element of a list.
 func (s *Schema) keepUnknown(after, before protoreflect.Message) {
 	if unknown := s.unset(after, before.GetUnknown()); len(unknown) > 0 {
 		after.SetUnknown(append(unknown, after.GetUnknown()...))
@@ -85,8 +85,8 @@ func (s *Schema) keepUnknown(after, before protoreflect.Message) {
 	})
 }
 
-// unset returns those of the given fields that the message m does not set itself. The schema of m may know some of
-// them.
+// unset returns those of the given fields that the message m does not contain. The fields were unknown in the original
+// message; the schema of m may know some of them.
 func (s *Schema) unset(m protoreflect.Message, fields protoreflect.RawFields) (unset protoreflect.RawFields) {
 	for len(fields) > 0 {
 		number, _, size := protowire.ConsumeField(fields)
@@ -121,7 +121,8 @@ func (s *Schema) keepInList(after, before protoreflect.List) {
 		}
 		return
 	}
-	same, element := map[string][]int{}, after.NewElement().Message().Type() // indexes of elements of before, by the known fields of the elements
+	// by the encoded known fields of an element: indexes of such elements in before
+	same, element := map[string][]int{}, after.NewElement().Message().Type()
 	for j := range before.Len() {
 		key := s.known(before.Get(j).Message(), element)
 		same[key] = append(same[key], j)
@@ -139,8 +140,8 @@ func (s *Schema) keepInList(after, before protoreflect.List) {
 	}
 }
 
-// known returns the message m without its unknown fields, encoded as a text by which messages can be compared. It reads
-// m as a message of the type in the parameter as; the result is "" when that type cannot read m.
+// known returns a text by which messages can be compared: the message m, encoded without its unknown fields. It reads m
+// as a message of the type in the parameter as; if that is not possible, it returns "".
 func (s *Schema) known(m protoreflect.Message, as protoreflect.MessageType) string {
 	clone := proto.Clone(m.Interface())
 	dropUnknown(clone.ProtoReflect())

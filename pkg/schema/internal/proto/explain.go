@@ -30,14 +30,17 @@ func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte)
 type explainer struct {
 	schema *Schema
 	path   codec.Path
-	work   int // number of bytes that may still be parsed; limited because the search parses the values of each level again
+	// number of bytes that may still be parsed; the search parses a nested value again at each level, so this limits
+	// its work
+	work int
 }
 
 const maxWork = 20
 
 var errWork = errors.New("the search for the field takes too long")
 
-// search finds the field, or as much of its path as the limit of the work allows.
+// search finds the path of the field that does not fit the schema. When it has done too much work, it returns the part
+// of the path that it has found.
 func (x *explainer) search(descriptor protoreflect.MessageDescriptor, v any) (err error) {
 	defer func() {
 		if fault := recover(); fault == errWork { //nolint:errorlint // a panic's value
@@ -71,7 +74,7 @@ func (x *explainer) message(descriptor protoreflect.MessageDescriptor, v any) er
 	return nil
 }
 
-// fits reports whether a message with only this member is valid.
+// fits reports whether the library accepts a message that has only this member.
 func (x *explainer) fits(descriptor protoreflect.MessageDescriptor, name string, v any) bool {
 	text, err := json.Marshal(map[string]any{name: v})
 	if x.work -= len(text); x.work < 0 {

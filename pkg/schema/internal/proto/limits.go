@@ -12,8 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Limits for schemas that are compiled. The compiler calls itself for each level of nesting. It keeps the full name of
-// each element, and a long package name can make these names many thousand times as long as their file.
+// Limits for schemas that are compiled. The compiler is recursive, so nesting is limited. It stores the full name of
+// each element, which begins with the package's name: a long package name can make these names many thousand times as
+// long as their file.
 const (
 	maxNesting = 100
 	maxImports = 1000
@@ -81,7 +82,7 @@ func afterComment(text string, i int) int {
 // census adds up the lengths of the full names in a file.
 type census struct {
 	longest, sum int
-	typed        int // number of fields that keep the full name of their type
+	typed        int // number of fields for which the compiler stores the full name of their type
 }
 
 func (c *census) file(f *descriptorpb.FileDescriptorProto) error {
@@ -152,13 +153,16 @@ func (c *census) enums(list []*descriptorpb.EnumDescriptorProto, prefix int) {
 // errData means that the data are not an encoded message. The library rejects the same data.
 var errData = errors.New("not an encoded message")
 
-// measure reads an encoded message and keeps nothing of it. It ends with an error when the JSON of the message would
-// certainly be larger than the limit, or when its fields would use many times the limit in memory.
+// measure reads an encoded message and keeps nothing of it. Before the library decodes the message, measure returns an
+// error if its JSON would certainly be larger than the limit, or if its fields would use many times the limit in
+// memory.
 type measure struct {
-	schema   *Schema
-	json     int // number of bytes that the JSON may still have
-	messages int // number of messages that may still be read; an empty message has two bytes in the data, but 200 in memory
-	any      int // number of bytes that may still be read as values of Any, which the library copies at each level of nesting
+	schema *Schema
+	json   int // number of further bytes of JSON that the limit allows
+	// number of messages that may still be read: an empty message takes two bytes in the data, but 200 bytes in memory
+	messages int
+	// number of bytes that may still be read in values of type Any, which the library copies at each level of nesting
+	any int
 }
 
 func newMeasure(s *Schema, limit int) *measure {

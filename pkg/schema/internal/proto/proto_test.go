@@ -123,8 +123,8 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 }
 
 // Fields that the message's own schema does not know are kept when the message is encoded with a later schema that
-// knows them. A field that the later schema has dropped is lost. When the JSON sets a field, its value replaces the
-// unknown field.
+// knows them. A known field that the later schema no longer has is lost. When the JSON sets a field, its value replaces
+// the unknown field.
 func TestUnknownFieldsSurviveInALaterSchema(t *testing.T) {
 	t.Parallel()
 	const written = `{"id":"1","note":"n","lines":[{"sku":"a","pieces":2},{"sku":"b","pieces":3}],"bySku":{"k":{"pieces":4}},` +

@@ -80,7 +80,7 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	return &Schema{file: files[0], types: dynamicpb.NewTypes(registry)}, nil
 }
 
-// open parses a file. It refuses files that are small but would be large after compiling.
+// open parses a file of a schema. It refuses a file that is small but would become large when it is compiled.
 func open(path, text string) (found protocompile.SearchResult, err error) {
 	file := decodeFile(text)
 	if file != nil {
@@ -131,7 +131,8 @@ func decodeFile(text string) *descriptorpb.FileDescriptorProto {
 
 var errIndexes = errors.New("the message indexes are not valid")
 
-// maxIndexes is the maximum number of message indexes, which limits how deep a message type may be nested in its file.
+// maxIndexes is the maximum number of message indexes in a value. A value has one index for each level at which its
+// message type is nested in the file.
 const maxIndexes = 100
 
 // Indexes reads the message indexes at the beginning of data, which say where in its file the message type is. It
@@ -208,7 +209,8 @@ func find(list protoreflect.MessageDescriptors, name string, at []int) []int {
 	return nil
 }
 
-// builtin contains the files that the registry's own clients know without a reference.
+// builtin contains the files that a schema may import without a reference, because the registry's own clients contain
+// them.
 var builtin = map[string]string{
 	"confluent/meta.proto": `syntax = "proto3";
 package confluent;
