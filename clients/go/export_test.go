@@ -69,7 +69,7 @@ func TestExport_ARefusalSaysWhy(t *testing.T) {
 	}
 }
 
-// Every request has the token.
+// A client with WithToken sends the token in each request.
 func TestWithToken(t *testing.T) {
 	t.Parallel()
 	var got string

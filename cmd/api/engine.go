@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/search/engine"
 )
 
-// searching holds the search index and what reads it. The store has the search index, unless the configuration names a
-// search engine.
+// searching holds the search index, and the parts of the API that search in it. PostgreSQL holds the search index,
+// unless the configuration names a search engine.
 type searching struct {
 	index search.Store
 	reads liveReads
@@ -55,7 +55,8 @@ func (s *searching) options(with decoding) []search.Option {
 	return options
 }
 
-// facets returns what counts facets. The documents of a search engine lack the masked fields.
+// facets returns the option with which the API counts facets, in PostgreSQL or in the search engine. The parameter
+// masked is needed for the search engine, whose documents do not contain the masked fields.
 func (s *searching) facets(counter *search.FacetCounter, masked entity.MaskedFields) rest.Option {
 	if s.engine == nil {
 		return rest.WithFacets(counter)
@@ -72,8 +73,8 @@ func (s *searching) use(stores *rest.Stores, redrives *redrive.Stores, store *po
 	}
 }
 
-// checks returns the readiness check of the search engine. Without it the API works, except for searches by text, key,
-// header and field.
+// checks returns the readiness check of the search engine. While the search engine is unavailable, the API works,
+// except for searches by text, key, header and field.
 func (s *searching) checks() []rest.Check {
 	if s == nil || s.engine == nil {
 		return nil

@@ -114,7 +114,8 @@ func oneFormat(t *testing.T, expression string) string {
 // fromScraping are labels that Prometheus itself adds to metrics.
 var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 
-// unwatched are metrics that no rule and no panel of the dashboard uses on purpose, each with the reason.
+// unwatched are the metrics that are deliberately used by no alert rule and by no panel of the dashboard, each with the
+// reason.
 var unwatched = map[string]string{
 	"dlq_heartbeat_last_seen_timestamp_seconds":  "for alerts that users define themselves",
 	"dlq_quarantined_total":                      "the alert uses dlq_quarantine_records, the number in quarantine now",

@@ -65,7 +65,8 @@ func TestStateCollector_StoreThatHangs(t *testing.T) {
 	})
 }
 
-// For a topic without a PENDING message, no time of the oldest message is exported, which would be a time in 1970.
+// For a topic without a PENDING message, the metric of the oldest PENDING message is missing: its zero value would be a
+// time in 1970.
 func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	t.Parallel()
 	store := &hungTopics{release: make(chan struct{})}

@@ -73,7 +73,7 @@ func (s setting) cutRange(comment string) (span, meaning string) {
 	return "", comment
 }
 
-// typeName returns the type as the page shows it.
+// typeName returns the name of the setting's type for docs/configuration.md, such as "duration".
 func (s setting) typeName() string {
 	typ := s.value.Type()
 	if typ.Kind() == reflect.Pointer {

@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// lastSpans is the maximum time for which the shutdown waits until a collector has accepted the last spans. It
-// waits less when otherwise less than lastWords would be left of the time for the shutdown.
+// lastSpans is the maximum time for which the shutdown waits until a collector has accepted the last spans. The wait is
+// shorter when the shutdown is late, so that at least lastWords is left of the time for the shutdown.
 const (
 	lastSpans = 1500 * time.Millisecond
 	lastWords = 500 * time.Millisecond
