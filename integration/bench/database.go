@@ -72,7 +72,7 @@ func (b *bench) administer(ctx context.Context, statements ...string) {
 	check(admin.run(ctx, statements...))
 }
 
-// drop removes a database, also when ctx has ended. It ignores nil.
+// drop removes a database. It also works when ctx has ended, and ignores nil.
 func (b *bench) drop(ctx context.Context, d *database) {
 	if d != nil {
 		_ = d.Close()
@@ -131,14 +131,15 @@ func (d *database) list(ctx context.Context, query string, args ...any) []string
 	return strings.Fields(text)
 }
 
-// has reports whether the schema has a table or view: the schemas of commits differ.
+// has reports whether the database has a table or view. The benchmark asks because the schemas of two commits may
+// differ.
 func (d *database) has(ctx context.Context, name string) bool {
 	return d.number(ctx, `SELECT count(to_regclass($1))`, name) == 1
 }
 
 const countRows = `SELECT count(*) FROM dlq.dlq_messages`
 
-// expect fails when a count that a figure depends on is wrong.
+// expect ends the benchmark when a count is not the wanted one, because figures that depend on it would be wrong.
 func expect(what string, got, want int64) {
 	if got != want {
 		check(fmt.Errorf("invalid run: %s: %d, want %d", what, got, want))

@@ -47,7 +47,7 @@ type options struct {
 	only      []string // names of parts; none: all
 	scale     float64
 	documents int // number of messages in the part named search
-	days      int // the period of these messages
+	days      int // number of days over which the times of these messages are spread
 	requests  int
 	base      string
 	pairs     int
@@ -64,7 +64,7 @@ const (
 	recordsToConnect  = 200_000
 	recordsToArchive  = 100_000
 	recordsToComplete = 100_000
-	recordsToCopy     = 100_000 // for each number of connections
+	recordsToCopy     = 100_000 // number of rows for each number of connections
 	recordsToDecode   = 100_000
 )
 

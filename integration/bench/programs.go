@@ -67,10 +67,11 @@ func (p program) timed(work func() (n int)) section {
 	return s
 }
 
-// clients keeps a connection per concurrent caller of mixed reads.
+// clients is the HTTP client of all requests. It keeps one idle connection open for each concurrent caller of the part
+// mixed.
 var clients = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mixedCallers, DisableCompression: true}}
 
-// open sends a request without a body and expects status 200 or 202.
+// open sends a request without a body, and returns an error unless the status is 200 or 202.
 func (p program) open(ctx context.Context, method, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.URL+path, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ type report struct {
 	Machine string            `json:"machine"`
 	Commit  string            `json:"commit"`
 	Base    string            `json:"base,omitempty"`
-	Loads   map[string]string `json:"loads"` // load of each part, by the part's name
+	Loads   map[string]string `json:"loads"` // what each part did, in words, by the name of the part
 	Rows    []row             `json:"rows"`
 }
 
@@ -51,7 +51,7 @@ func (b *bench) report() report {
 		switch {
 		case r.Base == "":
 			r.Rows = append(r.Rows, row{figure: f})
-		case !slices.ContainsFunc(b.done[:i], same): // one row for all turns of both sides
+		case !slices.ContainsFunc(b.done[:i], same): // the figures of all turns, of both commits, make one row
 			r.Rows = append(r.Rows, b.compare(f, slices.DeleteFunc(slices.Clone(b.done), func(o figure) bool { return !same(o) })))
 		}
 	}
@@ -155,8 +155,8 @@ func (c compared) verdict(moreIsBetter bool) string {
 	return "worse"
 }
 
-// publish prints the completed parts. Only a complete run writes the page. publish fails when a
-// figure missed its limit.
+// publish prints the figures of the completed parts. It writes docs/benchmarks.md only after a complete run. It returns
+// an error when a figure missed its limit, unless two commits are compared.
 func (b *bench) publish(stdout io.Writer, whole bool) {
 	if len(b.done) == 0 {
 		return
