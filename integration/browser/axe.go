@@ -19,7 +19,7 @@ const axeFile = "pkg/console/web/node_modules/axe-core/axe.min.js"
 type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct {
-		Target  []any // selectors; an element that is a list of selectors leads into frames
+		Target  []any // CSS selectors of an element; in a frame, a list of selectors leads through the frames
 		Summary string
 	}
 }

@@ -40,7 +40,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Patience is how long a step waits, on a machine that is busy with other tests.
+// Patience is how long a step may wait. It is long because other tests may keep the machine busy.
 const Patience = 45 * time.Second
 
 // Browser is a tab that belongs to one test. Its methods end the test when they fail, so call them

@@ -38,8 +38,7 @@ type Stored struct {
 	Topic   string `json:"original_topic"`
 }
 
-// Topics creates a topic and its dead-letter topic and returns their names. Both exist when it
-// returns.
+// Topics creates an original topic and its dead-letter topic, and returns their names when both exist.
 func (s *Site) Topics(name string) (original, dead string) {
 	s.t.Helper()
 	original, dead = s.Prefix+name+".events.v1", s.Prefix+name+".dlq.v1"
