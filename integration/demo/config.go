@@ -20,7 +20,8 @@ type databaseAddress struct {
 	host, port, name, user, password string
 }
 
-// createDatabase creates the demo's database and its user. The parameter server is the URL of a superuser.
+// createDatabase creates the demo's database on the server of a superuser's URL. The programs of the demo connect to it
+// as this superuser.
 func createDatabase(ctx context.Context, server string) (databaseAddress, error) {
 	db, err := sql.Open("postgres", server)
 	if err != nil {
