@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestInvariantsNoticeWhatIsWrong breaks each promise by hand, without the programs, and expects the checker to report
-// exactly that promise: a checker that detects no errors proves nothing.
+// TestInvariantsNoticeWhatIsWrong tests the checks of the invariants. It breaks each invariant by hand, and expects the
+// checks to report exactly this invariant, because checks that detect no errors would prove nothing.
 func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -61,8 +61,8 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	l.wantPositionsNoticed(a)
 }
 
-// wantNoticed breaks several promises about data outside the database, and checks that the text that look returns
-// names each broken promise.
+// wantNoticed breaks several invariants outside the database, for example by a second record in the original topic. The
+// function look runs the checks; its text must name each broken invariant.
 func (l *letters) wantNoticed(a *account, look func() string) {
 	l.t.Helper()
 	again := slices.Clone(l.kafka.readAll(l.target))[0]

@@ -22,8 +22,9 @@ type quarantineList struct {
 	NextCursor string `json:"next_cursor"`
 }
 
-// TestQuarantine: an added constraint refuses some records. All other records arrive, of unrelated topics too; kills in
-// the middle neither lose nor duplicate a record; and the refused records are stored once the constraint is gone.
+// TestQuarantine: the test adds a constraint by which PostgreSQL refuses some records. The ingester stores all other
+// records, of the same topic and of others. If the ingester is killed meanwhile, no record is lost or stored twice.
+// When the constraint is removed, the ingester stores the refused records as messages.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -69,7 +70,7 @@ func TestQuarantine(t *testing.T) {
 	})
 	ingester.kill()
 
-	for round := range 4 { // the ingester is killed while it splits a batch
+	for round := range 4 { // each round kills the ingester while it looks for the refused records of a batch
 		from := 200 + 300*round
 		before, _, quarantined := counts()
 		produce(from, from+300, func(n int) bool { return n%10 == 0 })
