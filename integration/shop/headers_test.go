@@ -81,7 +81,7 @@ func TestHeaders(t *testing.T) {
 			t.Parallel()
 			rec := failing()
 			compareHeaders(t, c.write(rec, broke()), c.want)
-			compareHeaders(t, rec.Headers, own) // the record itself is unchanged
+			compareHeaders(t, rec.Headers, own) // no function may change the headers of the record itself
 		})
 	}
 }
