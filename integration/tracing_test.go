@@ -25,7 +25,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The trace that a record belonged to before it was dead-lettered, and the trace of its retry.
+// The trace context in the headers of the dead letter, and the trace context that the client sends with its retry
+// request.
 const (
 	lettersTrace  = "4bf92f3577b34da6a3ce929d0e0e4736"
 	lettersParent = "00-" + lettersTrace + "-00f067aa0ba902b7-01"
@@ -41,7 +42,7 @@ type traceCollector struct {
 	spans []span
 }
 
-// span is a span with the service that sent it.
+// span is a received span, with the name of the program that sent it.
 type span struct {
 	*tracepb.Span
 	service string
@@ -151,7 +152,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 		kgo.RecordHeader{Key: "traceparent", Value: []byte(lettersParent)},
 		kgo.RecordHeader{Key: "tracestate", Value: []byte(lettersState)})
 	l.kafka.produce(letter)
-	l.produce(1, nil) // a second dead letter, without a trace
+	l.produce(1, nil) // another dead letter, whose headers contain no trace
 
 	ingester := l.startReady("ingester", "DLQ_TRACING_ENDPOINT="+c.url)
 	l.waitStored()
@@ -282,7 +283,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 	_ = gone.Close()
 	for name, c := range map[string]struct {
 		at     net.Addr
-		result string // the label of the metric that counts the programs' spans
+		result string // value of the label result, in the metric that counts the spans of a program
 	}{
 		"Hangs":   {silent.Addr(), "dropped"},
 		"Refuses": {gone.Addr(), "failed"},

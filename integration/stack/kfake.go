@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Limits that Kafka and kfake share.
+// Limits that are the same for Kafka and for kfake, its stand-in.
 const (
 	largestBatch    = 70 << 20
 	shortestSession = time.Second

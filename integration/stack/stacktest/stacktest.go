@@ -82,7 +82,7 @@ func Main(m interface{ Run() int }) {
 func (s *shared[S]) get(t testing.TB) S {
 	t.Helper()
 	s.start.Do(func() {
-		// The test's own context would end the server too early: the server is used by later tests too.
+		// Later tests use the server too, so its start must not depend on the context of this test.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		s.server, s.err = s.run(ctx)
@@ -101,7 +101,7 @@ func (s *shared[S]) stop() {
 	}
 }
 
-// Admin returns a kafka-go client of the test's Kafka, independent of the product's code.
+// Admin returns a client of kafka-go for the test's Kafka. It uses no code of dlq-manager.
 func Admin(t testing.TB) *kafka.Client {
 	t.Helper()
 	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
@@ -143,8 +143,8 @@ func DeleteTopic(t testing.TB, name string) {
 	}
 }
 
-// whenAvailable calls change again while the broker is unavailable, for one minute at most: on a busy machine the
-// broker's registration at the controller may be late by seconds.
+// whenAvailable repeats change, for at most one minute, while the broker is unavailable. On a busy machine, the broker
+// may register at the controller only after some seconds.
 func whenAvailable(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
