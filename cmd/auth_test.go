@@ -73,8 +73,8 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 }
 
-// Without an auth section, as in the documents' example file, the API starts in production, and its log has an error
-// about the missing authentication.
+// Without an auth section, as in the example configuration of the documentation, the API starts in production. Its log
+// then has an error about the missing authentication.
 func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	t.Parallel()
 	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))

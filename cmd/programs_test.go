@@ -1,5 +1,5 @@
-// Package cmd_test runs the programs like operators: as binaries, with flags, a configuration file, exit codes and
-// ports.
+// Package cmd_test runs the programs as operators run them: as binaries, with flags and a configuration file. It checks
+// their exit codes and ports.
 package cmd_test
 
 import (
@@ -112,7 +112,7 @@ func TestStartUpErrors(t *testing.T) {
 	}
 }
 
-// unreachableDatabase is a configuration that names a database that no server has, and any free port for the API.
+// unreachableDatabase is a configuration with a database that exists on no server. The API listens on any free port.
 const unreachableDatabase = "server: {host: 127.0.0.1, port: 0, startup_timeout: 1s}\ndatabase: {host: 127.0.0.1, port: 1, name: nowhere, user: u, password: hunter2}\n"
 
 func TestStartUpErrorsWithADatabase(t *testing.T) {

@@ -240,7 +240,7 @@ func TestEveryFaultIsListed(t *testing.T) {
 	}
 }
 
-// TestWorkloadsExist: the commands for a cluster name workloads that the manifests create.
+// TestWorkloadsExist: each Deployment, Job or CronJob that a command in the pages names is created by a manifest.
 func TestWorkloadsExist(t *testing.T) {
 	t.Parallel()
 	manifests := sources(t, func(path string) bool {

@@ -110,7 +110,7 @@ func definedIn(t *testing.T, name string) (found string) {
 	return ""
 }
 
-// TestFaultTargetRunsEveryProof: `make test-faults` selects every test that the page names for a fault.
+// TestFaultTargetRunsEveryProof: `make test-faults` selects every test that failure-modes.md names for a fault.
 func TestFaultTargetRunsEveryProof(t *testing.T) {
 	t.Parallel()
 	var patterns []*regexp.Regexp

@@ -187,7 +187,8 @@ func (p replicas) followers() []int32 {
 	return slices.DeleteFunc(slices.Clone(p.all), func(id int32) bool { return id == p.leader })
 }
 
-// replicas returns all partitions of the test's topics and of the consumer groups' offsets.
+// replicas returns the replicas of all partitions of the test's topics, and of the topic with the consumer groups'
+// offsets.
 func (r *replicated) replicas() (all []replicas) {
 	r.t.Helper()
 	req := kmsg.NewPtrMetadataRequest()
@@ -331,8 +332,8 @@ func (r *replicated) minInSync(n string) {
 	check.Require(r.t, err == nil && res.Resources[0].ErrorCode == 0, "alter configuration: %v, %+v", err, res)
 }
 
-// twoAreKilled kills two of the three brokers for some time. The broker that is left acknowledges no record and
-// elects no leader until the two brokers are started again.
+// twoAreKilled kills two of the three brokers for some time. Until they are started again, the third broker
+// acknowledges no record and elects no leader.
 func (r *replicated) twoAreKilled() {
 	id := r.leader()
 	others := []int{id%3 + 1, (id+1)%3 + 1}

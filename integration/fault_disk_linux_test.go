@@ -93,9 +93,9 @@ func (d *disk) free() {
 	check.NoError(d.t, os.Remove(d.ballast()))
 }
 
-// TestFaultDatabaseDiskFull: PostgreSQL's disk is full, first so that tables cannot grow, then so that the write-ahead
-// log cannot grow either, which stops the server. Kafka keeps records that cannot be stored, no record is quarantined,
-// and when there is space again, work continues.
+// TestFaultDatabaseDiskFull: PostgreSQL's disk is full: first only tables cannot grow, then the write-ahead log cannot
+// grow either, which stops the server. Records that cannot be stored stay in Kafka, and no record goes into quarantine.
+// When there is space again, work continues.
 func TestFaultDatabaseDiskFull(t *testing.T) {
 	t.Parallel()
 	small := newDisk(t, 128)
@@ -181,9 +181,9 @@ func (l *letters) restartPostgres(own *stack.Stack) {
 	check.NoError(l.t, errors.Join(own.KillPostgres(), own.StartPostgres(l.t.Context())))
 }
 
-// TestFaultKafkaDiskFull: Kafka's disk fills up during a retry-all, and the broker stops. No client
-// gets a success for a record that is not in the topic, and when space and the broker are back,
-// work continues.
+// TestFaultKafkaDiskFull: Kafka's disk fills up while the API retries all messages, and the broker stops. No client
+// gets a success for a record that is not in the topic. When there is space again and the broker is started, work
+// continues.
 func TestFaultKafkaDiskFull(t *testing.T) {
 	t.Parallel()
 	small := newDisk(t, 96)

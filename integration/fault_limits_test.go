@@ -18,9 +18,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestFaultPoolExhausted: a lock blocks the queries on the API's two connections while fifty
-// clients send requests. All of them get an answer in time, the ingester goes on, and afterwards
-// every request succeeds.
+// TestFaultPoolExhausted: a lock blocks the queries on the API's two database connections while fifty clients send
+// requests. The API answers all of them in time, and the ingester still stores records. Afterwards every request
+// succeeds.
 func TestFaultPoolExhausted(t *testing.T) {
 	t.Parallel()
 	const clients = 50
@@ -59,8 +59,8 @@ func TestFaultPoolExhausted(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// TestFaultServerFull: other clients hold all connections that PostgreSQL allows. Requests are
-// refused at once, the ingester waits, and both programs continue by themselves.
+// TestFaultServerFull: other clients hold all connections that PostgreSQL allows. The API refuses requests at once, and
+// the ingester waits. When connections are free again, both programs continue by themselves.
 func TestFaultServerFull(t *testing.T) {
 	t.Parallel()
 	const allowed = 25

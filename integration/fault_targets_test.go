@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// report is the API's answer to a retry-all.
+// report is the API's answer to a request that retries all messages of a topic.
 type report struct {
 	Selected, Retried, Failed, Dead, Skipped int
 	InDoubt                                  int `json:"in_doubt"`
@@ -85,8 +85,8 @@ func (l *letters) wantUntouched(topic string, n int) {
 	}
 }
 
-// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the reason; other messages
-// are published; when the topic exists again, its messages are published too.
+// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the reason, while other
+// messages are published. When the topic exists again, its messages are published too.
 func TestFaultTargetMissing(t *testing.T) {
 	t.Parallel()
 	const missing, neighbours = 30, 200

@@ -83,7 +83,8 @@ type redrive struct {
 	Reasons                                    map[string]int
 }
 
-// begin starts a retry-all without waiting for its end.
+// begin starts a retry of all messages of the dead-letter topic, and returns the id of the redrive without waiting for
+// its end.
 func (l *letters) begin(p *process) string {
 	l.t.Helper()
 	status, body := p.try(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", nil, "Prefer", "respond-async")
@@ -214,8 +215,8 @@ func (l *letters) wantNoAttempt(api *process) {
 	}
 }
 
-// TestDatabaseGoesAway: PostgreSQL dies twice during ingest and once during a retry-all. Kafka
-// keeps records that cannot be stored, and the programs continue by themselves.
+// TestDatabaseGoesAway: PostgreSQL is killed twice during ingest, and once while the API retries all messages. Records
+// that cannot be stored stay in Kafka, and the programs continue by themselves.
 func TestDatabaseGoesAway(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Postgres: true})
@@ -305,8 +306,8 @@ func makeDatabase(t *testing.T, own *stack.Stack) string {
 	return u.String()
 }
 
-// TestZombieIngester: an ingester that is suspended for longer than its session resumes with records in memory that
-// another ingester has stored meanwhile. No record is lost or stored twice.
+// TestZombieIngester: an ingester is suspended for longer than its session. When it resumes, it has records in memory
+// that another ingester has stored meanwhile. No record is lost or stored twice.
 func TestZombieIngester(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

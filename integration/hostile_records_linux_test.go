@@ -165,7 +165,7 @@ type storedBomb struct {
 	OmittedSum  *string `db:"omitted_sum"`
 }
 
-// bombAt waits for the row of a record.
+// bombAt waits until the record at this offset is stored, and returns its row.
 func (s *system) bombAt(topic string, offset int64) (b storedBomb) {
 	s.t.Helper()
 	eventually(s.t, 3*time.Minute, fmt.Sprintf("offset %d of %s is stored", offset, topic), func() bool {

@@ -81,7 +81,8 @@ func (l *letters) wantNoticed(a *account, look func() string) {
 	}
 }
 
-// wantPositionsNoticed checks I3: the checker reports committed offsets ahead of the stored rows.
+// wantPositionsNoticed checks the check of the invariant I3: it must report committed offsets that are ahead of the
+// stored rows.
 func (l *letters) wantPositionsNoticed(a *account) {
 	l.t.Helper()
 	if _, err := l.db.Exec(`UPDATE dlq.ingest_positions SET next_offset = next_offset - 1 WHERE next_offset > 0`); err != nil {

@@ -88,7 +88,8 @@ func (a *account) deletes(id, position string) {
 	a.deleted[id] = position
 }
 
-// wantInvariants checks I1, I2, I4, I5, I6 and I8, when nothing is in progress.
+// wantInvariants checks I1, I2, I4, I5, I6 and I8 of the invariants that are listed at type account. It may be called
+// only when no program is at work.
 func (a *account) wantInvariants() {
 	a.t.Helper()
 	rows := a.rows()
@@ -133,7 +134,8 @@ func (a *account) rows() (rows []kept) {
 	return rows
 }
 
-// wantKept checks I1 and I2: it compares the logs of the dead-letter topics with the rows.
+// wantKept checks the invariants I1 and I2: it compares the records in the dead-letter topics with the rows in the
+// database.
 func (a *account) wantKept(rows []kept) {
 	a.t.Helper()
 	log := map[string]*kgo.Record{}
@@ -235,7 +237,8 @@ type trial struct {
 // until it is settled.
 const takenOver = "abandoned"
 
-// wantSent checks I4. It compares the records in the original topics with the attempts in the database.
+// wantSent checks the invariant I4, that each sent message is in its topic once per attempt. It compares the records in
+// the original topics with the attempts in the database.
 func (a *account) wantSent(rows []kept) {
 	a.t.Helper()
 	var trials []trial
@@ -278,8 +281,8 @@ func (a *account) wantSent(rows []kept) {
 	a.wantEachSent(rows, byMessage, inLog, messages)
 }
 
-// wantEachSent checks I4 in the other direction than wantSent: each attempt that counts as sent must have its record in
-// the topic.
+// wantEachSent checks the invariant I4 in the other direction than wantSent: each attempt that counts as sent must have
+// its record in the topic.
 func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog, messages map[string]int) {
 	a.t.Helper()
 	var missing, doubled, often, promised []string
@@ -366,7 +369,8 @@ var arrows = map[string][]string{
 	"map":     {"PENDING>PENDING", "DEAD>DEAD"},
 }
 
-// wantHistory checks I5: it follows the audit trail of every message from its creation to its current state.
+// wantHistory checks the invariant I5: it follows the audit trail of every message from its creation to its current
+// state.
 func (a *account) wantHistory(rows []kept) {
 	a.t.Helper()
 	var trail []struct {
@@ -454,8 +458,8 @@ func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.complain("I5: attempts without an end, or without it in the audit trail", wrong)
 }
 
-// wantInOnePlace checks I6: no message is both in the live table and in the archive. wantKept finds messages that are
-// in neither of the two tables.
+// wantInOnePlace checks the invariant I6: no message is both in the live table and in the archive. wantKept finds
+// messages that are in neither of the two tables.
 func (a *account) wantInOnePlace(rows []kept) {
 	a.t.Helper()
 	seen := map[uuid.UUID]bool{}
@@ -469,7 +473,7 @@ func (a *account) wantInOnePlace(rows []kept) {
 	a.complain("I6: messages are in two places", twice)
 }
 
-// wantDiscretion checks I8: no secret is in a log.
+// wantDiscretion checks the invariant I8: no log contains a secret.
 func (a *account) wantDiscretion() {
 	a.t.Helper()
 	secrets := append([]string{passwordIn(a.t, a.config)}, a.secrets...)
@@ -491,7 +495,8 @@ func passwordIn(t *testing.T, config string) string {
 	return password
 }
 
-// watch checks I3 and I6 again and again while a test runs, until want is called. The field looks counts the checks.
+// watch checks the invariants I3 (committed offsets) and I6 (live or archived) again and again while a test runs, until
+// want is called. The field looks counts the checks.
 type watch struct {
 	a      *account
 	cancel context.CancelFunc
@@ -589,8 +594,8 @@ func metric(page []byte, name string) float64 {
 	return -1
 }
 
-// wantNear waits until a program uses not much more memory and goroutines than before the faults: this is the part of
-// I7 that nothing has accumulated.
+// wantNear checks a part of the invariant I7: a program uses not much more memory and goroutines than before the
+// faults. It waits for this for some time.
 func (p *process) wantNear(before burden) {
 	p.t.Helper()
 	var now burden

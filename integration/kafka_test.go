@@ -135,7 +135,8 @@ func (c *cluster) readAll(topics ...string) []*kgo.Record {
 	return out
 }
 
-// ends returns the number of records in the topics, from which no record was ever removed.
+// ends returns the number of records in the topics. It adds up the end offsets, so no record may ever have been removed
+// from these topics.
 func (c *cluster) ends(topics []string) (total int64) {
 	c.t.Helper()
 	meta, err := c.admin.Metadata(c.t.Context(), &kafka.MetadataRequest{Topics: topics})

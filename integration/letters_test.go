@@ -290,7 +290,7 @@ func wantUnavailable(t *testing.T, a answer, what string, statuses ...int) map[s
 	return details
 }
 
-// wantRunning: a program must survive faults of its servers, not exit.
+// wantRunning checks that the program has not exited: a program must survive faults of its servers.
 func (p *process) wantRunning() {
 	p.t.Helper()
 	select {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// event is what a notification is about: the kind of the event, and its error group, topic or redrive.
+// event names the kind of an event, and the error group, topic or redrive that the event concerns.
 type event struct{ kind, subject string }
 
 // delivery is one request to a listener. answer is 0 until the listener answers.

@@ -29,7 +29,7 @@ func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 	}
 }
 
-// Every answer to random requests, some of them valid, is described in the OpenAPI document.
+// The OpenAPI document describes every answer that the API gives to random requests, some of which are valid.
 func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, manyExports)

@@ -76,8 +76,10 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	}
 }
 
-// plain reports whether a column contains the same text as the JSON line; encoding/csv keeps a lone
-// carriage return and reads "\r\n" as "\n".
+// plain reports whether a column of the CSV export contains the same text as the JSON export. When the test reads the
+// CSV, encoding/csv keeps a lone carriage return and turns "\r
+// " into "
+// ".
 func plain(column string) bool {
 	switch column {
 	case "key", "headers", "masked":
@@ -86,7 +88,7 @@ func plain(column string) bool {
 	return true
 }
 
-// cell returns the CSV text of a JSON value.
+// cell returns the text that the CSV export must contain for a value of the JSON export.
 func cell(t *testing.T, value json.RawMessage) string {
 	t.Helper()
 	text := string(value)

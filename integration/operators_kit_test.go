@@ -27,7 +27,7 @@ func newOperators(t *testing.T, environ ...string) *operators {
 	return newOperatorsOn(newSystem(t), environ...)
 }
 
-// newOperatorsOn starts an API on the system and returns the operators of this API.
+// newOperatorsOn starts an API for the given system, and returns it with a client.
 func newOperatorsOn(s *system, environ ...string) *operators {
 	s.t.Helper()
 	o := &operators{letters: newLetters(s)}

@@ -98,8 +98,8 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	}
 }
 
-// A forged pointer can name any record of the cluster. A pointer is followed only where the configuration allows it
-// and never into Kafka's internal topics, and each read is in the audit trail.
+// A forged pointer can name any record of the cluster. dlq-manager follows a pointer only where the configuration
+// allows it, and never into Kafka's internal topics. Each record that it reads is in the audit trail.
 func TestOperators_AForgedPointerReadsNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("of a dead-letter topic that is not listed", func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestOperators_AGroupRetryCoversWhatWasSeen(t *testing.T) {
 	}
 }
 
-// The second of two edits must not be ignored silently, as it was in issue ServiceControl 4841.
+// When a message is edited twice, the second edit must not be ignored silently, as it was in issue ServiceControl 4841.
 func TestOperators_ASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -152,8 +152,8 @@ func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	}
 }
 
-// A user who sees masked fields cannot find out their values by searching for guesses (issues provectus 4115, kafbat
-// 1311).
+// A user who may not see masked fields cannot find out their values by searching for guesses (issues provectus 4115,
+// kafbat 1311).
 func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	t.Parallel()
 	who := people(map[string][]grant{"viewer": {{"viewer", "*"}}, "unmask": {{"viewer", "*"}, {"unmask", "*"}}})

@@ -77,8 +77,8 @@ func TestOracle_CountsSayNothingAboutOtherTopics(t *testing.T) {
 	}
 }
 
-// seedTenants stores messages of two teams. The messages of one team contain every tested prefix of
-// the secret.
+// seedTenants stores messages of two teams. The messages of the other team contain every prefix of secretWord that the
+// viewer guesses.
 func (o *operators) seedTenants() {
 	o.t.Helper()
 	if _, err := o.db.Exec(`

@@ -95,7 +95,7 @@ func TestQuarantine(t *testing.T) {
 		status, _ := api.try(http.MethodGet, "/api/v1/dlq/messages/"+list.Records[0].ID, nil)
 		return status == http.StatusOK
 	})
-	s.startReady("ingester") // an ingester that starts tries all quarantined records again
+	s.startReady("ingester") // an ingester tries again to store all quarantined records when it starts
 	arrived("nothing is in quarantine", 200+4*300, 5, 0)
 	var positions int
 	if err := s.db.Get(&positions, `SELECT count(DISTINCT (dlq_partition, dlq_offset)) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic); err != nil || positions != 1400 {

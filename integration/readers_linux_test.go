@@ -46,8 +46,8 @@ func (p *process) silent(path string) {
 	}
 }
 
-// TestReadersThatReadNothing: clients that request the largest pages, exports and messages with millions of headers,
-// and never read the answers, neither exhaust the API's memory nor delay other clients.
+// TestReadersThatReadNothing: some clients request the largest pages, exports and messages with millions of headers,
+// and never read the answers. They neither exhaust the API's memory nor delay other clients.
 func TestReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

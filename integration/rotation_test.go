@@ -91,11 +91,12 @@ type rotation struct {
 	programs  []*process
 	roles     int
 
-	stop         chan struct{}
-	load         sync.WaitGroup
-	answered     atomic.Int64
-	again, lost  atomic.Int64
-	first, final sync.Map // answers of the API to requests that failed, and to the repetitions of these requests that also failed
+	stop        chan struct{}
+	load        sync.WaitGroup
+	answered    atomic.Int64
+	again, lost atomic.Int64
+	// first: answers of the API to requests that failed; final: answers to their repetitions, if these failed too
+	first, final sync.Map
 }
 
 func newRotation(t *testing.T, user, env string) *rotation {
@@ -105,7 +106,8 @@ func newRotation(t *testing.T, user, env string) *rotation {
 	return r
 }
 
-// role creates a role for the application. If password is "", the password is "secret" followed by the role's name.
+// role creates a database role for the programs. If password is "", the password is "secret" followed by the role's
+// name.
 func (r *rotation) role(password string) string {
 	r.t.Helper()
 	r.roles++

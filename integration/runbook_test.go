@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// block is a code block of the runbook for an operator to paste.
+// block is a code block of the runbook that an operator can paste into a shell.
 type block struct {
 	entry, language, text string
 }
@@ -163,7 +163,7 @@ func (n *night) redrive() string {
 	return got.ID
 }
 
-// stopped creates a redrive that stopped itself.
+// stopped creates a redrive that has stopped itself, and returns its id.
 func (n *night) stopped() string {
 	n.t.Helper()
 	id := n.redrive()

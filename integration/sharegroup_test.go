@@ -96,7 +96,7 @@ func decided(topic string, partition int32, key, value, decisions string) *kgo.R
 	}
 }
 
-// configureShareGroup sets configs of a share group, which will start at the earliest record.
+// configureShareGroup sets configs of a share group, and makes the group start at the earliest record.
 func (c *cluster) configureShareGroup(group string, configs map[string]string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)

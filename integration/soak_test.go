@@ -63,10 +63,10 @@ type soak struct {
 	before    map[*place]burden
 
 	records    atomic.Int64 // produced dead letters
-	comebacks  atomic.Int64 // number of these dead letters that consumers produced because a replay failed again
+	comebacks  atomic.Int64 // number of produced dead letters that are replays which failed again
 	stopWork   context.CancelFunc
 	stopFeed   context.CancelFunc
-	work, feed sync.WaitGroup // work is done when operators and archivers have ended, feed when producers and consumers have ended
+	work, feed sync.WaitGroup // work waits for the operators and archivers, feed for the producers and consumers
 }
 
 // place is one of the programs in the soak test. It always runs at most one process of its program; a fault may replace
@@ -209,8 +209,8 @@ func (s *soak) quiet() {
 	eventually(s.t, time.Minute, "paused redrives are cancelled", s.cancelPaused)
 }
 
-// recovers checks I7: without faults, all work completes by itself. On an idle machine that takes less than 60 s.
-// The limits here are for a busy machine; the log shows the actual time.
+// recovers checks the invariant I7: without faults, all work completes by itself. On an idle machine that takes less
+// than 60 s. The limits here are for a busy machine; the log shows the actual time.
 func (s *soak) recovers(since time.Time) {
 	s.t.Helper()
 	s.db.SetMaxIdleConns(0) // closes the test's own connections, which faults may have broken
@@ -316,7 +316,7 @@ func (s *soak) deletedAt(at string) (id string, asked bool) {
 	return "", false
 }
 
-// wantEnough checks I9: the test had enough requests, records and faults to prove something.
+// wantEnough checks the invariant I9: the test had enough requests, records and faults to prove something.
 func (s *soak) wantEnough() {
 	s.t.Helper()
 	s.luck.wantCounted(s.t, map[string]int{

@@ -24,7 +24,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// systems numbers the systems of this process, for unique names.
+// systems counts the systems of this process, so that each of them gets unique names.
 var systems atomic.Int64
 
 // system is one installation: a database, topics with their own prefix, a configuration file, and

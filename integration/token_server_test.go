@@ -46,7 +46,7 @@ type tokenServer struct {
 	certificate []byte
 
 	mu     sync.Mutex
-	answer http.HandlerFunc // answers requests for a token; nil: the provider issues a token
+	answer http.HandlerFunc // answers requests for a token, if it is not nil; otherwise the provider issues tokens
 	issued []string
 }
 
@@ -154,7 +154,7 @@ func (s *tokenServer) kafka() (*stack.Stack, *proxy.Proxy) {
 	return own, p
 }
 
-// environ makes a program sign in with tokens of this server.
+// environ returns the settings that make a program sign in to Kafka with tokens of this server.
 func (s *tokenServer) environ(p *proxy.Proxy) []string {
 	return []string{
 		kafkaBy(p), "DLQ_KAFKA_SECURITY_PROTOCOL=SASL_PLAINTEXT", "DLQ_KAFKA_SASL_MECHANISM=OAUTHBEARER",

@@ -72,7 +72,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// version is the programs of one version with the schema version that they were built for.
+// version holds the programs of one version, and the schema version for which they were built.
 type version struct {
 	dir    string
 	schema uint

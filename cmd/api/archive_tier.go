@@ -50,13 +50,14 @@ func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
 	return nil
 }
 
-// tieredReads searches both tiers of the archive. Searches for live messages are the same as without a second tier.
+// tieredReads searches archived messages in both tiers of the archive. It searches live messages as a store without a
+// second tier does.
 type tieredReads struct {
 	liveReads
 	archive tieredStore
 }
 
-// liveReads contains the searches and exports of a store or of its replica.
+// liveReads contains the methods of a store, or of its replica, that search and export messages.
 type liveReads interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)

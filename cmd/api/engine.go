@@ -20,7 +20,7 @@ type searching struct {
 	reads liveReads
 	facet search.FacetStore
 
-	// The following fields are set with a search engine only.
+	// The fields below are set only if the configuration names a search engine.
 	engine *engine.Engine
 	client *opensearch.Client
 }
@@ -46,7 +46,7 @@ func (p *parts) buildSearching(store *postgres.Store) (*searching, error) {
 	}, nil
 }
 
-// options returns the options of the indexer.
+// options returns the options for the indexer, which fills the search index.
 func (s *searching) options(with decoding) []search.Option {
 	options := []search.Option{search.WithSchemas(with.index)}
 	if s.engine != nil {

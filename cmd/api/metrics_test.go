@@ -75,7 +75,8 @@ func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	}
 }
 
-// TestOneFormat: oneFormat reports only expressions that match a whole number in one of the two ways to write it.
+// TestOneFormat: oneFormat reports an expression only if it matches a whole number in one of the two formats, 5 or 5.0,
+// and not in the other.
 func TestOneFormat(t *testing.T) {
 	t.Parallel()
 	for expression, wrong := range map[string]bool{
@@ -260,7 +261,7 @@ func withoutSuffix(name string) string {
 	return name
 }
 
-// TestSelectors: selectors finds the metrics and labels in an expression.
+// TestSelectors: the function selectors finds the metrics and labels in an expression of PromQL.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprint(selectors(`sum by (le) (rate(dlq_a_bucket{route=~"/x/{topic}|/y",le="0.3"}[5m])) / on (slo) dlq:b:ratio > go_c`))

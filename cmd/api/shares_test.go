@@ -169,7 +169,7 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 `, left)
 		<-time.After(stateAge)
 		s.pointers = s.pointers[:1]
-		wantMetrics(t, c, "", left) // a refused record whose retention has ended has no time left, so the metric is missing
+		wantMetrics(t, c, "", left) // a refused record whose retention has ended is left out of this metric
 		delete(s.ends, at("dlq.a", 1))
 		<-time.After(stateAge)
 		wantMetrics(t, c, `dlq_pointers_waiting{state="refused",topic="orders"} 3

@@ -57,7 +57,7 @@ func partNames() (names []string) {
 	return names
 }
 
-// chosen returns the parts of -only and the parts that they need.
+// chosen returns the parts that -only names, and the parts whose databases they need.
 func (o options) chosen() []part {
 	wanted := map[string]bool{}
 	for _, name := range o.only {
@@ -71,7 +71,7 @@ func (o options) chosen() []part {
 	})
 }
 
-// side holds the programs of one commit and its databases in the current turn.
+// side holds the programs of one of the compared commits, and the databases of these programs in the current turn.
 type side struct {
 	*bench
 	commit   string
@@ -84,7 +84,7 @@ type side struct {
 	flooded   []string  // the names of these flooded topics
 }
 
-// bench is one run of the command.
+// bench is one run of the command bench.
 type bench struct {
 	opts    options
 	log     io.Writer
@@ -139,7 +139,7 @@ func (b *bench) use(database string, brokers []string) {
 	b.server, b.brokers, b.kafka = database, brokers, connect(brokers)
 }
 
-// buildSides builds the programs of the base, if there is one, and of the checkout.
+// buildSides builds the programs of the base commit, if -base names one, and those of the checkout.
 func (b *bench) buildSides(ctx context.Context) {
 	b.folder = must(os.MkdirTemp("", "dlq-manager-bench-"))
 	b.root = output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager")
@@ -173,8 +173,8 @@ func output(ctx context.Context, dir, name string, args ...string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// measure runs all parts: once, or with a base as many pairs as requested. In a pair, both sides
-// run each part in turn; which side is first alternates from part to part and from pair to pair.
+// measure runs all parts once or, if two commits are compared, as many times as -pairs says. Each time, the programs of
+// both commits run every part. Which commit is first alternates from part to part and from time to time.
 func (b *bench) measure(ctx context.Context) error {
 	for pair := range max(b.opts.pairs*(len(b.sides)-1), 1) {
 		err := attempt(func() {

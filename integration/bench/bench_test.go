@@ -139,8 +139,8 @@ func TestOthersAreWhoDoesNotDescendFromTheBench(t *testing.T) {
 	}
 }
 
-// TestComparisonsAreOfPairs: a ratio uses two figures of the same pair, and a figure that one side
-// does not have is reported.
+// TestComparisonsAreOfPairs: a ratio is computed from two figures of the same pair. A figure that only one of the two
+// commits has is reported too.
 func TestComparisonsAreOfPairs(t *testing.T) {
 	t.Parallel()
 	b := &bench{}
@@ -215,7 +215,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTheSmallestRun measures the programs with real servers, as both sides of a pair.
+// TestTheSmallestRun runs some parts of the benchmark with few messages and real servers. It compares the programs with
+// themselves, as if they were two commits.
 func TestTheSmallestRun(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions("-scale 0.002 -documents 1000000 -requests 5 -pairs 1 -only ingest,retry,reads,archive")

@@ -89,7 +89,7 @@ const countConnect = `SELECT coalesce(sum(n), 0) FROM generate_series(0, $2::int
 
 func (c *comparison) sink(ctx context.Context, d *database) {
 	p := c.startConnect(ctx, d)
-	defer p.Kill() // killed, because a JVM exits with another code than 0 on SIGTERM
+	defer p.Kill() // killed and not stopped, because on SIGTERM a JVM exits with another code than 0
 	c.theirs = append(c.theirs, c.watch(ctx, p, "connect", func() int { return int(d.number(ctx, countConnect, c.topic, partitions)) }))
 	expect("rows of Kafka Connect", d.number(ctx, `SELECT count(*) FROM connect_letters`), int64(c.n))
 	expect("bytes of its values", d.number(ctx, `SELECT sum(octet_length(value)) FROM connect_letters`), c.size)

@@ -18,7 +18,7 @@ type figure struct {
 	Name          string  `json:"name"`
 	Unit          string  `json:"unit"`
 	Value         float64 `json:"value"`
-	Skipped       string  `json:"skipped,omitempty"` // why there is no value
+	Skipped       string  `json:"skipped,omitempty"` // reason why the figure has no value
 	MoreIsBetter  bool    `json:"more_is_better"`
 	Limit         float64 `json:"limit,omitempty"`         // bound for the value, see the method limit; 0: none
 	ComparedWith  string  `json:"compared_with,omitempty"` // another tool or method, with its value in ComparedValue

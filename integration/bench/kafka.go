@@ -49,7 +49,7 @@ func (c *cluster) create(ctx context.Context, topics ...string) {
 	})
 }
 
-// removeFlood deletes the topics: thousands of partitions slow a broker down.
+// removeFlood deletes the topics of a flood, because thousands of partitions would slow the broker down.
 func (c *cluster) removeFlood(ctx context.Context, names []string) {
 	for _, name := range names {
 		must(c.admin.DeleteTopic(context.WithoutCancel(ctx), deadLetterTopic(name)))

@@ -29,8 +29,8 @@ type program struct{ *programs.Process }
 // noRedrives disables the redrive worker of a program.
 const noRedrives = "DLQ_REDRIVE_WORKERS=0"
 
-// with runs a program of the side on a database while do works; then the program must exit with
-// code 0. env overrides settings.
+// with runs a program of this commit on a database while the function do works. Then the program must stop with exit
+// code 0. The parameter env overrides settings.
 func (s *side) with(ctx context.Context, name string, d *database, do func(program), env ...string) {
 	p := program{must(programs.Start(programs.Program{
 		Path: filepath.Join(s.programs, name), Config: d.config, Env: env, Dir: s.folder,
@@ -51,7 +51,7 @@ func (s *side) with(ctx context.Context, name string, d *database, do func(progr
 	}
 }
 
-// alive fails when the program has exited.
+// alive ends the benchmark if the program has exited.
 func (p program) alive() {
 	select {
 	case <-p.Done():
@@ -127,7 +127,7 @@ func sumMetric(text io.Reader, name string) (sum float64) {
 	return sum
 }
 
-// awaitIndexed waits until searches include everything that was stored before the call.
+// awaitIndexed waits until searches find everything that was stored before the call.
 func (p program) awaitIndexed(ctx context.Context) {
 	now := time.Now()
 	await(ctx, 4*time.Hour, time.Second, "complete searches", func() bool {

@@ -139,7 +139,7 @@ func export(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// export returns the number of distinct messages of an export.
+// export exports n messages at most, and returns how many different messages the export contains.
 func (p program) export(ctx context.Context, n int) (different int) {
 	res, err := p.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/export?limit=%d", n))
 	check(err)

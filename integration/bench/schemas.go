@@ -74,7 +74,7 @@ func avro(id uint32, value []byte) []byte {
 	return b
 }
 
-// formats measures records in Avro against the same records in JSON, by turns.
+// formats compares records in Avro with the same records in JSON, in turns.
 type formats struct {
 	*side
 	n        int

@@ -68,7 +68,8 @@ func (b *Browser) Axe(except ...string) {
 	b.Desk()
 }
 
-// violations injects axe through the debugger, to which no policy of the page applies.
+// violations runs axe in the page and returns the violations. It injects axe through the debugger, because the page's
+// Content-Security-Policy does not apply there.
 func (b *Browser) violations(rules string) []violation {
 	b.t.Helper()
 	script, err := os.ReadFile(filepath.Join(repository(b.t.Fatalf), axeFile))

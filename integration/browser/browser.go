@@ -95,7 +95,7 @@ func (b *Browser) Visit(path string) {
 	}
 }
 
-// Scripts allows or forbids the scripts of the pages that are opened from now on.
+// Scripts allows or forbids JavaScript in the pages that the tab opens from now on.
 func (b *Browser) Scripts(on bool) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

@@ -26,7 +26,7 @@ const (
 	documented = ` AND EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = id AND d.created_at = dlq_messages.created_at)`
 )
 
-// everyCount lists the counts of all pages.
+// everyCount lists the numbers on all pages, with the queries that count the same.
 func everyCount(group string) []counted {
 	list := []counted{
 		{"/", "#all-pending .value", ofStatus + `'PENDING'`, ""},

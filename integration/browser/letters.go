@@ -25,7 +25,7 @@ type Letter struct {
 	Headers             []kgo.RecordHeader
 
 	// Original is the original topic that the headers name, when it must differ from the topic in which the record
-	// failed. With "-", the dead letter has no headers that name a topic.
+	// failed. If it is "-", the dead letter has no headers that name a topic.
 	Original string
 }
 

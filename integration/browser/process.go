@@ -15,7 +15,7 @@ import (
 
 const (
 	startPatience = time.Minute
-	maxTests      = 2 // tests that have tabs at the same time
+	maxTests      = 2 // maximum number of tests that have tabs at the same time
 )
 
 // process is the Chromium of this test process.

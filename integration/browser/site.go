@@ -36,8 +36,8 @@ type Site struct {
 	// URL is the base URL of the API and the console, without a slash at the end.
 	URL string
 
-	// Prefix is the prefix of the shop's topics and consumer groups (shop.OrdersDeadLetters and so
-	// on).
+	// Prefix is the prefix of the shop's topics and consumer groups, whose names without it are constants such as
+	// shop.OrdersDeadLetters.
 	Prefix string
 
 	// Shop is the running shop. After a call of Shop.Recover, the shop accepts a republished record if its failure had
@@ -125,7 +125,7 @@ func NewEmptySite(t testing.TB, environ ...string) *Site {
 	return s
 }
 
-// prepareShop creates the topics, so that the ingester finds them at once.
+// prepareShop creates the shop's topics before the ingester starts, so that the ingester finds them at once.
 func (s *Site) prepareShop() {
 	s.t.Helper()
 	cfg := shop.DefaultConfig()

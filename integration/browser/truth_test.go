@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// fragile is an API whose Kafka, database and process the test can suspend, with messages put into
-// its database by SQL.
+// fragile is an API with messages in its database, which were stored by SQL. The test can suspend its Kafka, its
+// database, and the API itself.
 type fragile struct {
 	kafka    *servers.Stack
 	database *proxy.Proxy

@@ -16,8 +16,8 @@ const MaxEditor = 200_000
 // libraries are parts of the file names of third-party libraries.
 var libraries = []string{"htmx"}
 
-// Look checks the promises of every page: accessibility, a small transfer size, and a layout that fits a phone. It
-// saves screenshots under name.
+// Look checks what the console promises for every page: accessibility, a small transfer size, and a layout that fits a
+// phone. It saves screenshots under the given name.
 func (b *Browser) Look(name string) {
 	b.t.Helper()
 	b.Axe()

@@ -45,8 +45,8 @@ type site struct {
 
 func newDemo(opts options, out io.Writer) *demo { return &demo{opts: opts, out: &lines{w: out}} }
 
-// run starts everything, prints what to try, and stops everything when ctx ends, when the time is over, or when a part
-// fails. It returns the error of the part that failed.
+// run starts all parts of the demo, and prints what to try. It stops all parts when ctx ends, when the time of -for is
+// over, or when a part fails; then it returns the error of this part.
 func (d *demo) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.stop(err != nil)) }()
 	if err := d.start(ctx); err != nil {
@@ -126,7 +126,7 @@ func (d *demo) plan(ctx context.Context) (site, error) {
 	}, nil
 }
 
-// startRegistry starts the schema registry of the shop, and returns its URL.
+// startRegistry starts the schema registry, in which the shop registers its schemas, and returns its URL.
 func (d *demo) startRegistry() (string, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *demo) migrate(ctx context.Context) error {
 	}
 }
 
-// prepareShop creates the shop's topics, so that the ingester finds them at once.
+// prepareShop creates the shop's topics before the ingester starts, so that the ingester finds them at once.
 func (d *demo) prepareShop(ctx context.Context) (err error) {
 	cfg := shop.DefaultConfig()
 	cfg.Brokers, cfg.Registry = d.site.brokers, d.site.registry
@@ -203,7 +203,8 @@ func (d *demo) openShop(context.Context) error {
 	return nil
 }
 
-// guide waits for the first dead letters, makes the shop recover, and prints what to try with the messages.
+// guide waits until the first dead letters are stored, ends the temporary failures of the shop, and prints what to try
+// with the messages.
 func (d *demo) guide(ctx context.Context) error {
 	examples, err := awaitExamples(ctx, d.site.api, d.shop.BurstFailures())
 	if err != nil {

@@ -350,8 +350,8 @@ func leftovers(t *testing.T, dir string) []string {
 	return files
 }
 
-// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may be closed to that
-// user.
+// openDir returns a temporary folder that every user can enter. PostgreSQL may run as another user, for whom the test's
+// own temporary folder may be closed.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "demo-test-")

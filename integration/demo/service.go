@@ -48,7 +48,8 @@ func startService(p program) (*service, error) {
 	return &service{program: p, Process: process}, nil
 }
 
-// environ removes variables that would change the programs' settings: only their configuration file must set them.
+// environ returns the environment without the variables that would change the settings of the programs: only the demo's
+// configuration file may set them.
 func environ(all []string) []string {
 	var kept []string
 	for _, entry := range all {

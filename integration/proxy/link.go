@@ -86,8 +86,8 @@ func (l *link) upload() {
 	}
 }
 
-// pass forwards bytes and performs the action at their end. It returns false when the connection
-// has ended.
+// pass forwards bytes to the upstream, and performs the action after the last of them. It returns false when the
+// connection has ended.
 func (l *link) pass(b []byte, a Action) bool {
 	if a.hold > 0 && !l.wait(a.hold) {
 		return false
@@ -128,7 +128,7 @@ type late struct {
 // underWay is the maximum number of pieces of answers that wait in one connection until they are due.
 const underWay = 256
 
-// download forwards the upstream's bytes, unless they are to be dropped.
+// download forwards the bytes from the upstream to the client, unless an action says that they are dropped.
 func (l *link) download() {
 	pieces := make(chan late, underWay)
 	go l.receive(pieces)

@@ -113,7 +113,7 @@ func (s *store) version(subject, text string, deleted bool) (*version, error) {
 	return nil, noVersion(text)
 }
 
-// latest is the number by which callers ask for the newest version.
+// latest is the version number by which a request asks for the newest version.
 const latest = -1
 
 func versionNumber(text string) (int, error) {

@@ -176,8 +176,8 @@ func (s *site) encode(python *official.PythonClient, all []*specimen) {
 	}
 }
 
-// deadLetter returns the specimen as a dead letter. The parameter way is the way in which the test sends this dead
-// letter back: plain, same, edited or latest.
+// deadLetter returns the specimen as a dead letter. The parameter way says how the test will retry this dead letter:
+// plain, same, edited or latest.
 func (x *specimen) deadLetter(s *site, way string) *kgo.Record {
 	r := &kgo.Record{
 		Topic: s.prefix + "-all.dlq.v1", Key: x.keys.encoded.Value, Value: x.values.encoded.Value,
@@ -365,8 +365,8 @@ func (x *specimen) check(t *testing.T) {
 	}
 }
 
-// checkShown checks that the API shows the value that the official decoder reads, and names the schema that the frame
-// of the value names.
+// checkShown checks that the API shows the JSON that the official decoder returns, and the schema that the prefix or
+// the header of the value names.
 func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessage, format string, ref *schemaRef) {
 	t.Helper()
 	check.Equal(t, format, formats[x.format], "format of the "+p.part)
@@ -385,7 +385,8 @@ func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessa
 	check.Equal(t, *ref, want, "schema of the "+p.part)
 }
 
-// checkUnchanged checks that the sent record has the key, the value and the schema's headers of the dead letter.
+// checkUnchanged checks that the sent record has the dead letter's key and value, and those of its headers that name a
+// schema.
 func (x *specimen) checkUnchanged(t *testing.T, way string, sent *kgo.Record) {
 	t.Helper()
 	for _, p := range x.parts() {

@@ -27,7 +27,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// sites numbers the sites of this process, for unique names.
+// sites counts the sites of this process, so that each of them gets unique names.
 var sites atomic.Int64
 
 // site is one installation: a schema registry, a database, topics with their own prefix, and the programs that use

@@ -67,7 +67,7 @@ func framed(id uint32, value []byte, index ...byte) []byte {
 	return append(append(binary.BigEndian.AppendUint32([]byte{0}, id), index...), value...)
 }
 
-const frame = 5 // bytes of the magic byte and the id
+const frame = 5 // number of bytes of the prefix: one for the magic byte, four for the id
 
 // unframed returns the id and the value; ok is false when the bytes do not begin with an id.
 func unframed(value []byte, indexes int) (id uint32, body []byte, ok bool) {

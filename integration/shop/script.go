@@ -25,7 +25,7 @@ const (
 	encodedStreams = 2
 )
 
-// record returns the n-th record as written at a time.
+// record returns the n-th record of the shop, as it is written at the given time.
 func (s script) record(n int, at time.Time) *kgo.Record {
 	// A predictable generator is right here: the records are no secrets, and they must be reproducible.
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n)))
@@ -134,7 +134,7 @@ func spoil(body []byte, d defect) []byte {
 	}
 }
 
-// amountAsText replaces the amount of a body by a text in the format of another country.
+// amountAsText replaces the amount in a JSON value by a text, in the number format of another country.
 func amountAsText(body []byte) []byte {
 	before, rest, _ := bytes.Cut(body, []byte(`"amount":`))
 	number, after, _ := bytes.Cut(rest, []byte(","))

@@ -23,7 +23,7 @@ type dataFolder struct {
 	lock *fileLock
 }
 
-// newDataFolder creates a data folder below dir and removes the folders that killed starters left.
+// newDataFolder creates a data folder below dir. It removes the data folders of processes that were killed.
 func newDataFolder(dir string) (*dataFolder, error) {
 	home, err := dataHome(dir)
 	if err != nil {

@@ -35,7 +35,7 @@ var postgresFast = settings{
 	"full_page_writes": "off",
 }
 
-// postgresCluster is a data folder with the programs and settings to serve it.
+// postgresCluster is a data folder of PostgreSQL, with the programs and settings for a server on it.
 type postgresCluster struct {
 	bin      string
 	home     string // folder that belongs to the user as which the server runs
@@ -95,7 +95,7 @@ func (c postgresCluster) start(ctx context.Context) (srv *server, url string, er
 	return srv, url, err
 }
 
-// follow makes a copy of a cluster that never ran a standby of the server at primary.
+// follow makes the cluster, which has never run, a copy of the server at primary, so that it runs as its standby.
 func (c postgresCluster) follow(primary string) error {
 	signal := filepath.Join(c.data(), "standby.signal")
 	if err := os.WriteFile(signal, nil, 0o600); err != nil {
@@ -162,8 +162,8 @@ func quotePostgres(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// program prepares one of PostgreSQL's programs. Its environment is empty: the starter's PG
-// variables are meant for clients of other servers.
+// program returns a command that runs one of PostgreSQL's programs. The command's environment is empty, because PG
+// variables of this process are meant for clients of other servers.
 func (c postgresCluster) program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.home

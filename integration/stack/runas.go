@@ -20,7 +20,7 @@ type runAs struct {
 // unprivileged lists the users to try in place of root.
 var unprivileged = [...]string{"nobody", "postgres"}
 
-// pickUser returns the starter's own user or, if that is root, an unprivileged user.
+// pickUser returns the user of this process or, if that is root, an unprivileged user.
 func pickUser() (runAs, error) {
 	if os.Getuid() != 0 {
 		return runAs{}, nil

@@ -22,7 +22,7 @@ const (
 // Config holds the receivers of notifications, and the intervals and timeouts.
 type Config struct {
 	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: notifications are off
-	Interval time.Duration `mapstructure:"interval"` // time between two queries for events, and between two queries for notifications of a sink
+	Interval time.Duration `mapstructure:"interval"` // time between two queries for new events or due notifications
 	Window   time.Duration `mapstructure:"window"`   // for how long similar events are collected into one notification
 	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notifications about the same object
 	GiveUp   time.Duration `mapstructure:"give_up"`  // for how long sending a notification is tried again
@@ -32,7 +32,7 @@ type Config struct {
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Spike      SpikeConfig   `mapstructure:"spike"`
 	Source     string        `mapstructure:"source"`
-	// ConsoleURL is the console's URL for people; "" for notifications without links.
+	// ConsoleURL is the URL of the console, for links in notifications; "" for no links.
 	ConsoleURL string `mapstructure:"console_url"`
 }
 

@@ -17,8 +17,8 @@ import (
 
 const titleLength = 200
 
-// detail holds the fields of particular kinds of notifications. It contains no part of a record: no key, header or
-// payload.
+// detail holds those fields of a notification that only some kinds have. It contains no part of a record: no key,
+// header or payload.
 type detail struct {
 	Group   *groupDetail   `json:"group,omitempty"`
 	Spike   *spikeDetail   `json:"spike,omitempty"`

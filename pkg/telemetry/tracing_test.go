@@ -185,7 +185,8 @@ func (b bench) linked(spans int) {
 	}
 }
 
-// Stop waits for a hanging collector until its context ends, even if the timeout of an export is longer.
+// Stop waits for a collector that does not answer only until its context ends, even if the timeout of an export is
+// longer.
 func TestTracing_StopIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +289,8 @@ func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	}
 }
 
-// asked makes the span of an incoming request. The sampling flags of the sender's trace context are flags.
+// asked makes the span of an incoming request; its trace context has these flags, which say whether the sender records
+// the trace.
 func (b bench) asked(flags trace.TraceFlags) {
 	from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
 	_, s := b.Provider().Tracer("test").Start(trace.ContextWithRemoteSpanContext(context.Background(), from), "asked")

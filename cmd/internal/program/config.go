@@ -150,7 +150,7 @@ func (k *Kafka) DeadLetters(reserved func(topic string) bool) (deadletter.Patter
 	return patterns, decoder, err
 }
 
-// Validate checks the settings of the section that belong to no other package.
+// Validate checks those settings of the section kafka that no other package checks.
 func (k *Kafka) Validate() error {
 	var errs []error
 	if k.ConsumerGroup == "" {

@@ -32,10 +32,10 @@ func (b Base) StopTracing() {
 	b.Tracing.Stop(ctx)
 }
 
-// endTime is the time at which the shutdown stops waiting.
+// endTime is the time at which the shutdown stops waiting for spans to be sent.
 type endTime struct{ at atomic.Pointer[time.Time] }
 
-// watch sets the time when ctx ends.
+// watch sets the endTime when ctx ends, which means that the shutdown begins.
 func (e *endTime) watch(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		at := time.Now().Add(patience - lastWords)

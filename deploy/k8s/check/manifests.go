@@ -129,7 +129,7 @@ func (p Pod) Labels() labels.Set { return p.Template.Labels }
 // injected in the cluster.
 func (p Pod) Container() corev1.Container { return p.Template.Spec.Containers[0] }
 
-// All returns the objects of type T.
+// All returns the objects of type T in a set.
 func All[T runtime.Object](s *Set) (found []T) {
 	for _, object := range s.Objects {
 		if typed, ok := object.(T); ok {

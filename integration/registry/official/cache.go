@@ -77,7 +77,7 @@ func (i installation) installInto(ctx context.Context, dir string) error {
 	return os.Rename(building, dir)
 }
 
-// fingerprint identifies the pinned versions and the program that runs them.
+// fingerprint returns a hash of the pinned versions and of the program that runs the packages.
 func (i installation) fingerprint() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, i.tool)

@@ -19,8 +19,8 @@ import (
 // patience includes the download of the servers in the first run on a machine.
 const patience = 10 * time.Minute
 
-// shared is one server for the whole test process. It is package state because the tests of a
-// process share nothing else.
+// shared is one server for all tests of the process. It is a package variable, because there is no other place that all
+// tests can reach.
 type shared[S interface{ Stop() error }] struct {
 	run     func(context.Context) (S, error)
 	start   sync.Once
@@ -94,7 +94,7 @@ func (s *shared[S]) get(t testing.TB) S {
 	return s.server
 }
 
-// stop runs after the last test; the next start removes what stop cannot remove.
+// stop stops the server after the last test. What it cannot remove, the next start of a stack removes.
 func (s *shared[S]) stop() {
 	if s.running {
 		_ = s.server.Stop()
