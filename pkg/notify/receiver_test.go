@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The code below is also printed in docs/notifications.md, as an example for receivers.
+// The following code is also in docs/notifications.md.
 
 // verified reports whether a request with that body was signed with key in the last
 // five minutes.
