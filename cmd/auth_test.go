@@ -23,7 +23,7 @@ func newToken(t *testing.T, name string) (token, entry string) {
 	return lines[1], lines[3]
 }
 
-// session returns the API's answer about the session of a token.
+// session returns the API's answer to GET /api/v1/session with a token, or the error of the request.
 func session(t *testing.T, base, token string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/v1/session", nil)
@@ -73,12 +73,13 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 }
 
-// Without an auth section, as in the documents' example file, the API starts in production, and its log has an error
-// about the missing authentication.
+// Without an auth section, as in the example configuration of the documentation, the API starts in production. Its log
+// then has an error about the missing authentication.
 func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	t.Parallel()
 	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))
-	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere") // the refusal is only about the database, which does not exist
+	// the program refuses to start only because its database does not exist, not because of the missing authentication
+	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere")
 	found := false
 	for line := range strings.Lines(got.stderr + got.stdout) {
 		found = found || strings.Contains(line, `"level":"error"`) && strings.Contains(line, "auth.mode is none in production")

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestCPUProfile: the profile is complete, in whatever way the program stops.
+// TestCPUProfile: the file of the CPU profile is complete, whether the program ends by itself or because of a signal.
 func TestCPUProfile(t *testing.T) {
 	t.Parallel()
 	at, brokers := postgrestest.URL(t), strings.Join(stacktest.Kafka(t), ",")

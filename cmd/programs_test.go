@@ -1,5 +1,5 @@
-// Package cmd_test runs the programs like operators: as binaries, with flags, a configuration file, exit codes and
-// ports.
+// Package cmd_test runs the programs as operators run them: as binaries, with flags and a configuration file. It checks
+// their exit codes and ports.
 package cmd_test
 
 import (
@@ -112,7 +112,7 @@ func TestStartUpErrors(t *testing.T) {
 	}
 }
 
-// unreachableDatabase is a configuration that names a database that no server has, and any free port for the API.
+// unreachableDatabase is a configuration with a database that exists on no server. The API listens on any free port.
 const unreachableDatabase = "server: {host: 127.0.0.1, port: 0, startup_timeout: 1s}\ndatabase: {host: 127.0.0.1, port: 1, name: nowhere, user: u, password: hunter2}\n"
 
 func TestStartUpErrorsWithADatabase(t *testing.T) {
@@ -149,7 +149,8 @@ func TestStartUpErrorsWithADatabase(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	t.Parallel()
-	// While this second database exists, its grants prevent "migrate down" from dropping the roles of the server.
+	// The roles of the schema belong to the whole server. While this second database exists, its grants to these roles
+	// prevent "migrate down" from dropping them.
 	postgrestest.URL(t)
 	at := postgrestest.Empty(t)
 	newest := migrate.Latest()
@@ -159,7 +160,7 @@ func TestMigrate(t *testing.T) {
 	says := func(version uint) string { return fmt.Sprintf("schema version %d, newest %d", version, newest) }
 	for _, step := range []struct {
 		args, environment string
-		want              string // a part of the text on stdout or, when the command fails, of the error
+		want              string // a part of the command's stdout or, when the command fails, of its error
 		refused           bool
 	}{
 		{"version", "production", says(0), false},
@@ -205,8 +206,8 @@ func TestArchiver(t *testing.T) {
 		t.Errorf("got %d rows in the archive, %v, want 25", archived, err)
 	}
 
-	// Some rows are old enough to be purged, but their partition, which is for a quarter of a year, also contains
-	// younger rows.
+	// Of the archived rows, 12 are old enough to be purged. Their partition is for a quarter of a year and also
+	// contains younger rows, so it cannot be dropped.
 	db.MustExec(`UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 12)`)
 	whole := file(t, settings(t, at, "{port: 0}")+"archive: {batch_size: 10, purge_whole_quarters: true}\n")
@@ -215,7 +216,7 @@ func TestArchiver(t *testing.T) {
 			t.Errorf("got exit code %d, stderr %q, want 0 and %s", got.code, got.stderr, c.want)
 		}
 	}
-	// Now the partition with these rows is more than a year old, and no other partition exists.
+	// Now the only partition contains all archived rows, and all of them are more than a year old.
 	db.MustExec(`DO $$ DECLARE v_part TEXT; v_until TIMESTAMPTZ := date_trunc('quarter', now() - interval '460 days'); BEGIN
 		UPDATE dlq.dlq_messages_archive SET archived_at = v_until - interval '1 day';
 		FOR v_part IN SELECT name FROM dlq.archive_partitions ORDER BY until_at DESC LOOP
@@ -328,7 +329,7 @@ type ended struct {
 // run runs a program and waits until it exits.
 func run(t *testing.T, program string, environ []string, args ...string) ended {
 	t.Helper()
-	path := binary(t, program) // binary may build the program, which must not count as time of the run
+	path := binary(t, program) // the function binary may build the program, which must not count as time of the run
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -343,8 +344,8 @@ func run(t *testing.T, program string, environ []string, args ...string) ended {
 	return ended{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// wantRefusal checks that the exit code is 1, and that stderr has one line that is not a log line and contains the
-// given part.
+// wantRefusal checks that the program has exited with code 1, and that stderr has exactly one line that is not a log
+// line. This line must contain the text in part.
 func wantRefusal(t *testing.T, got ended, program, part string) {
 	t.Helper()
 	var said []string
@@ -401,7 +402,7 @@ func (p *process) wantCleanEndBy(signal os.Signal) {
 	}
 }
 
-// client has a timeout, because a program may not answer.
+// client has a timeout, so that a program that never answers fails the test.
 var client = &http.Client{Timeout: 10 * time.Second}
 
 func (p *process) waitForLog(part string) {
@@ -482,7 +483,7 @@ func settings(t *testing.T, at, server string) string {
 		server, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password)
 }
 
-// freePort returns a port that no program was using when it was called.
+// freePort returns a port that is free at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestSilentDatabase: the processes of PostgreSQL hang, while its machine still accepts connections and bytes. Requests
-// and probes must still be answered, and the program must stop on SIGTERM.
+// TestSilentDatabase: PostgreSQL accepts connections and bytes, but never answers. The program must still answer
+// requests and probes, and must stop on SIGTERM.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")

@@ -1,5 +1,5 @@
 // Package docs_test checks that the tests, settings, log lines, metrics and workloads that the pages of this folder
-// name exist in the code. It does not check that the pages are right.
+// name exist in the code. It does not check whether the other statements of the pages are true.
 package docs_test
 
 import (
@@ -27,7 +27,7 @@ func read(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// sources joins the text of all files of the repository that keep accepts.
+// sources returns the joined text of those files of the repository for whose path the function keep returns true.
 func sources(t *testing.T, keep func(path string) bool) string {
 	t.Helper()
 	var all strings.Builder
@@ -202,7 +202,7 @@ func keys[V any](m map[string]V) (all []string) {
 	return all
 }
 
-// entriesOf cuts the page into the entries of its alerts.
+// entriesOf cuts the text of the runbook into its entries, by the names of the alerts.
 func entriesOf(text string) map[string]string {
 	entries := map[string]string{}
 	for _, part := range strings.Split(text, "\n## ") {
@@ -214,8 +214,8 @@ func entriesOf(text string) map[string]string {
 	return entries
 }
 
-// TestEveryFaultIsListed: each fault from F1 on has an entry, which names the tests that inject the fault, or says that
-// no test does.
+// TestEveryFaultIsListed: the faults in failure-modes.md are numbered from F1 without gaps. The entry of each fault
+// names the tests that inject the fault, or says that no test does.
 func TestEveryFaultIsListed(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile(`(?m)^### F(\d+)\b`).FindAllStringSubmatch(read(t, "failure-modes.md"), -1)
@@ -240,7 +240,7 @@ func TestEveryFaultIsListed(t *testing.T) {
 	}
 }
 
-// TestWorkloadsExist: the commands for a cluster name workloads that the manifests create.
+// TestWorkloadsExist: each Deployment, Job or CronJob that a command in the pages names is created by a manifest.
 func TestWorkloadsExist(t *testing.T) {
 	t.Parallel()
 	manifests := sources(t, func(path string) bool {

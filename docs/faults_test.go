@@ -16,14 +16,14 @@ var gate = []string{"F1", "F2", "F7", "F10", "F16", "F17", "F23", "F27"}
 
 var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)")
 
-// proofs returns the tests that the page names for each fault.
+// proofs returns, for each fault in failure-modes.md, the tests that its entry names.
 func proofs(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	for _, entry := range strings.Split(read(t, "failure-modes.md"), "\n### ")[1:] {
 		fault, rest, _ := strings.Cut(entry, " ")
 		_, proof, _ := strings.Cut(rest, "**Proved by.**")
-		proof, _, _ = strings.Cut(proof, "\n\n") // a blank line ends the list of tests
+		proof, _, _ = strings.Cut(proof, "\n\n") // the list of tests in an entry ends at the first blank line
 		for _, name := range testName.FindAllStringSubmatch(proof, -1) {
 			found[fault] = append(found[fault], name[1])
 		}
@@ -43,8 +43,8 @@ func recipe(t *testing.T, target string) string {
 	return string(out)
 }
 
-// TestGateIsRun: each fault of gate has a row in the page's table, whose tests are also in the fault's entry, and
-// `make test` runs all tests.
+// TestGateIsRun: each fault in gate has a row in the table of failure-modes.md. The tests in this row are also in the
+// entry of the fault, and `make test` runs all of them.
 func TestGateIsRun(t *testing.T) {
 	t.Parallel()
 	rows := map[string][]string{}
@@ -95,7 +95,7 @@ func TestGateIsRun(t *testing.T) {
 	}
 }
 
-// definedIn returns the file of a test, "" for none.
+// definedIn returns the path of the file that defines a test; "" when no file does.
 func definedIn(t *testing.T, name string) (found string) {
 	t.Helper()
 	for _, pattern := range []string{"cmd/*", "cmd/*/*", "pkg/*", "pkg/*/*", "pkg/*/*/*", "integration", "integration/*"} {
@@ -110,7 +110,7 @@ func definedIn(t *testing.T, name string) (found string) {
 	return ""
 }
 
-// TestFaultTargetRunsEveryProof: `make test-faults` selects every test that the page names for a fault.
+// TestFaultTargetRunsEveryProof: `make test-faults` selects every test that failure-modes.md names for a fault.
 func TestFaultTargetRunsEveryProof(t *testing.T) {
 	t.Parallel()
 	var patterns []*regexp.Regexp
@@ -137,7 +137,8 @@ func TestFaultTargetRunsEveryProof(t *testing.T) {
 	}
 }
 
-// TestOlderKafkaIsProved: `make test-faults` runs tests that exist on an older version of Kafka.
+// TestOlderKafkaIsProved: the tests that `make test-faults` runs with an older version of Kafka exist in the packages
+// that the command names.
 func TestOlderKafkaIsProved(t *testing.T) {
 	t.Parallel()
 	command := regexp.MustCompile(`KAFKA_VERSION=4.*-run '\^\(([^']+)\)\$' \\\n(.*)`).FindStringSubmatch(recipe(t, "test-faults"))

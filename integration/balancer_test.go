@@ -48,7 +48,7 @@ func newBalancer(t *testing.T, first ...*process) *balancer {
 // url returns the base URL for clients.
 func (b *balancer) url() string { return "http://" + b.listener.Addr().String() }
 
-// add adds a program, which gets connections once it is ready.
+// add adds a program to the balancer, which forwards connections to it once the program is ready.
 func (b *balancer) add(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *balancer) forward(client net.Conn) {
 	defer b.forget(client, server)
 	var up sync.WaitGroup
 	up.Go(func() {
-		_, _ = io.Copy(server, client) // the first side that closes ends both
+		_, _ = io.Copy(server, client) // the end of one connection also ends the connection to the other side
 		_ = server.Close()
 	})
 	_, _ = io.Copy(client, server)
@@ -205,7 +205,8 @@ func newPatron(b *balancer) *patron {
 	return &patron{base: b.url(), client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Second}}}
 }
 
-// ask sends a request, and returns the error or the answer that is not 200; "" after a 200.
+// ask sends a request. It returns the error of the request or, if the status is not 200, the answer; it returns ""
+// after a 200.
 func (p *patron) ask(ctx context.Context, method, path, key string) string {
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
 	if err != nil {

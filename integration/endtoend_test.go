@@ -17,7 +17,7 @@ import (
 
 const (
 	records    = 10_000
-	partitions = 4 // number of partitions of each of the three topics
+	partitions = 4 // number of partitions of each original and dead-letter topic
 	kills      = 12
 )
 
@@ -57,7 +57,7 @@ type endToEnd struct {
 	ids           map[string]string // message id by "topic/partition/offset"
 }
 
-// as makes failures in the methods of e count for the subtest t while it runs.
+// as makes the methods of e report failures to the subtest t until t ends.
 func (e *endToEnd) as(t *testing.T) {
 	whole := e.t
 	set := func(t *testing.T) {
@@ -87,7 +87,8 @@ func (e *endToEnd) letter(n int) *kgo.Record {
 			{Key: "content-type", Value: []byte("application/json")},
 		},
 	}
-	if set := poisons(); n%100 == 99 && !(n/100%len(set) == len(set)-1 && n > 3000) { // 10 MB are sent only once
+	// Every 100th dead letter is hostile; the hostile one of 10 MB is sent only once.
+	if set := poisons(); n%100 == 99 && !(n/100%len(set) == len(set)-1 && n > 3000) {
 		p := set[n/100%len(set)]
 		r.Key, r.Value, r.Timestamp = p.key, p.value, p.at
 		r.Headers = append(r.Headers, p.headers...)
@@ -130,7 +131,7 @@ func (e *endToEnd) ingestUnderKills(t *testing.T) {
 			return e.rows() >= min(before+point, (n+1)*records/kills-1)
 		})
 		if n%2 == 1 {
-			<-time.After(time.Duration(e.random.IntN(40)) * time.Millisecond) // a random moment, not a wait for a condition
+			<-time.After(time.Duration(e.random.IntN(40)) * time.Millisecond) // the kill must come at a random moment
 		}
 		p.kill()
 		producing.Wait()
@@ -169,7 +170,8 @@ type listed struct {
 	} `json:"pagination"`
 }
 
-// list reads every page of every topic; each record must appear once with the right fields.
+// list reads the API's list of each dead-letter topic, page by page. Each record must be in it once, with the right
+// fields.
 func (e *endToEnd) list(t *testing.T) {
 	e.as(t)
 	e.ids = map[string]string{}
@@ -203,7 +205,7 @@ func (e *endToEnd) list(t *testing.T) {
 
 func position(r *kgo.Record) string { return fmt.Sprintf("%s/%d/%d", r.Topic, r.Partition, r.Offset) }
 
-// poison shows and retries each hostile message individually.
+// poison reads each hostile message from the API and retries it, one message at a time.
 func (e *endToEnd) poison(t *testing.T) {
 	e.as(t)
 	if len(e.poisoned) < len(poisons()) {
@@ -258,7 +260,7 @@ func (e *endToEnd) retryAll(t *testing.T) {
 	}
 }
 
-// replays compares the records in the original topics with the dead letters.
+// replays compares the records that were sent to the original topics with their dead letters.
 func (e *endToEnd) replays(t *testing.T) {
 	e.as(t)
 	var topics []string

@@ -9,9 +9,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultProduceAnswersLost: Kafka's answers to produce requests are lost after the append, or Kafka gets only half
-// of a request. This happens to some requests, or to all requests for longer than any timeout. No client gets a success
-// for a record that is not in the topic, and repeated attempts publish no duplicates.
+// TestFaultProduceAnswersLost: Kafka's answers to produce requests are lost after Kafka has appended the records, or
+// Kafka gets only half of a request. This happens to some requests, or to all requests for longer than any timeout. No
+// client gets a success for a record that is not in the topic, and a message is published only once although it is sent
+// again.
 func TestFaultProduceAnswersLost(t *testing.T) {
 	t.Parallel()
 	own, kafka := proxiedKafka(t, nil)
@@ -21,9 +22,9 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	luck := newChance(l)
 
 	for range pick(1, 4) {
-		kafka.Decide(luck.cutting) // from now on, no record of an attempt in doubt is appended
+		kafka.Decide(luck.cutting) // from now on, Kafka gets half of each produce request and appends no record
 		l.retryUnderLosses(api, luck, partitions)
-		kafka.Decide(luck.losing(1)) // from now on, the record of each attempt in doubt is appended
+		kafka.Decide(luck.losing(1)) // from now on, Kafka appends each record, and the answer is lost
 		l.retryUnderLosses(api, luck, partitions)
 		kafka.Decide(luck.losing(3))
 		l.retryUnderLosses(api, luck, 20)
@@ -64,8 +65,8 @@ func (c *chance) cutting(what string) proxy.Action {
 	return proxy.Cut()
 }
 
-// losing returns a function that breaks the connection within some produce requests, and loses the answer to one in n
-// produce requests.
+// losing returns a function for Proxy.Decide. It makes the proxy break the connection within some produce requests, and
+// lose the answer to one in n produce requests.
 func (c *chance) losing(n int) func(what string) proxy.Action {
 	return func(what string) proxy.Action {
 		switch what {
@@ -84,7 +85,8 @@ func (c *chance) losing(n int) func(what string) proxy.Action {
 	}
 }
 
-// loseAnswer loses an answer in one of two ways.
+// loseAnswer returns one of the two actions that lose an answer: break the connection, or keep it open without an
+// answer.
 func (c *chance) loseAnswer() proxy.Action {
 	if c.of(2) {
 		c.count("black hole")
@@ -94,9 +96,9 @@ func (c *chance) loseAnswer() proxy.Action {
 	return proxy.CutAtAnswer(nil)
 }
 
-// retryUnderLosses retries n messages individually, all at the same time. After a success, the record must be in its
-// topic. After an error, the record must not be in its topic, and the message must be in a state from which it can be
-// retried.
+// retryUnderLosses retries n messages with one request each, all at the same time. After an answer of success, the
+// record must be in the original topic. After an error, the record must not be there, and the message must be in a
+// state from which it can be retried.
 func (l *letters) retryUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)

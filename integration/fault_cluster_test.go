@@ -16,9 +16,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultCluster: Kafka has three brokers. Leaders move and brokers end while dead letters arrive, a redrive runs and
-// clients retry single messages. Each fault leaves nothing lost, nothing doubled and no message dead, and everything
-// continues by itself.
+// TestFaultCluster: in a cluster of three brokers, partition leaders move and brokers end, while dead letters arrive, a
+// redrive runs and clients retry single messages. After each fault, no message is lost, published twice or DEAD, and
+// all programs continue by themselves.
 func TestFaultCluster(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -52,13 +52,13 @@ func TestFaultCluster(t *testing.T) {
 	r.api.wantRunning()
 }
 
-// replicated is a system on a cluster of three brokers.
+// replicated is a system under test on a Kafka cluster of three brokers.
 type replicated struct {
 	*letters
 	own           *stack.Stack
 	ingester, api *process
 	luck          *chance
-	resolved      []string // messages for whose retry a client got a success
+	resolved      []string // ids of messages whose retry the API answered with success
 }
 
 func newReplicated(t *testing.T) *replicated {
@@ -70,12 +70,11 @@ func newReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// during starts a redrive, makes a fault happen while the redrive runs, and checks that the redrive continues after
-// the fault.
+// during starts a redrive, calls fault while the redrive runs, and checks that the redrive continues after the fault.
 func (r *replicated) during(name string, fault func()) {
 	r.t.Helper()
 	began := time.Now()
-	const rate = 40 // messages a second: the redrive outlasts the fault
+	const rate = 40 // messages a second; it is so slow that the redrive lasts longer than the fault
 	r.produce(rate*pick(60, 120), nil)
 	r.waitStored()
 	order := fmt.Sprintf(`{"filter": {"topic": %q}, "rate": %d}`, r.source, rate)
@@ -115,7 +114,7 @@ func (r *replicated) redrive(id string) (got redrive) {
 	return got
 }
 
-// until repeats load until ok returns true.
+// until calls load repeatedly, until ok returns true.
 func (r *replicated) until(what string, ok func() bool) {
 	r.t.Helper()
 	eventually(r.t, time.Minute, what, func() bool {
@@ -124,8 +123,8 @@ func (r *replicated) until(what string, ok func() bool) {
 	})
 }
 
-// load produces some dead letters and retries the newest PENDING message. During a fault the API may refuse this
-// retry, also because a redrive has claimed the message.
+// load produces some dead letters and retries the newest PENDING message. The API may refuse this retry because of a
+// fault, or because a redrive has claimed the message.
 func (r *replicated) load() {
 	r.t.Helper()
 	r.produce(5, nil)
@@ -143,7 +142,7 @@ func (r *replicated) load() {
 	}
 }
 
-// meanwhile repeats load while the function work runs.
+// meanwhile calls load repeatedly, as long as the function work runs.
 func (r *replicated) meanwhile(what string, work func() error) {
 	r.t.Helper()
 	done := make(chan error, 1)
@@ -175,7 +174,7 @@ func (r *replicated) inSync() {
 	})
 }
 
-// replicas are the brokers of a partition.
+// replicas names the brokers that have a replica of one partition.
 type replicas struct {
 	topic     string
 	partition int32
@@ -188,7 +187,8 @@ func (p replicas) followers() []int32 {
 	return slices.DeleteFunc(slices.Clone(p.all), func(id int32) bool { return id == p.leader })
 }
 
-// replicas returns all partitions of the test's topics and of the consumer groups' offsets.
+// replicas returns the replicas of all partitions of the test's topics, and of the topic with the consumer groups'
+// offsets.
 func (r *replicated) replicas() (all []replicas) {
 	r.t.Helper()
 	req := kmsg.NewPtrMetadataRequest()
@@ -232,14 +232,15 @@ func (r *replicated) leaves(id int) {
 	})
 }
 
-// leadersMove gives each partition another leader, three times. This includes the partition whose leader coordinates
-// the ingester's consumer group.
+// leadersMove gives each partition another leader, three times. This also moves the coordinator of the ingester's
+// consumer group, which is the leader of a partition of the offsets topic.
 func (r *replicated) leadersMove() {
 	for range 3 {
 		before := r.replicas()
 		r.reassign(func(p replicas) []int32 { return append(p.followers(), p.leader) })
 		elect := kmsg.NewPtrElectLeadersRequest()
-		res, err := elect.RequestWith(r.t.Context(), r.kafka.client) // nil topics mean all topics: each partition gets its first replica as leader
+		// A request without topics means all topics: each partition gets its first replica as leader.
+		res, err := elect.RequestWith(r.t.Context(), r.kafka.client)
 		check.Require(r.t, err == nil && res.ErrorCode == 0, "elect leaders: %v, %+v", err, res)
 		r.until("every partition has another leader", func() bool {
 			now := r.replicas()
@@ -252,8 +253,8 @@ func (r *replicated) leadersMove() {
 	}
 }
 
-// replicasAreReassigned takes the leader's replica away from each partition, and gives this replica back after other
-// brokers lead.
+// replicasAreReassigned removes the replica of each partition that its leader holds. After other brokers lead the
+// partitions, it adds these replicas again.
 func (r *replicated) replicasAreReassigned() {
 	whole := map[string][]int32{}
 	r.reassign(func(p replicas) []int32 {
@@ -291,21 +292,21 @@ func (r *replicated) brokerIsKilled() {
 }
 
 // brokerStandsStill suspends a broker that leads partitions. It resumes the broker after other brokers lead these
-// partitions and the claims on messages sent to the broker have expired; the resumed broker still takes itself for
-// the leader.
+// partitions and after the claims on messages that were being sent to it have expired. The resumed broker still
+// considers itself the leader of its partitions.
 func (r *replicated) brokerStandsStill() {
 	id := r.leader()
 	check.NoError(r.t, r.own.Broker(id).Pause())
 	r.leaves(id)
-	for began := time.Now(); time.Since(began) < 13*time.Second; { // longer than a claim's expiry
+	for began := time.Now(); time.Since(began) < 13*time.Second; { // longer than the time after which a claim expires
 		r.load()
 	}
 	check.NoError(r.t, r.own.Broker(id).Resume())
 	r.inSync()
 }
 
-// tooFewInSync kills one of the three brokers while the target topic requires that all three have a record: no retry
-// succeeds, but dead letters are stored.
+// tooFewInSync kills one of the three brokers while the target topic requires three replicas in sync. The API then
+// refuses every retry, but the ingester still stores dead letters.
 func (r *replicated) tooFewInSync() {
 	r.minInSync("3")
 	id := r.leader()
@@ -331,15 +332,15 @@ func (r *replicated) minInSync(n string) {
 	check.Require(r.t, err == nil && res.Resources[0].ErrorCode == 0, "alter configuration: %v, %+v", err, res)
 }
 
-// twoAreKilled kills two of the three brokers for some time. The broker that is left acknowledges no record and
-// elects no leader until the two brokers are started again.
+// twoAreKilled kills two of the three brokers for some time. Until they are started again, the third broker
+// acknowledges no record and elects no leader.
 func (r *replicated) twoAreKilled() {
 	id := r.leader()
 	others := []int{id%3 + 1, (id+1)%3 + 1}
 	for _, other := range others {
 		check.NoError(r.t, r.own.Broker(other).Kill())
 	}
-	lasting(15 * time.Second) // longer than a claim's expiry
+	lasting(15 * time.Second) // longer than the time after which a claim expires
 	status, body := r.api.try(http.MethodPost, "/api/v1/dlq/messages/"+r.some("status = 'PENDING' ORDER BY id DESC")+"/retry", nil)
 	wantUnavailable(r.t, answer{status, body}, "retry", 502, 503)
 	for _, other := range others {

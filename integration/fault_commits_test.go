@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// Names of a retry's statements in this test.
+// The names that nameChange returns for the statements of a retry.
 const (
 	claimChange  = "claim"
 	resultChange = "result"
@@ -31,8 +31,9 @@ func nameChange(text string) string {
 	}
 }
 
-// TestFaultCommitAnswersLost: PostgreSQL commits a claim or a result and the answer is lost, or it
-// is unknown whether the commit happened. Every message is still published exactly once.
+// TestFaultCommitAnswersLost: PostgreSQL commits a claim or a result, but its answer to the API is lost, or the
+// connection breaks so that the API cannot know whether the commit happened. Every message is still published exactly
+// once.
 func TestFaultCommitAnswersLost(t *testing.T) {
 	t.Parallel()
 	where := postgrestest.Empty(t)
@@ -52,9 +53,9 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 			if what == claimChange {
 				n = claimed.Add(1)
 			}
-			// After a lost answer to a claim, the retry-all ends, or the batch must wait until the claim has expired,
-			// so only one claim loses its answer. A statement that stores a result is repeated after a lost answer, so
-			// many of its answers may be lost, but not too many in a row.
+			// If the answer to a claim is lost, the retry of all messages ends, or the batch waits until the claim has
+			// expired. So only one claim loses its answer. The API repeats a statement that stores a result after a
+			// lost answer. So many of these answers may be lost, but not too many in a row.
 			if n == point || what == resultChange && luck.of(2) || what == otherChange && luck.of(5) {
 				return luck.loseCommit(what)
 			}
@@ -64,10 +65,9 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 		database.Decide(nil)
 		l.wantNoFalseSuccess()
 	}
-	l.redrivesOver() // so that these redrives do not compete with the single retries below
+	l.redrivesOver() // so that these redrives claim no message that is retried alone below
 	least["retry succeeded"], least["retry not confirmed"] = 1, 1
-	// Several rounds are necessary because the product repeats most statements whose answer was lost, so few retries
-	// fail.
+	// Several rounds are necessary to see a failed retry, because the API repeats most statements whose answer is lost.
 	for round := 0; round < 6 && !luck.enough(least); round++ {
 		l.stored(100)
 		database.Decide(func(what string) proxy.Action {
@@ -86,8 +86,8 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 	api.wantRunning()
 }
 
-// clickUnderLosses retries n messages individually, all at the same time. After a success the record must be in its
-// topic; after an error the record may also be in its topic.
+// clickUnderLosses retries n messages with one request each, all at the same time. After an answer of success, the
+// record must be in the original topic; after an error, the record may be there or not.
 func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)
@@ -105,8 +105,8 @@ func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	}
 }
 
-// loseCommit lets a statement commit and drops the answer, and then breaks the connection or leaves the connection
-// open; or loseCommit breaks the connection before it is known whether the statement was committed.
+// loseCommit returns an action of the proxy for a statement. The action lets PostgreSQL commit and drops the answer,
+// with or without breaking the connection; or it breaks the connection so early that PostgreSQL may or may not commit.
 func (c *chance) loseCommit(what string) proxy.Action {
 	switch c.intN(8) {
 	case 0, 1:

@@ -54,7 +54,7 @@ func asRoot(name string, args ...string) *exec.Cmd {
 // removeDisk detaches the disk at once; its memory is freed when no process uses it any more.
 func removeDisk(path string) {
 	_ = asRoot("umount", "--lazy", path).Run()
-	_ = os.Remove(path) // removes only an empty folder
+	_ = os.Remove(path) // Remove never deletes files: it fails if the folder is not empty
 }
 
 // removeAbandonedDisks removes the disks of test processes that were killed.
@@ -93,9 +93,9 @@ func (d *disk) free() {
 	check.NoError(d.t, os.Remove(d.ballast()))
 }
 
-// TestFaultDatabaseDiskFull: PostgreSQL's disk is full, first so that tables cannot grow, then so that the write-ahead
-// log cannot grow either, which stops the server. Kafka keeps records that cannot be stored, no record is quarantined,
-// and when there is space again, work continues.
+// TestFaultDatabaseDiskFull: PostgreSQL's disk is full: first only tables cannot grow, then the write-ahead log cannot
+// grow either, which stops the server. Records that cannot be stored stay in Kafka, and no record goes into quarantine.
+// When there is space again, work continues.
 func TestFaultDatabaseDiskFull(t *testing.T) {
 	t.Parallel()
 	small := newDisk(t, 128)
@@ -139,8 +139,8 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// wantStillHonest: while PostgreSQL cannot store anything, a retry is refused, or it returns success and its record is
-// in the original topic.
+// wantStillHonest retries messages while PostgreSQL cannot store anything. The API must refuse a retry, or answer with
+// success only if the record is in the original topic.
 func (l *letters) wantStillHonest(api *process) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(10), api)
@@ -156,7 +156,7 @@ func (l *letters) wantStillHonest(api *process) {
 	l.t.Logf("%d of %d retries were refused when tables could not grow", refused, len(answers))
 }
 
-// endByFullLog fills PostgreSQL's write-ahead log. The server then stops and cannot recover,
+// endByFullLog fills the disk by PostgreSQL's write-ahead log. The server then stops, and it cannot start again,
 // because recovery needs space.
 func (l *letters) endByFullLog() {
 	l.t.Helper()
@@ -181,9 +181,9 @@ func (l *letters) restartPostgres(own *stack.Stack) {
 	check.NoError(l.t, errors.Join(own.KillPostgres(), own.StartPostgres(l.t.Context())))
 }
 
-// TestFaultKafkaDiskFull: Kafka's disk fills up during a retry-all, and the broker stops. No client
-// gets a success for a record that is not in the topic, and when space and the broker are back,
-// work continues.
+// TestFaultKafkaDiskFull: Kafka's disk fills up while the API retries all messages, and the broker stops. No client
+// gets a success for a record that is not in the topic. When there is space again and the broker is started, work
+// continues.
 func TestFaultKafkaDiskFull(t *testing.T) {
 	t.Parallel()
 	small := newDisk(t, 96)
@@ -195,7 +195,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	for range pick(1, 3) {
 		l.produce(5000, nil)
 		l.waitStored()
-		l.slow(time.Second) // so that most messages are still unsent when the disk is full
+		l.slow(time.Second) // slows down statements, so that most messages are still unsent when the disk is full
 		id := l.begin(api)
 		point := l.with("RESOLVED") + 1 + l.random.IntN(1000)
 		eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })
@@ -224,7 +224,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// waitsFor reports whether the redrive with this id is waiting because it cannot continue.
+// waitsFor reports whether the redrive with this id waits for Kafka or the database, according to the API.
 func (l *letters) waitsFor(api *process, id string) bool {
 	var got struct {
 		WaitingSince *string `json:"waiting_since"`

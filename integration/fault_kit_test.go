@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// pick returns short, or with DLQ_TEST_LONG=1 long. Every fault occurs in each run of the tests; in
-// a long run it lasts longer and occurs more often.
+// pick returns the parameter short, or the parameter long if DLQ_TEST_LONG=1. Every fault occurs in each run of the
+// tests; in a long run a fault lasts longer and occurs more often.
 func pick[T any](short, long T) T {
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
 		return long
@@ -26,7 +26,7 @@ func pick[T any](short, long T) T {
 	return short
 }
 
-// lasting waits for the time d, for which a fault lasts.
+// lasting waits for d, the duration of a fault.
 func lasting(d time.Duration) { <-time.After(d) }
 
 func newProxy(t *testing.T, matcher func() proxy.Matcher) *proxy.Proxy {
@@ -37,8 +37,8 @@ func newProxy(t *testing.T, matcher func() proxy.Matcher) *proxy.Proxy {
 	return p
 }
 
-// proxiedKafka starts a Kafka for this test and a proxy to it. The stack's own addresses bypass the
-// proxy.
+// proxiedKafka starts a Kafka for this test only, and a proxy in front of it. Clients that use the addresses of the
+// returned stack bypass the proxy.
 func proxiedKafka(t *testing.T, settings map[string]string) (*stack.Stack, *proxy.Proxy) {
 	t.Helper()
 	p := newProxy(t, proxy.KafkaRequests)
@@ -61,8 +61,7 @@ func hostOf(t *testing.T, database string) string {
 	return u.Host
 }
 
-// chance decides at random where faults occur, and counts them. Its methods are safe for concurrent
-// use.
+// chance decides at random where a test injects faults, and counts the faults. Its methods are safe for concurrent use.
 type chance struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -73,7 +72,7 @@ func newChance(l *letters) *chance {
 	return &chance{random: rand.New(rand.NewPCG(l.random.Uint64(), 0)), counts: map[string]int{}}
 }
 
-// of returns true at random, on average in one of n calls.
+// of returns true at random: on average, once in n calls.
 func (c *chance) of(n int) bool { return c.intN(n) == 0 }
 
 func (c *chance) intN(n int) int {
@@ -88,7 +87,7 @@ func (c *chance) count(what string) {
 	c.counts[what]++
 }
 
-// enough reports whether every fault has occurred at least as often as least demands.
+// enough reports whether each fault named in least has occurred at least as often as least says.
 func (c *chance) enough(least map[string]int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +112,8 @@ func (c *chance) wantCounted(t *testing.T, least map[string]int) {
 	}
 }
 
-// awaitBroken waits for the answer of a retry-all during which a fault occurred: a complete report,
-// or an error that asks the client to try again.
+// awaitBroken waits for the answer to a retry-all request during which a fault occurred. The answer must be a complete
+// report, or an error that asks the client to try again.
 func (l *letters) awaitBroken(asked <-chan answer) answer {
 	l.t.Helper()
 	var a answer
@@ -150,7 +149,7 @@ func (l *letters) wantNoFalseSuccess() {
 	}
 }
 
-// published returns the number of records in the original topic for each message.
+// published returns the number of records in the original topic, by the id of the message that was published.
 func (l *letters) published() map[string]int {
 	l.t.Helper()
 	published := map[string]int{}
@@ -173,7 +172,7 @@ func (l *letters) somePending(n int) []string {
 	return ids
 }
 
-// click is an operator's request to retry one message, with its answer.
+// click is an operator's request to retry one message, with the API's answer to it.
 type click struct {
 	id string
 	answer

@@ -18,9 +18,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestFaultPoolExhausted: a lock blocks the queries on the API's two connections while fifty
-// clients send requests. All of them get an answer in time, the ingester goes on, and afterwards
-// every request succeeds.
+// TestFaultPoolExhausted: a lock blocks the queries on the API's two database connections while fifty clients send
+// requests. The API answers all of them in time, and the ingester still stores records. Afterwards every request
+// succeeds.
 func TestFaultPoolExhausted(t *testing.T) {
 	t.Parallel()
 	const clients = 50
@@ -59,15 +59,15 @@ func TestFaultPoolExhausted(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// TestFaultServerFull: other clients hold all connections that PostgreSQL allows. Requests are
-// refused at once, the ingester waits, and both programs continue by themselves.
+// TestFaultServerFull: other clients hold all connections that PostgreSQL allows. The API refuses requests at once, and
+// the ingester waits. When connections are free again, both programs continue by themselves.
 func TestFaultServerFull(t *testing.T) {
 	t.Parallel()
 	const allowed = 25
 	own := ownStack(t, stack.Options{Postgres: true, PostgresSettings: map[string]string{"max_connections": fmt.Sprint(allowed)}})
 	l := newLetters(newSystemOn(t, stacktest.Kafka(t), makeDatabase(t, own)))
 	l.db.SetMaxOpenConns(1)
-	few := "DLQ_DATABASE_MAX_OPEN_CONNS=8" // so few that both pools fit into the server's limit
+	few := "DLQ_DATABASE_MAX_OPEN_CONNS=8" // so few that PostgreSQL accepts all connections of both programs
 	api, ingester := l.startReady("api", few), l.startReady("ingester", few)
 	l.produce(200, nil)
 	l.waitStored()
@@ -100,8 +100,8 @@ func TestFaultServerFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// holdConnections takes n connections of a server, which are all connections except the test's own. To get n
-// connections, it terminates connections of the programs.
+// holdConnections opens n connections to a server, so that only the test's own connection is left. To make room, it
+// terminates connections of the programs.
 func (l *letters) holdConnections(url string, n int) (release func()) {
 	l.t.Helper()
 	held := make([]*sqlx.DB, 0, n)
@@ -128,10 +128,10 @@ func (l *letters) holdConnections(url string, n int) (release func()) {
 	return release
 }
 
-// descriptors is the file descriptor limit of a starved program.
+// descriptors is the file descriptor limit of the programs that startStarved starts.
 const descriptors = 48
 
-// startStarved is startReady with few file descriptors.
+// startStarved starts a program with few file descriptors, and waits until it is ready.
 func (s *system) startStarved(name string, environ ...string) *process {
 	s.t.Helper()
 	script := filepath.Join(s.t.TempDir(), name)
@@ -191,8 +191,8 @@ func TestFaultDescriptorsRunOut(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// produceUntil produces some records whenever the ingester has been idle for longer than the
-// lifetime of its database connections.
+// produceUntil produces some records each time the ingester has been idle for longer than the lifetime of its database
+// connections, so that the ingester needs a new connection.
 func (l *letters) produceUntil(enough func() bool) {
 	l.t.Helper()
 	last := time.Now()
@@ -205,7 +205,7 @@ func (l *letters) produceUntil(enough func() bool) {
 	})
 }
 
-// hold opens n connections to each of the programs and sends nothing on them.
+// hold opens n connections to each of the programs, and sends no request on them.
 func hold(t *testing.T, n int, programs ...*process) (release func()) {
 	t.Helper()
 	var held []net.Conn

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// metric returns the sum of all series of the metric called name; -1 when the program does not answer.
+// metric returns the sum of all series of a metric on the program's page /metrics; -1 when the program does not answer.
 func (p *process) metric(name string) float64 {
 	p.t.Helper()
 	status, body := p.try(http.MethodGet, "/metrics", nil)
@@ -32,13 +32,13 @@ func (p *process) metric(name string) float64 {
 	return sum
 }
 
-// ear reads the part of a program's log that was written after a certain moment.
+// ear reads the part of a program's log that the program writes after listen was called.
 type ear struct {
 	p    *process
 	from int
 }
 
-// listen returns an ear for the part of the log that is written from now on.
+// listen returns an ear for the part of the log that the program writes from now on.
 func (p *process) listen() ear { return ear{p, len(p.logged())} }
 
 func (p *process) logged() string {
@@ -69,16 +69,16 @@ func (l ear) said(texts ...string) (lines int) {
 	return lines
 }
 
-// asked is the result of one of many concurrent requests. Status 0 means that the connection was
-// refused or broke.
+// asked is the result of one of many concurrent requests to a program. Status 0 means that the connection was refused
+// or broke.
 type asked struct {
 	status     int
 	retryAfter string
 	hung       bool
 }
 
-// crowd sends n requests for a path at the same time, each on its own connection and with a timeout
-// of limit.
+// crowd sends n requests for a path at the same time, each on its own connection. Each request ends after the duration
+// limit at the latest.
 func (p *process) crowd(n int, path string, limit time.Duration) []asked {
 	out := make([]asked, n)
 	var all sync.WaitGroup
@@ -106,7 +106,7 @@ func (p *process) ask(path string, limit time.Duration) asked {
 	return asked{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
 }
 
-// wantSentAway checks that every client got status 503 with the header Retry-After in time.
+// wantSentAway checks that every client got status 503 with the header Retry-After.
 func wantSentAway(t *testing.T, answers []asked) {
 	t.Helper()
 	for _, a := range answers {
@@ -126,9 +126,9 @@ func wantServed(t *testing.T, answers []asked) {
 	}
 }
 
-// wantOffsetsStored: the consumer group's committed offsets are not ahead of the stored rows. The offsets are read
-// before the rows, because the number of rows can only increase between the two reads. Some partition must have a
-// committed offset, so that there is something to compare.
+// wantOffsetsStored checks that the ingester's consumer group has committed no offset beyond the stored rows. It reads
+// the offsets before the rows, because the number of rows can only increase between the two reads. It waits until some
+// partition has a committed offset above 0, so that there is something to compare.
 func (l *letters) wantOffsetsStored() {
 	l.t.Helper()
 	var committed map[int]int64

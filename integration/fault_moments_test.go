@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// storeChange is the statement that stores records and moves positions.
+// storeChange is the name of the statement by which the ingester stores records and its positions.
 const storeChange = "store"
 
 // nameMoment returns a name for a statement by which the ingester or the API changes the database; "" for any other
@@ -23,19 +23,19 @@ func nameMoment(text string) string {
 	return nameChange(text)
 }
 
-// forEver is longer than any test. The proxy delays a request by it to hold the request until the test breaks the
+// forEver is longer than any test. The proxy delays a request by this time, to hold it until the test breaks the
 // connection.
 const forEver = time.Hour
 
-// killAt kills a process when the nth occurrence of a step passes through a proxy. The step never arrives at the
-// server: the proxy holds the step, and the connection is broken later. So the server has done everything before the
-// step, but not the step. The channel is closed after the kill.
+// killAt kills a process when the proxy sees the nth occurrence of a step, that is, of a named request or statement.
+// This step never arrives at the server, because the proxy holds it until the test breaks the connection. So the server
+// has executed everything before the step, but not the step itself. The returned channel is closed after the kill.
 func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	killed := make(chan struct{})
 	var seen atomic.Int64
 	way.Decide(func(what string) proxy.Action {
 		switch n := seen.Load(); {
-		case n >= nth: // the process was killed: steps that it sent before must not reach the server
+		case n >= nth: // the process was killed: what it sent before its death must not reach the server
 			return proxy.Delay(forEver)
 		case what != moment || seen.Add(1) != nth:
 			return proxy.Pass()
@@ -47,16 +47,16 @@ func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struc
 	return killed
 }
 
-// moments is a system whose programs are killed while they send a step to a server.
+// moments is a system under test whose programs are killed while they send a request or statement to a server.
 type moments struct {
 	*letters
 	kafkaWay, databaseWay *proxy.Proxy
 	luck                  *chance
 }
 
-// TestFaultKilledAtNamedMoments: programs are killed between two of their steps, as seen on the network. For each
-// moment, the state after the kill proves that the program was killed at that moment; then the next program corrects
-// the state.
+// TestFaultKilledAtNamedMoments: a program is killed between two of its requests or statements. For each such moment,
+// the stored data after the kill proves that the program was killed exactly then. The program that is started next then
+// completes the work.
 func TestFaultKilledAtNamedMoments(t *testing.T) {
 	t.Parallel()
 	own, kafkaWay := proxiedKafka(t, nil)
@@ -88,7 +88,7 @@ func (m *moments) env() []string {
 	return impatient(kafkaBy(m.kafkaWay), databaseBy(m.databaseWay), "DLQ_REDRIVE_WORKERS=1")
 }
 
-// died waits for a kill, and breaks the connections that the proxy held.
+// died waits until killAt has killed the process, and breaks the connections that the proxy held.
 func (m *moments) died(killed <-chan struct{}, way *proxy.Proxy, moment string) {
 	m.t.Helper()
 	select {
@@ -100,8 +100,8 @@ func (m *moments) died(killed <-chan struct{}, way *proxy.Proxy, moment string) 
 	way.Decide(nil)
 }
 
-// rests waits until a number stops changing: requests from before the kill may still be in progress
-// on a server.
+// rests waits until a number stops changing. It changes for some time after a kill, because a server still works on
+// earlier requests of the killed program.
 func (m *moments) rests(what string, number func() int) (now int) {
 	m.t.Helper()
 	before := -1
@@ -113,8 +113,8 @@ func (m *moments) rests(what string, number func() int) (now int) {
 	return now
 }
 
-// fetchedNotStored: the ingester has fetched the records, and the statement that stores them never
-// arrives.
+// fetchedNotStored kills the ingester when it has fetched records, and before the statement that stores them arrives at
+// PostgreSQL.
 func (m *moments) fetchedNotStored() {
 	m.t.Helper()
 	victim := m.startReady("ingester", m.env()...)
@@ -130,8 +130,8 @@ func (m *moments) fetchedNotStored() {
 	m.next()
 }
 
-// storedNotCommitted: rows and positions are in PostgreSQL, and the offset commit does not reach
-// Kafka.
+// storedNotCommitted kills the ingester when PostgreSQL has stored the rows and positions, and before the offset commit
+// arrives at Kafka.
 func (m *moments) storedNotCommitted() {
 	m.t.Helper()
 	m.kafka.waitNoLag(m.prefix, m.source)
@@ -152,7 +152,7 @@ func (m *moments) storedNotCommitted() {
 	m.next()
 }
 
-// next starts an ingester that continues the work of the killed ingester.
+// next starts another ingester, which must complete the work of the killed ingester.
 func (m *moments) next() {
 	m.t.Helper()
 	p := m.startReady("ingester")
@@ -162,7 +162,7 @@ func (m *moments) next() {
 	p.stop()
 }
 
-// claimedNotSent: the claim is committed, and no byte of a record reaches Kafka.
+// claimedNotSent kills the API when its claim is committed, and before any byte of a record arrives at Kafka.
 func (m *moments) claimedNotSent() {
 	m.t.Helper()
 	m.stored(300)
@@ -181,8 +181,8 @@ func (m *moments) claimedNotSent() {
 	m.settled(held, "PENDING")
 }
 
-// sentNotNoted: the records are in their original topic, and the statement that records the result
-// never arrives.
+// sentNotNoted kills the API when the records are in their original topic, and before the statement that stores the
+// result arrives at PostgreSQL.
 func (m *moments) sentNotNoted() {
 	m.t.Helper()
 	m.stored(300)
@@ -202,7 +202,7 @@ func (m *moments) sentNotNoted() {
 	m.settled(held, "RESOLVED")
 }
 
-// lost checks that the client of the killed program got no answer to its request.
+// lost checks that the connection of the client broke, without an answer, when the API was killed.
 func (m *moments) lost(asked <-chan answer) {
 	m.t.Helper()
 	if a := m.await(asked); a.status != 0 {
@@ -210,7 +210,8 @@ func (m *moments) lost(asked <-chan answer) {
 	}
 }
 
-// settled: the next API finds the outcome of the claims in the log of the original topic, and continues the redrive.
+// settled starts another API, and checks that it settles the claims of the killed API from the log of the original
+// topic and completes the redrive.
 func (m *moments) settled(held int, status string) {
 	m.t.Helper()
 	before := m.settledAs(status)
@@ -223,8 +224,8 @@ func (m *moments) settled(held int, status string) {
 	api.stop()
 }
 
-// settledAs returns how many attempts were settled from the log with the given status. It counts attempts, not
-// messages, because a message that was returned to PENDING may have been sent again since then.
+// settledAs returns how many attempts were settled from the log of the target topic with the given result. It counts
+// attempts and not messages, because a message that was returned to PENDING may have been sent again since then.
 func (m *moments) settledAs(status string) (n int) {
 	m.t.Helper()
 	check.NoError(m.t, m.db.Get(&n, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler' AND to_status = $1`, status))

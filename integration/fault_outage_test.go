@@ -10,8 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultOutageKillsNothing: Kafka is down for a while, and retries continue: automatic retry and three retry-alls. A
-// broker outage must not use up attempts: no message is DEAD afterwards, and each message is published once.
+// TestFaultOutageKillsNothing: Kafka is down for a while, during automatic retry and three redrives of all messages.
+// The outage must not use up the attempts of messages: afterwards no message is DEAD, and each message is published
+// once.
 func TestFaultOutageKillsNothing(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultDatabaseRestarts: PostgreSQL is restarted during a retry-all, with a fast shutdown (it
-// disconnects its clients) and with an immediate one (it exits without a checkpoint).
+// TestFaultDatabaseRestarts: PostgreSQL is restarted while the API retries all messages. It stops by a fast shutdown,
+// which disconnects its clients, and by an immediate shutdown, which exits without a checkpoint.
 func TestFaultDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Postgres: true})
@@ -42,9 +42,9 @@ func TestFaultDatabaseRestarts(t *testing.T) {
 	api.wantRunning()
 }
 
-// TestFaultBrokerStandsStill: during a retry-all the broker is suspended for longer than any timeout, while its
-// connections stay open, and then processes the requests that it had received; in a second part, the broker shuts down
-// normally and is started again later.
+// TestFaultBrokerStandsStill: while the API retries all messages, the broker is suspended for longer than any timeout.
+// Its connections stay open, and after the suspension it processes the requests that it had received. In a second part
+// of the test, the broker shuts down normally and is started again later.
 func TestFaultBrokerStandsStill(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
@@ -56,10 +56,10 @@ func TestFaultBrokerStandsStill(t *testing.T) {
 			if err := own.PauseKafka(); err != nil {
 				return err
 			}
-			lasting(pick(14*time.Second, 30*time.Second)) // longer than a claim's expiry
+			lasting(pick(14*time.Second, 30*time.Second)) // longer than the time after which a claim expires
 			return own.ResumeKafka()
 		})
-		l.retryTheRest(api) // so that no message is at its last attempt when the next silence begins
+		l.retryTheRest(api) // so that no message has only one attempt left when the broker is suspended again
 	}
 	l.interrupted(api, luck, "stop and start", pick(4000, 6000), func() error {
 		if err := own.StopKafka(); err != nil {
@@ -76,8 +76,8 @@ func TestFaultBrokerStandsStill(t *testing.T) {
 	api.wantRunning()
 }
 
-// interrupted stores n more messages and retries all, with a fault at a random moment. It counts
-// the fault if the retry-all was still in progress.
+// interrupted stores n more messages, retries all of them, and calls fault at a random moment. It counts the fault if
+// messages were still left to retry.
 func (l *letters) interrupted(api *process, luck *chance, what string, n int, fault func() error) {
 	l.t.Helper()
 	l.stored(n)
@@ -112,9 +112,9 @@ func (c *cluster) waitLeaders(topic string) {
 	})
 }
 
-// retryAllToPoint starts a retry-all and returns at a random moment of it, after a random number of further messages,
-// up to most, were resolved. If the request ends before that moment because of an earlier fault, it is repeated, as
-// its answer demands.
+// retryAllToPoint starts a retry of all messages. It returns at a random moment, after a random number of further
+// messages, at most the parameter most, were resolved. If the request ends before that because of an earlier fault,
+// retryAllToPoint repeats it, as the API's answer asks the client to do.
 func (l *letters) retryAllToPoint(api *process, most int) <-chan answer {
 	l.t.Helper()
 	at := l.with("RESOLVED") + 1 + l.random.IntN(most)
@@ -126,7 +126,7 @@ func (l *letters) retryAllToPoint(api *process, most int) <-chan answer {
 			return early || l.with("RESOLVED") >= at
 		})
 		if !early {
-			<-time.After(time.Duration(l.random.IntN(400)) * time.Millisecond) // a random moment, not a wait for a condition
+			<-time.After(time.Duration(l.random.IntN(400)) * time.Millisecond) // the fault must come at a random moment
 			return asked
 		}
 		l.awaitBroken(asked)

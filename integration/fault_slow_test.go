@@ -8,17 +8,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultKafkaSlow: Kafka's answers are late (in a long run by two seconds, so that hardly any
-// attempt ends in time), the bandwidth is low, data arrives in small pieces, and connections are
-// reset all the time. Records are stored and republished meanwhile. No record is lost or published
-// twice, no client gets a success for a record that is not in the topic, and when the network
-// recovers, the rest is published.
+// TestFaultKafkaSlow: the network to Kafka is slow. Answers are late (in a long run by two seconds, so that hardly any
+// attempt ends in time), the bandwidth is low, data arrives in small pieces, or connections are reset all the time.
+// Meanwhile the ingester stores records and the API republishes them. No record is lost or published twice, and no
+// client gets a success for a record that is not in the topic. When the network is fast again, the API publishes the
+// rest.
 func TestFaultKafkaSlow(t *testing.T) {
 	t.Parallel()
 	own, network := proxiedKafka(t, nil)
 	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
 	api := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(network))...)
-	ingester := l.startReady("ingester", kafkaBy(network), "DLQ_INGEST_SESSION_TIMEOUT=15s") // so that late heartbeats are accepted
+	// The session is so long that the broker still accepts late heartbeats.
+	ingester := l.startReady("ingester", kafkaBy(network), "DLQ_INGEST_SESSION_TIMEOUT=15s")
 	luck := newChance(l)
 	for range pick(1, 2) {
 		for _, c := range []struct {
@@ -54,8 +55,8 @@ func TestFaultKafkaSlow(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// whileSlow makes the network slow for a while. Meanwhile records arrive, twenty operators retry
-// one message each, and a redrive of all messages continues.
+// whileSlow makes the network to Kafka slow for a while. Meanwhile records arrive, twenty operators retry one message
+// each, and a redrive of all messages runs.
 func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, name string, slow proxy.Slowness, resets int) {
 	l.t.Helper()
 	l.produce(300, nil)
@@ -78,20 +79,21 @@ func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, na
 		len(l.sent)-before, l.count("true")-before, l.with("RESOLVED")-resolved)
 	network.Slow(proxy.Slowness{})
 	l.wantNoFalseSuccess()
-	if pick(false, true) { // a short run leaves out this wait for the expiry of a claim
+	// A short run does not wait for the end of the redrive, because claims expire only after some time.
+	if pick(false, true) {
 		l.finished(api, id)
 		eventually(l.t, 40*time.Second, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
 	}
 }
 
-// clickSlowly retries twenty messages concurrently. An answer 200 requires one record of the message in its original
-// topic; an answer that is neither 200 nor 409 must ask the client to try again.
+// clickSlowly retries twenty messages with one request each, at the same time. After an answer 200, the original topic
+// must contain one record of the message. An answer other than 200 and 409 must ask the client to try again.
 func (l *letters) clickSlowly(api *process, luck *chance) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(20), api)
 	published := l.published()
 	for _, a := range answers {
-		if a.status == 409 { // a redrive has claimed the message
+		if a.status == 409 { // a redrive has claimed the message before
 			luck.count("retry refused")
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// report is the API's answer to a retry-all.
+// report is the API's answer to a request that retries all messages of a topic.
 type report struct {
 	Selected, Retried, Failed, Dead, Skipped int
 	InDoubt                                  int `json:"in_doubt"`
@@ -35,8 +35,8 @@ func (l *letters) wantReport(p *process, want report) {
 	}
 }
 
-// dead returns the n-th dead letter of an original topic that is not the topic of l. The records that l tracks do not
-// contain this dead letter.
+// dead returns the n-th dead letter of an original topic other than l.target. It is not among the records that l checks
+// at the end.
 func (l *letters) dead(topic string, n int) *kgo.Record {
 	return &kgo.Record{
 		Topic: l.source, Partition: int32(n % partitions), Value: fmt.Appendf(nil, `{"n": %d}`, n),
@@ -44,7 +44,7 @@ func (l *letters) dead(topic string, n int) *kgo.Record {
 	}
 }
 
-// taken runs an ingester until the database has the given number of messages.
+// taken runs an ingester until the database contains at least the given number of messages.
 func (l *letters) taken(want int) {
 	l.t.Helper()
 	p := l.startReady("ingester")
@@ -52,7 +52,7 @@ func (l *letters) taken(want int) {
 	p.stop()
 }
 
-// some returns the id of one of the messages that satisfy the SQL condition.
+// some returns the id of any message that satisfies the SQL condition.
 func (l *letters) some(where string) (id string) {
 	l.t.Helper()
 	if err := l.db.Get(&id, `SELECT id::text FROM dlq.dlq_messages WHERE `+where+` LIMIT 1`); err != nil {
@@ -77,7 +77,7 @@ func errorClass(body []byte) string {
 	return ""
 }
 
-// wantUntouched checks that n messages of the original topic are PENDING and have used no attempt.
+// wantUntouched checks that n messages of the original topic are PENDING and that no attempt was counted for them.
 func (l *letters) wantUntouched(topic string, n int) {
 	l.t.Helper()
 	if got := l.count(fmt.Sprintf("original_topic = '%s' AND status = 'PENDING' AND retry_count = 0", topic)); got != n {
@@ -85,8 +85,8 @@ func (l *letters) wantUntouched(topic string, n int) {
 	}
 }
 
-// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the reason; other messages
-// are published; when the topic exists again, its messages are published too.
+// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the reason, while other
+// messages are published. When the topic exists again, its messages are published too.
 func TestFaultTargetMissing(t *testing.T) {
 	t.Parallel()
 	const missing, neighbours = 30, 200
@@ -120,8 +120,8 @@ func TestFaultTargetMissing(t *testing.T) {
 	}
 }
 
-// TestFaultRecordTooLarge: a record that the original topic no longer accepts is DEAD at once, with
-// the reason; the other records of the same request arrive.
+// TestFaultRecordTooLarge: a message whose record is larger than its original topic allows is DEAD after the first
+// attempt, with the reason. The other messages of the same request are published.
 func TestFaultRecordTooLarge(t *testing.T) {
 	t.Parallel()
 	const limit = 20_000
@@ -189,8 +189,9 @@ func (c *cluster) set(topic, name, value string) {
 	}
 }
 
-// TestFaultTargetRefused: the cluster denies write access to an original topic. Its messages keep their attempts and
-// show the reason; other messages are published; when access is granted, its messages are published too.
+// TestFaultTargetRefused: Kafka denies the API access to original topics. No attempt is counted for their messages,
+// which show the reason. The messages of other topics are published. When access is granted, the denied messages are
+// published too.
 func TestFaultTargetRefused(t *testing.T) {
 	t.Parallel()
 	const refused, neighbours = 30, 200
@@ -236,8 +237,8 @@ func TestFaultTargetRefused(t *testing.T) {
 	}
 }
 
-// wantRefused retries one message of a topic. The API answers 409 when the reason is known before the attempt, and 502
-// when the broker refuses the record.
+// wantRefused retries one message of a topic to which access is denied. The API must answer 409 when it knows the
+// reason before the attempt, and 502 when the broker refuses the record.
 func (l *letters) wantRefused(api *process, topic string, want int) {
 	l.t.Helper()
 	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+l.some("original_topic = '"+topic+"'")+"/retry", nil)
@@ -251,9 +252,9 @@ const (
 	kafkaPassword = "not-a-secret"
 )
 
-// kafkaWithUsers starts a Kafka whose second listener requires authentication, with access rules
-// for each user; clients of the first listener may do everything. It returns the settings that make
-// a program sign in as kafkaUser.
+// kafkaWithUsers starts a Kafka with two listeners. Clients of the first listener may do everything; clients of the
+// second listener must sign in, and access rules decide what they may do. It returns the settings that make a program
+// sign in as kafkaUser.
 func kafkaWithUsers(t *testing.T) (own *stack.Stack, environ []string) {
 	t.Helper()
 	own, p := proxiedKafka(t, map[string]string{
@@ -275,7 +276,7 @@ func (c *cluster) allow(kind kafka.ResourceType, name string, operation kafka.AC
 	c.acl(kind, name, operation, kafka.ACLPermissionTypeAllow)
 }
 
-// acl adds a rule that allows or denies kafkaUser an operation; a denial takes precedence.
+// acl adds an access rule that allows or denies kafkaUser an operation. Kafka gives precedence to a rule that denies.
 func (c *cluster) acl(kind kafka.ResourceType, name string, operation kafka.ACLOperationType, permission kafka.ACLPermissionType) {
 	c.t.Helper()
 	res, err := c.admin.CreateACLs(c.t.Context(), &kafka.CreateACLsRequest{ACLs: []kafka.ACLEntry{{

@@ -14,16 +14,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// grown is the final number of partitions of a topic that starts with four.
+// grown is the number of partitions of a topic after the test has added some to the first four.
 const grown = partitions + 3
 
-// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is read, and get records before any program
-// has seen them. All records are stored, and republished like the records of the old partitions.
+// TestFaultTopicGrows: partitions are added to a dead-letter topic while ingesters read it. The new partitions contain
+// records before any program knows the partitions. All of their records are stored and republished, like those of the
+// old partitions.
 func TestFaultTopicGrows(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
 	api := l.startReady("api")
-	calm := "DLQ_INGEST_SESSION_TIMEOUT=10s" // so that no rebalance for another reason reveals the new partitions
+	// Long sessions prevent a rebalance for another reason, after which the ingesters would see the new partitions.
+	calm := "DLQ_INGEST_SESSION_TIMEOUT=10s"
 	ingesters := []*process{l.startReady("ingester", calm), l.startReady("ingester", calm)}
 	eventually(t, 30*time.Second, "both ingesters read", func() bool {
 		shares := l.kafka.shares(l.prefix)
@@ -79,8 +81,9 @@ func (l *letters) produceInto(first, end, n int) {
 	l.kafka.produce(records...)
 }
 
-// TestFaultTargetGrows: an API that has already sent to a topic also sends to partitions added since; while a record's
-// own partition does not exist in the target topic, the record goes to the partition of its key.
+// TestFaultTargetGrows: an API that has already sent records to a topic also sends records to partitions that were
+// added later. While the partition in which a record failed does not exist in the target topic, the record goes to the
+// partition of its key.
 func TestFaultTargetGrows(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -117,8 +120,8 @@ func TestFaultTargetGrows(t *testing.T) {
 	check.True(t, home == n, "%d records are in the partition that was added, want the %d that failed there", home, n)
 }
 
-// TestFaultRetentionWasFaster: Kafka removes records that no consumer has read yet, while the ingester is stopped and
-// while it is suspended. Each removed record is counted and logged, and all other records are stored.
+// TestFaultRetentionWasFaster: Kafka removes records before the ingester has read them, while the ingester is stopped
+// and while it is suspended. The ingester counts and logs the removed records, and stores all other records.
 func TestFaultRetentionWasFaster(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -148,14 +151,14 @@ func TestFaultRetentionWasFaster(t *testing.T) {
 	}
 }
 
-// lostWhileStanding returns how many records are lost because the ingester is suspended while they are produced and
-// removed. The argument lost is the number of records that were lost before. Records that the ingester had already
-// received are not lost, so the number cannot be predicted.
+// lostWhileStanding suspends the ingester, produces records, removes them from Kafka, and returns how many of them the
+// ingester has lost. The parameter lost is the number of records that were lost before. The ingester stores records
+// that it had already received, so the number cannot be predicted.
 func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	l.t.Helper()
 	before := ingester.metric("dlq_ingest_records_lost_total")
 	ingester.signal(syscall.SIGSTOP)
-	for range 5 { // the ingester's pending fetch returns the first of these records
+	for range 5 { // the fetch that the ingester has already sent returns the first of these records
 		l.produce(100, nil)
 	}
 	l.kafka.deleteBefore(l.source, l.kafka.logEnds(l.source))
@@ -173,8 +176,8 @@ func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	return standing
 }
 
-// wantStoredBut checks that every record is stored exactly once, except as many records as lost says, which Kafka has
-// removed.
+// wantStoredBut checks that every record is stored exactly once, except the records that Kafka has removed, whose
+// number is lost.
 func (l *letters) wantStoredBut(lost int) {
 	l.t.Helper()
 	var rows []struct {
@@ -206,7 +209,8 @@ func (l *letters) wantStoredBut(lost int) {
 	}
 }
 
-// holds returns all records that a topic still has, and works also after records were deleted from the topic.
+// holds returns all records that a topic contains now. Unlike readAll, it also works after records were deleted from
+// the topic.
 func (c *cluster) holds(topic string) []*kgo.Record {
 	c.t.Helper()
 	left := map[int32]int64{}

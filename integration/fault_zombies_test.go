@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultZombieAPI: replicas are suspended during a retry-all until their claims have expired. Another replica
-// settles the claimed messages and publishes them; then the suspended replicas resume, with the same messages in
-// memory.
+// TestFaultZombieAPI: replicas of the API are suspended while they retry all messages, until their claims have expired.
+// Another replica settles the claimed messages and publishes them. Then the suspended replicas resume and still have
+// the same messages in memory. Every message is published only once.
 func TestFaultZombieAPI(t *testing.T) {
 	t.Parallel()
 	own, kafka := proxiedKafka(t, nil)
@@ -27,7 +27,8 @@ func TestFaultZombieAPI(t *testing.T) {
 	for round := range pick(1, 6) {
 		l.stored(4000)
 		l.slow(300 * time.Millisecond)
-		// Two replicas are suspended at a certain step, the third replica at a random moment.
+		// One replica is suspended at a request to Kafka, one at a statement to PostgreSQL, and the third one at a
+		// random moment.
 		zombies := []*process{
 			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(kafka))...),
 			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", databaseBy(database))...),
@@ -60,7 +61,7 @@ func TestFaultZombieAPI(t *testing.T) {
 		l.retryTheRest(awake)
 		for n, z := range zombies {
 			z.signal(syscall.SIGCONT)
-			l.awaitBroken(asked[n]) // other replicas have settled the claims of this retry-all
+			l.awaitBroken(asked[n]) // meanwhile, another replica has settled the claims of this replica
 			z.wantRunning()
 			z.stop()
 		}
@@ -71,8 +72,8 @@ func TestFaultZombieAPI(t *testing.T) {
 	awake.wantRunning()
 }
 
-// stopAt suspends a process when the nth occurrence of a step passes through a proxy, and closes the channel. The proxy
-// then forwards the step.
+// stopAt suspends a process when the proxy sees the nth occurrence of a named request or statement. The proxy forwards
+// it. The returned channel is closed when the process is suspended.
 func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	stopped := make(chan struct{})
 	var seen atomic.Int64
@@ -90,12 +91,12 @@ func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struc
 func (l *letters) stopAtRandom(p *process) {
 	l.t.Helper()
 	eventually(l.t, 30*time.Second, "messages are claimed", func() bool { return l.with("RETRYING") > 0 })
-	<-time.After(time.Duration(l.random.IntN(800)) * time.Millisecond) // a random moment, not a wait for a condition
+	<-time.After(time.Duration(l.random.IntN(800)) * time.Millisecond) // the suspension must come at a random moment
 	p.signal(syscall.SIGSTOP)
 }
 
-// TestFaultHundredClicks: a hundred operators retry the same ten messages at the same moment, on two replicas. For each
-// message, one retry publishes the record, and all others get 409.
+// TestFaultHundredClicks: a hundred operators retry the same ten messages at the same moment, on two replicas of the
+// API. Each message is published by one retry, and the API answers 409 to all other retries.
 func TestFaultHundredClicks(t *testing.T) {
 	t.Parallel()
 	const messages = 10

@@ -25,9 +25,8 @@ func impatient(more ...string) []string {
 	return append([]string{"DLQ_REDRIVE_CLAIM_EXPIRY=12s", "DLQ_REDRIVE_SETTLE_INTERVAL=1s"}, more...)
 }
 
-// TestKilledAPIFinishesItsRedrive: the API that executes a retry-all is killed repeatedly. No
-// message is lost or published twice: each new process finds the earlier work in the recorded
-// attempts.
+// TestKilledAPIFinishesItsRedrive: the API is killed repeatedly while it retries all messages of a topic. No message is
+// lost or published twice, because each new process reads the stored attempts and continues.
 func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 	t.Parallel()
 	const kills = 20
@@ -44,7 +43,7 @@ func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 		}
 		before := l.attempts()
 		eventually(t, 30*time.Second, "messages are claimed", func() bool { return l.attempts() > before })
-		<-time.After(time.Duration(l.random.IntN(600)) * time.Millisecond) // a random moment, not a wait for a condition
+		<-time.After(time.Duration(l.random.IntN(600)) * time.Millisecond) // the kill must come at a random moment
 		victim.kill()
 		if l.with("RETRYING") > 0 {
 			abandoned++
@@ -67,7 +66,7 @@ func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 	}
 }
 
-// attempts returns how many attempts have ever started.
+// attempts returns how many attempts of all messages have started so far; -1 when the database does not answer.
 func (l *letters) attempts() (n int) {
 	if err := l.db.Get(&n, `SELECT coalesce(sum(attempt_no), 0) FROM dlq.dlq_messages`); err != nil {
 		return -1
@@ -84,7 +83,8 @@ type redrive struct {
 	Reasons                                    map[string]int
 }
 
-// begin starts a retry-all without waiting for its end.
+// begin starts a retry of all messages of the dead-letter topic, and returns the id of the redrive without waiting for
+// its end.
 func (l *letters) begin(p *process) string {
 	l.t.Helper()
 	status, body := p.try(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", nil, "Prefer", "respond-async")
@@ -95,7 +95,7 @@ func (l *letters) begin(p *process) string {
 	return got.ID
 }
 
-// finished waits until a redrive is over, and fails unless its state is finished.
+// finished waits until a redrive has ended, and fails the test unless its state is "finished".
 func (l *letters) finished(p *process, id string) redrive {
 	l.t.Helper()
 	var got redrive
@@ -109,8 +109,8 @@ func (l *letters) finished(p *process, id string) redrive {
 	return got
 }
 
-// TestStoppedAPIHandsItsRedriveOn: a program that is asked to stop finishes the messages that it has sent, releases the
-// other messages, and answers the waiting client with the id of the redrive, which another program continues.
+// TestStoppedAPIHandsItsRedriveOn: an API that gets SIGTERM during a redrive finishes the messages that it has sent,
+// and releases the others. It answers the waiting client with the id of the redrive, which another API continues.
 func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -119,7 +119,7 @@ func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	stopped := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=1", "DLQ_SERVER_DRAIN_TIMEOUT=4s")...)
 	asked := l.retryAll(stopped)
 	eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") > 0 })
-	<-time.After(time.Duration(l.random.IntN(500)) * time.Millisecond) // a random moment, not a wait for a condition
+	<-time.After(time.Duration(l.random.IntN(500)) * time.Millisecond) // SIGTERM must come at a random moment
 	stopped.stop()
 
 	details := wantUnavailable(t, l.await(asked), "retry-all", 503)
@@ -139,15 +139,15 @@ func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// TestBrokerGoesAway: Kafka dies during a retry-all. A retry gets an answer that asks to try again,
-// reads go on, and when Kafka is back, all work continues.
+// TestBrokerGoesAway: Kafka dies while the API retries all messages. The API answers a further retry with an error that
+// asks the client to try again, and still answers reads. When Kafka is back, all work continues.
 func TestBrokerGoesAway(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
 	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
 	api := l.startReady("api", impatient()...)
 	ingester := l.startReady("ingester")
-	l.produce(5000, nil) // far more than is in flight when Kafka dies, so that some must remain
+	l.produce(5000, nil) // so many that most of them are not sent yet when Kafka dies
 	l.waitStored()
 
 	l.slow(200 * time.Millisecond)
@@ -185,7 +185,7 @@ func TestBrokerGoesAway(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// waits reports whether the only redrive is waiting because it cannot continue.
+// waits reports whether the only redrive waits for Kafka or the database, according to the API.
 func (l *letters) waits(api *process) bool {
 	var got struct {
 		Redrives []struct {
@@ -196,8 +196,8 @@ func (l *letters) waits(api *process) bool {
 	return status == http.StatusOK && json.Unmarshal(body, &got) == nil && len(got.Redrives) == 1 && got.Redrives[0].WaitingSince != nil
 }
 
-// wantNoAttempt retries a pending message while there is no broker: the retry is refused and uses
-// no attempt.
+// wantNoAttempt retries a PENDING message while Kafka is down. The API must refuse the retry, and must count no
+// attempt.
 func (l *letters) wantNoAttempt(api *process) {
 	l.t.Helper()
 	var before struct {
@@ -215,8 +215,8 @@ func (l *letters) wantNoAttempt(api *process) {
 	}
 }
 
-// TestDatabaseGoesAway: PostgreSQL dies twice during ingest and once during a retry-all. Kafka
-// keeps records that cannot be stored, and the programs continue by themselves.
+// TestDatabaseGoesAway: PostgreSQL is killed twice during ingest, and once while the API retries all messages. Records
+// that cannot be stored stay in Kafka, and the programs continue by themselves.
 func TestDatabaseGoesAway(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Postgres: true})
@@ -230,7 +230,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 		check.NoError(t, own.StartPostgres(t.Context()))
 	}
 
-	const outage = 40 // chunks that are produced during the outage
+	const outage = 40 // number of chunks of 20 records that are produced while PostgreSQL is down
 	first := 1 + l.random.IntN(70)
 	second := first + outage + 1 + l.random.IntN(70)
 	l.produce(5000, func(chunk int) {
@@ -238,7 +238,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 		case first, second:
 			kill()
 		case first + outage, second + outage:
-			lasting(pick(0, 90*time.Second)) // longer than the timeout of the ingester's store
+			lasting(pick(0, 90*time.Second)) // in a long run, longer than the timeout of the ingester's statements
 			status, body := api.try(http.MethodGet, "/api/v1/dlq/"+l.source, nil)
 			wantUnavailable(t, answer{status, body}, "list without a database", 503)
 			api.wantRunning()
@@ -260,7 +260,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	broken := l.await(asked)
 	t.Logf("retry-all = %d when %d were resolved, %d in doubt and %d pending",
 		broken.status, l.with("RESOLVED"), l.with("RETRYING"), l.with("PENDING"))
-	if broken.status == 200 { // after a short outage, the request may still have succeeded
+	if broken.status == 200 { // after a short outage, the request may have succeeded all the same
 		wantWhole(t, broken)
 	} else {
 		l.finished(api, wantUnavailable(t, broken, "retry-all", 503)["redrive_id"])
@@ -275,7 +275,8 @@ func TestDatabaseGoesAway(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// wantWhole: retry-all returns 200 only after processing its whole selection.
+// wantWhole checks an answer 200 to a retry-all request: the API may give it only after it has processed all selected
+// messages.
 func wantWhole(t *testing.T, a answer) {
 	t.Helper()
 	var got struct {
@@ -305,8 +306,8 @@ func makeDatabase(t *testing.T, own *stack.Stack) string {
 	return u.String()
 }
 
-// TestZombieIngester: an ingester that is suspended for longer than its session resumes with records in memory that
-// another ingester has stored meanwhile. No record is lost or stored twice.
+// TestZombieIngester: an ingester is suspended for longer than its session. When it resumes, it has records in memory
+// that another ingester has stored meanwhile. No record is lost or stored twice.
 func TestZombieIngester(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -346,8 +347,8 @@ func (p *process) signal(sig syscall.Signal) {
 	p.program.Signal(sig)
 }
 
-// TestRestartedConsumerGroupKeepsCommittedOffsets: however the ingester ended, tools that show the consumer group's lag
-// show a lag of 0 when all records are stored.
+// TestRestartedConsumerGroupKeepsCommittedOffsets: when all records are stored, the consumer group has a lag of 0, for
+// example in Kafka's own tools, even if the ingester was killed and started again.
 func TestRestartedConsumerGroupKeepsCommittedOffsets(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -358,7 +359,7 @@ func TestRestartedConsumerGroupKeepsCommittedOffsets(t *testing.T) {
 		l.kafka.waitNoLag(l.prefix, l.source)
 		l.produce(500, nil)
 		l.waitStored()
-		end(p) // the ingester ends before or after it has committed the offsets
+		end(p) // the ingester ends either before or after it has committed the offsets of the last records
 		again := l.startReady("ingester")
 		l.kafka.waitNoLag(l.prefix, l.source)
 		again.stop()

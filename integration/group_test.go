@@ -27,7 +27,7 @@ func (c *cluster) committed(group, topic string) map[int]int64 {
 	return offsets
 }
 
-// logEnds returns the end offsets of a topic, by partition.
+// logEnds returns the end offset of each partition of a topic. It is empty when the broker does not answer.
 func (c *cluster) logEnds(topic string) map[int]int64 {
 	c.t.Helper()
 	var ask []kafka.OffsetRequest
@@ -48,7 +48,8 @@ func (c *cluster) logEnds(topic string) map[int]int64 {
 	return ends
 }
 
-// waitNoLag waits until the consumer group has committed the ends of a topic's partitions.
+// waitNoLag waits until the offsets that the consumer group has committed are the end offsets of the topic's
+// partitions.
 func (c *cluster) waitNoLag(group, topic string) {
 	c.t.Helper()
 	ends := c.logEnds(topic)
@@ -57,8 +58,8 @@ func (c *cluster) waitNoLag(group, topic string) {
 	})
 }
 
-// shares returns how many partitions each member of a consumer group reads, in any order. It is
-// empty during a rebalance.
+// shares returns how many partitions each member of a consumer group reads, in no particular order. The result is empty
+// during a rebalance.
 func (c *cluster) shares(group string) (shares []int) {
 	res, err := c.admin.DescribeGroups(c.t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
 	if err != nil || len(res.Groups) != 1 || res.Groups[0].GroupState != "Stable" {

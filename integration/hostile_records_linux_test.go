@@ -25,7 +25,7 @@ import (
 
 const ingesterMemory = 256 << 20
 
-// bomb is a record that is small in Kafka and large in memory.
+// bomb describes a record whose compressed batch is small in Kafka, but which needs much memory when it is read.
 type bomb struct {
 	name    string
 	size    int64 // size of the value in bytes
@@ -33,7 +33,7 @@ type bomb struct {
 	named   int   // number of headers with a name and a value
 }
 
-// chunk is the text that values repeat. No size is a multiple of the length of this text.
+// chunk is the text that the values of bombs repeat. No size of a bomb is a multiple of the length of chunk.
 var chunk = bytes.Repeat([]byte("0123456789abcdef"), 4099)
 
 // writeValue writes a value of n bytes.
@@ -48,14 +48,14 @@ func writeValue(w io.Writer, n int64) error {
 	return nil
 }
 
-// sum returns the SHA-256 of the bomb's value.
+// sum returns the SHA-256 of the value of this bomb.
 func (b bomb) sum() string {
 	h := sha256.New()
 	_ = writeValue(h, b.size)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// write writes the record as number delta of a batch.
+// write writes the bomb as a record of a batch. The parameter delta is the position of the record in the batch.
 func (b bomb) write(w io.Writer, delta int) error {
 	head := []byte{0, 0} // attributes and timestamp
 	head = binary.AppendVarint(head, int64(delta))
@@ -111,7 +111,7 @@ func batch(t *testing.T, bombs ...bomb) []byte {
 	body = binary.BigEndian.AppendUint32(body, uint32(len(bombs)))
 	body = append(body, records.Bytes()...)
 
-	out := make([]byte, 8)                                            // the first offset, which the broker sets
+	out := make([]byte, 8)                                            // the first offset; the broker sets it
 	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body))) // length of the rest
 	out = binary.BigEndian.AppendUint32(out, 1<<32-1)                 // no leader epoch
 	out = append(out, 2)                                              // the format
@@ -165,7 +165,7 @@ type storedBomb struct {
 	OmittedSum  *string `db:"omitted_sum"`
 }
 
-// bombAt waits for the row of a record.
+// bombAt waits until the record at this offset is stored, and returns its row.
 func (s *system) bombAt(topic string, offset int64) (b storedBomb) {
 	s.t.Helper()
 	eventually(s.t, 3*time.Minute, fmt.Sprintf("offset %d of %s is stored", offset, topic), func() bool {
@@ -184,9 +184,9 @@ func (s *system) stored(topic string) (n int) {
 	return n
 }
 
-// TestHostileRecords: whatever a broker accepts, the ingester and the API keep working within their
-// memory limits. Records of other topics arrive meanwhile, and normal records are stored
-// completely; of a record that is too large, the position, the size and the SHA-256 are stored.
+// TestHostileRecords: the ingester and the API keep working within their memory limits with every record that a broker
+// accepts. Meanwhile the ingester also stores the records of other topics. It stores normal records completely. Of a
+// record that is too large, it stores the position, the size and the SHA-256.
 func TestHostileRecords(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -229,7 +229,7 @@ func TestHostileRecords(t *testing.T) {
 	for _, b := range alone {
 		s.wantWhole(honest, raw.produce(honest, batch(t, b)), b)
 	}
-	together := make([]bomb, pick(60, 300)) // 400 MB in total in a long run
+	together := make([]bomb, pick(60, 300)) // in a long run, 400 MB in one batch
 	for i := range together {
 		together[i] = bomb{size: 1_333_333 + int64(i)}
 	}
@@ -283,7 +283,7 @@ func TestHostileRecords(t *testing.T) {
 	apiWithin()
 }
 
-// wantWhole checks that a normal record is stored byte for byte.
+// wantWhole checks that the record at this position is stored completely, byte for byte.
 func (s *system) wantWhole(topic string, offset int64, b bomb) {
 	s.t.Helper()
 	got := s.bombAt(topic, offset)

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestInvariantsNoticeWhatIsWrong breaks each promise by hand, without the programs, and expects the checker to report
-// exactly that promise: a checker that detects no errors proves nothing.
+// TestInvariantsNoticeWhatIsWrong tests the checks of the invariants. It breaks each invariant by hand, and expects the
+// checks to report exactly this invariant, because checks that detect no errors would prove nothing.
 func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -64,11 +64,11 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 // oldestResolved is the SQL expression of the id of the first resolved message.
 const oldestResolved = `(SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' ORDER BY id LIMIT 1)`
 
-// wantNoticed breaks several promises about data outside the database, and checks that the text that look returns
-// names each broken promise.
+// wantNoticed breaks several invariants outside the database, for example by a second record in the original topic. The
+// function look runs the checks; its text must name each broken invariant.
 func (l *letters) wantNoticed(a *account, look func() string) {
 	l.t.Helper()
-	var changed string // the message whose attempt the statements above have replaced
+	var changed string // the message whose attempt has another id now
 	if err := l.db.Get(&changed, "SELECT "+oldestResolved); err != nil {
 		l.t.Fatal(err)
 	}
@@ -89,7 +89,8 @@ func (l *letters) wantNoticed(a *account, look func() string) {
 	}
 }
 
-// wantPositionsNoticed checks I3: the checker reports committed offsets ahead of the stored rows.
+// wantPositionsNoticed checks the check of the invariant I3: it must report committed offsets that are ahead of the
+// stored rows.
 func (l *letters) wantPositionsNoticed(a *account) {
 	l.t.Helper()
 	if _, err := l.db.Exec(`UPDATE dlq.ingest_positions SET next_offset = next_offset - 1 WHERE next_offset > 0`); err != nil {

@@ -19,20 +19,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The invariants that a fault test checks at its end, whatever it broke:
+// account checks the invariants below at the end of a fault test. They must be true after every fault:
 //
-//	I1  no record of a dead-letter topic is lost or changed
-//	I2  no row without a record, no two rows of one record
-//	I3  no offset is ever committed beyond the stored rows
-//	I4  a message that counts as sent is in its topic, once per attempt; every record there was requested
-//	I5  a message follows the arrows of the state machine, and each end of an attempt is in the audit trail
-//	I6  a message is live or archived, never both and never neither
-//	I7  after the faults everything continues by itself, within a minute on an
-//	    idle machine, and nothing has accumulated
-//	I8  no password, token or payload is in a log
-//	I9  there were records, and there were faults
+//	I1  No record of a dead-letter topic is lost or changed.
+//	I2  Each message in the database has a record, and no two messages have the same record.
+//	I3  No offset is ever committed beyond the stored messages.
+//	I4  A message that counts as sent is in its original topic, once per attempt, and
+//	    every record there was requested.
+//	I5  A message changes its status only as the state machine allows, and the audit trail
+//	    contains each end of an attempt.
+//	I6  A message is either live or archived.
+//	I7  After the faults everything continues by itself, within a minute on an idle machine,
+//	    and goroutines and memory have not accumulated.
+//	I8  No password, token or payload is in a log.
+//	I9  The test had enough records and faults to prove something.
 //
-// The checks use SQL and their own Kafka client; account holds what the test observed meanwhile.
+// The checks use SQL and their own Kafka client. The fields of account hold what the test observed while it ran.
 type account struct {
 	*system
 	sources, targets []string // dead-letter topics, and the topics of replays
@@ -40,7 +42,7 @@ type account struct {
 
 	mu      sync.Mutex
 	acked   map[string]*kgo.Record // records that Kafka acknowledged, by position
-	sent    map[string]bool        // messages for which a client got the answer RESOLVED
+	sent    map[string]bool        // ids of messages whose retry the API answered with RESOLVED
 	deleted map[string]string      // positions of messages whose deletion was requested, by id
 	secrets []string               // texts that no log may contain
 }
@@ -52,17 +54,17 @@ func newAccount(s *system, sources, targets []string) *account {
 	}
 }
 
-// account returns the observations of a test with letters.
+// account returns an account of this test's topics that knows the records that were sent so far.
 func (l *letters) account() *account {
 	a := newAccount(l.system, []string{l.source}, []string{l.target})
 	for _, r := range l.sent {
 		a.acked[position(r)] = r
 	}
-	a.secrets = append(a.secrets, "grüße") // the value of every dead letter contains this text
+	a.secrets = append(a.secrets, "grüße") // each dead letter's value contains this text; no log may contain it
 	return a
 }
 
-// took adds these records, which Kafka has acknowledged, to the observations.
+// took adds records that Kafka has acknowledged to the records that must not be lost.
 func (a *account) took(records ...*kgo.Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +73,7 @@ func (a *account) took(records ...*kgo.Record) {
 	}
 }
 
-// resolved adds to the observations that a client got the answer RESOLVED for the message with this id.
+// resolved remembers that a client got the answer RESOLVED for the message with this id.
 func (a *account) resolved(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +88,8 @@ func (a *account) deletes(id, position string) {
 	a.deleted[id] = position
 }
 
-// wantInvariants checks I1, I2, I4, I5, I6 and I8, when nothing is in progress.
+// wantInvariants checks I1, I2, I4, I5, I6 and I8 of the invariants that are listed at type account. It may be called
+// only when no program is at work.
 func (a *account) wantInvariants() {
 	a.t.Helper()
 	rows := a.rows()
@@ -97,7 +100,7 @@ func (a *account) wantInvariants() {
 	a.wantDiscretion()
 }
 
-// kept is a row of the live table or the archive.
+// kept is a message in the database: a row of the live table or of the archive.
 type kept struct {
 	ID        uuid.UUID
 	Archived  bool
@@ -131,7 +134,8 @@ func (a *account) rows() (rows []kept) {
 	return rows
 }
 
-// wantKept checks I1 and I2: it compares the logs of the dead-letter topics with the rows.
+// wantKept checks the invariants I1 and I2: it compares the records in the dead-letter topics with the rows in the
+// database.
 func (a *account) wantKept(rows []kept) {
 	a.t.Helper()
 	log := map[string]*kgo.Record{}
@@ -170,8 +174,8 @@ func (a *account) wantKept(rows []kept) {
 	a.complain("I2: records are stored twice", doubled)
 }
 
-// complain reports a broken promise with the number of violations and up to five of them; it does nothing without
-// violations.
+// complain reports that an invariant is broken, with the number of violations and up to five of them. It reports
+// nothing if the list of violations is empty.
 func (a *account) complain(what string, which []string) {
 	a.t.Helper()
 	if len(which) > 0 {
@@ -180,7 +184,7 @@ func (a *account) complain(what string, which []string) {
 	}
 }
 
-// same reports whether a and b are equal; null differs from empty.
+// same reports whether a and b are equal. A null value differs from an empty one.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // framed encodes headers as they are stored: their number, then each key and value after its
@@ -217,7 +221,7 @@ func (a *account) deletions() map[string]bool {
 	return gone
 }
 
-// trial is an ended attempt, as the history of its message contains it.
+// trial is an attempt that has ended, as the message's history in dlq.attempts describes it.
 type trial struct {
 	ID        uuid.UUID `db:"attempt_id"`
 	Message   uuid.UUID `db:"message_id"`
@@ -229,11 +233,12 @@ type trial struct {
 	Edited    *[]byte `db:"edited"` // the edited value, if an edit set one
 }
 
-// takenOver is the verdict of an attempt whose outcome stays unknown, because an operator has decided not to wait for
-// it.
+// takenOver is the verdict of an attempt whose result will never be known, because an operator has decided not to wait
+// until it is settled.
 const takenOver = "abandoned"
 
-// wantSent checks I4: it compares the logs of the original topics with the attempts.
+// wantSent checks the invariant I4, that each sent message is in its topic once per attempt. It compares the records in
+// the original topics with the attempts in the database.
 func (a *account) wantSent(rows []kept) {
 	a.t.Helper()
 	var trials []trial
@@ -260,7 +265,7 @@ func (a *account) wantSent(rows []kept) {
 		inLog[attempt]++
 		messages[id]++
 		if _, deleted := a.deleted[id]; deleted && letters[id] == nil {
-			continue // the message was deleted, and its attempts with it
+			continue // the message was deleted, and its attempts were deleted with it
 		}
 		t := attempts[attempt]
 		if t == nil || t.Message.String() != id || t.Topic != r.Topic || t.To != "RESOLVED" && (t.Verdict == nil || *t.Verdict != takenOver) {
@@ -276,7 +281,8 @@ func (a *account) wantSent(rows []kept) {
 	a.wantEachSent(rows, byMessage, inLog, messages)
 }
 
-// wantEachSent checks the other direction of I4: each attempt that counts as sent has its record in the log.
+// wantEachSent checks the invariant I4 in the other direction than wantSent: each attempt that counts as sent must have
+// its record in the topic.
 func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog, messages map[string]int) {
 	a.t.Helper()
 	var missing, doubled, often, promised []string
@@ -316,8 +322,8 @@ func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog
 	a.complain("I4: clients got a success and there is no record", promised)
 }
 
-// faithful reports whether a replay contains the application's headers of the dead letter, and the dead letter's key
-// and value, or an edited value.
+// faithful reports whether a replay has the key, the value and the application's headers of its dead letter. If an
+// operator has edited the message, the replay must have the edited value.
 func faithful(r *kgo.Record, row *kept, edited *[]byte) bool {
 	want := row.Value
 	if edited != nil {
@@ -363,7 +369,8 @@ var arrows = map[string][]string{
 	"map":     {"PENDING>PENDING", "DEAD>DEAD"},
 }
 
-// wantHistory checks I5: it follows the audit trail of every message from its creation to its current state.
+// wantHistory checks the invariant I5: it follows the audit trail of every message from its creation to its current
+// state.
 func (a *account) wantHistory(rows []kept) {
 	a.t.Helper()
 	var trail []struct {
@@ -398,7 +405,7 @@ func (a *account) wantHistory(rows []kept) {
 	a.wantAttemptsNoted(rows, ends)
 }
 
-// wantPresent: the last state of a message in the audit trail is its state in its row.
+// wantPresent checks that the last state of each message in the audit trail is the state in the message's row.
 func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.t.Helper()
 	var elsewhere []string
@@ -420,7 +427,7 @@ func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.complain("I5: messages are not what the audit trail says", elsewhere)
 }
 
-// wantAttemptsNoted checks that the history of each message contains one end for each of its attempts, and that the
+// wantAttemptsNoted checks that the history of each message contains the end of each of its attempts once, and that the
 // audit trail contains one entry for each of these ends.
 func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.t.Helper()
@@ -451,8 +458,8 @@ func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.complain("I5: attempts without an end, or without it in the audit trail", wrong)
 }
 
-// wantInOnePlace checks I6: no message is both in the live table and in the archive. wantKept finds messages that are
-// in neither of the two tables.
+// wantInOnePlace checks the invariant I6: no message is both in the live table and in the archive. wantKept finds
+// messages that are in neither of the two tables.
 func (a *account) wantInOnePlace(rows []kept) {
 	a.t.Helper()
 	seen := map[uuid.UUID]bool{}
@@ -466,7 +473,7 @@ func (a *account) wantInOnePlace(rows []kept) {
 	a.complain("I6: messages are in two places", twice)
 }
 
-// wantDiscretion checks I8: no secret is in a log.
+// wantDiscretion checks the invariant I8: no log contains a secret.
 func (a *account) wantDiscretion() {
 	a.t.Helper()
 	secrets := append([]string{passwordIn(a.t, a.config)}, a.secrets...)
@@ -480,7 +487,7 @@ func (a *account) wantDiscretion() {
 	}
 }
 
-// passwordIn returns the database password in a configuration file, "" for none.
+// passwordIn returns the database password in a configuration file; "" when the file contains none.
 func passwordIn(t *testing.T, config string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(readFile(t, config), `password: "`)
@@ -488,7 +495,8 @@ func passwordIn(t *testing.T, config string) string {
 	return password
 }
 
-// watch checks I3 and I6 repeatedly until it is stopped; looks counts the checks.
+// watch checks the invariants I3 (committed offsets) and I6 (live or archived) again and again while a test runs, until
+// want is called. The field looks counts the checks.
 type watch struct {
 	a      *account
 	cancel context.CancelFunc
@@ -553,7 +561,8 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// want ends the watch. A watch with too few checks fails the test, because it proves nothing.
+// want stops the checks and reports what they found. It fails the test after too few checks, because they prove
+// nothing.
 func (w *watch) want(least int) {
 	w.a.t.Helper()
 	w.cancel()
@@ -565,7 +574,7 @@ func (w *watch) want(least int) {
 	}
 }
 
-// burden is the resource usage of a program at one moment.
+// burden is the number of goroutines and the memory that a program uses at one moment.
 type burden struct{ goroutines, memory float64 }
 
 func (p *process) burden() burden {
@@ -585,8 +594,8 @@ func metric(page []byte, name string) float64 {
 	return -1
 }
 
-// wantNear checks the second half of I7: a program's resource usage returns to about the usage
-// before the faults.
+// wantNear checks a part of the invariant I7: a program uses not much more memory and goroutines than before the
+// faults. It waits for this for some time.
 func (p *process) wantNear(before burden) {
 	p.t.Helper()
 	var now burden

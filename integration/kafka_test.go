@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// cluster is the tests' own Kafka client. It uses another library than the product, so that a bug of one library cannot
-// hide a bug of the other.
+// cluster is the Kafka client of the tests. It reads and writes records with another library than dlq-manager, so that
+// a bug of one library cannot hide a bug of the other.
 type cluster struct {
 	t       *testing.T
 	brokers []string
@@ -34,7 +34,7 @@ func newCluster(t *testing.T, brokers []string) *cluster {
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(32<<20),
-		kgo.MetadataMinAge(50*time.Millisecond), // topics are recreated while the client uses them
+		kgo.MetadataMinAge(50*time.Millisecond), // short, because tests delete and create topics that it uses
 		kgo.UnknownTopicRetries(20),
 	)
 	check.Require(t, err == nil, "kafka client: %v", err)
@@ -68,8 +68,8 @@ func (c *cluster) delete(topic string) {
 	}
 }
 
-// deleteGroup deletes the offsets of a consumer group: its next member starts at the earliest
-// offset. The group must be empty, which the broker notices a moment after the last member died.
+// deleteGroup deletes the offsets of a consumer group, so that the group's next member starts at the earliest offset.
+// It waits until the broker has noticed that the group is empty, which takes a moment after the last member died.
 func (c *cluster) deleteGroup(group string) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, "group "+group+" is deleted", func() bool {
@@ -95,7 +95,8 @@ func (c *cluster) produce(records ...*kgo.Record) {
 	}
 }
 
-// produceAt writes a record with a timestamp that the client library cannot write.
+// produceAt writes a record with dlq-manager's own client, because the library of the other methods cannot write the
+// timestamp of this record.
 func (c *cluster) produceAt(ctx context.Context, r *kgo.Record) {
 	c.t.Helper()
 	brokers, err := broker.Open(broker.Config{Brokers: c.brokers, SecurityProtocol: "PLAINTEXT"})
@@ -134,7 +135,8 @@ func (c *cluster) readAll(topics ...string) []*kgo.Record {
 	return out
 }
 
-// ends returns the number of records in the topics, from which no record was ever removed.
+// ends returns the number of records in the topics. It adds up the end offsets, so no record may ever have been removed
+// from these topics.
 func (c *cluster) ends(topics []string) (total int64) {
 	c.t.Helper()
 	meta, err := c.admin.Metadata(c.t.Context(), &kafka.MetadataRequest{Topics: topics})
@@ -154,7 +156,7 @@ func (c *cluster) ends(topics []string) (total int64) {
 		for _, partitions := range res.Topics {
 			for _, p := range partitions {
 				if p.Error != nil {
-					return false // the client still asks the partition's previous leader
+					return false // the client has asked the former leader of the partition and must ask again
 				}
 				total += p.LastOffset
 			}
@@ -164,7 +166,7 @@ func (c *cluster) ends(topics []string) (total int64) {
 	return total
 }
 
-// header returns the last value of a name, "" when there is none.
+// header returns the value of the last header with this name; "" when there is none.
 func header(r *kgo.Record, name string) (value string) {
 	for _, h := range r.Headers {
 		if h.Key == name {

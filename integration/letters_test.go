@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// letters is a system with one dead-letter topic, and tracks the records of this topic. The random values come from a
-// seed that the test logs.
+// letters is a system under test with one dead-letter topic and one original topic. It remembers the dead letters that
+// the test has produced. Random values come from a seed, which the test logs.
 type letters struct {
 	*system
 	source, target string
@@ -38,7 +38,7 @@ func newLetters(s *system) *letters {
 	return l
 }
 
-// ownStack starts servers that the test may stop.
+// ownStack starts servers for this test only, so that the test may stop them.
 func ownStack(t *testing.T, opts stack.Options) *stack.Stack {
 	t.Helper()
 	opts.Fast, opts.Own = true, true
@@ -83,8 +83,8 @@ func (l *letters) letter() *kgo.Record {
 	return r
 }
 
-// waitStored waits until the database has at least as many messages as records were sent. wantStoredOnce finds
-// surplus messages.
+// waitStored waits until the database contains at least as many messages as the test has sent records. It does not
+// detect surplus messages: wantStoredOnce does.
 func (l *letters) waitStored() {
 	l.t.Helper()
 	eventually(l.t, time.Minute, "every record is stored", func() bool { return l.count("true") >= len(l.sent) })
@@ -109,8 +109,8 @@ func (l *letters) count(where string) (n int) {
 
 func (l *letters) with(status string) int { return l.count("status = '" + status + "'") }
 
-// slow makes every statement that changes messages take at least d, so that a fault can hit work in
-// progress. A later call changes d.
+// slow makes each statement that updates messages take at least d, so that a fault hits work that is in progress. A
+// later call changes d.
 func (l *letters) slow(d time.Duration) {
 	l.t.Helper()
 	_, err := l.db.Exec(fmt.Sprintf(`
@@ -123,13 +123,14 @@ func (l *letters) slow(d time.Duration) {
 	check.NoError(l.t, err)
 }
 
-// answer is the API's answer to a client; status 0 means that the connection broke.
+// answer is the API's answer to a client; status 0 means that the connection broke before the answer.
 type answer struct {
 	status int
 	body   []byte
 }
 
-// retryAll starts a retry-all and returns without waiting.
+// retryAll sends a request that retries all messages of the dead-letter topic, and returns without waiting for the
+// answer.
 func (l *letters) retryAll(p *process) <-chan answer {
 	asked := make(chan answer, 1)
 	go func() {
@@ -150,7 +151,7 @@ func (l *letters) await(asked <-chan answer) answer {
 	}
 }
 
-// redrivesOver waits until no redrive is running: a redrive may still run after its client has got an answer.
+// redrivesOver waits until no redrive is running. A redrive may go on after its client has got an answer.
 func (l *letters) redrivesOver() {
 	l.t.Helper()
 	eventually(l.t, 2*time.Minute, "every redrive is over", func() bool {
@@ -171,7 +172,7 @@ func (l *letters) retryTheRest(p *process) {
 	check.True(l.t, got.Retried == pending, "the last retry-all retried %d, want the %d pending", got.Retried, pending)
 }
 
-// wantStoredOnce compares the rows with the positions of the sent records.
+// wantStoredOnce checks that the database contains one message for each sent record, and no other message.
 func (l *letters) wantStoredOnce() {
 	l.t.Helper()
 	if got := l.count("true"); got != len(l.sent) {
@@ -198,8 +199,8 @@ func (l *letters) wantStoredOnce() {
 	}
 }
 
-// wantResolvedOnce expects every message unchanged in its original topic, and no other record
-// there.
+// wantResolvedOnce checks that each message is RESOLVED, that its record is in the original topic once and unchanged,
+// and that the topic contains no other record.
 func (l *letters) wantResolvedOnce() {
 	l.t.Helper()
 	var statuses []struct {
@@ -236,7 +237,7 @@ func (l *letters) wantResolvedOnce() {
 	l.account().wantInvariants()
 }
 
-// ids returns, by message id, the index of the message's record in sent.
+// ids returns, for each message id, the index of the message's record in the field sent.
 func (l *letters) ids() map[string]int {
 	l.t.Helper()
 	var rows []struct {
@@ -259,8 +260,8 @@ func (l *letters) ids() map[string]int {
 	return ids
 }
 
-// wantUnavailable expects an answer during an outage: an error body that asks to try again, never a
-// success. It returns the details.
+// wantUnavailable checks an answer that the API gave during an outage: it must be an error that asks the client to try
+// again. wantUnavailable returns the details of the error.
 func wantUnavailable(t *testing.T, a answer, what string, statuses ...int) map[string]string {
 	t.Helper()
 	var got struct {
@@ -289,7 +290,7 @@ func wantUnavailable(t *testing.T, a answer, what string, statuses ...int) map[s
 	return details
 }
 
-// wantRunning: a program must survive faults of its servers, not exit.
+// wantRunning checks that the program has not exited: a program must survive faults of its servers.
 func (p *process) wantRunning() {
 	p.t.Helper()
 	select {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// event is the subject of a notification.
+// event names the kind of an event, and the error group, topic or redrive that the event concerns.
 type event struct{ kind, subject string }
 
 // delivery is one request to a listener. answer is 0 until the listener answers.
@@ -26,7 +26,7 @@ type delivery struct {
 	answer         int
 }
 
-// conduct is how a listener answers.
+// conduct says how a listener answers the requests that it gets.
 type conduct int
 
 const (
@@ -39,7 +39,7 @@ const (
 type listener struct {
 	*httptest.Server
 	t   *testing.T
-	key []byte // nil: deliveries are not signed
+	key []byte // key that verifies the signatures; nil for a receiver whose notifications are not signed
 
 	mu     sync.Mutex
 	got    []*delivery

@@ -1,4 +1,4 @@
-// Package integration_test runs the released programs as processes on a real Kafka and a real
+// Package integration_test runs the API, the ingester and the archiver as processes, with a real Kafka and a real
 // PostgreSQL, and injects faults.
 package integration_test
 
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	stacktest.Main(runner{m, dir})
 }
 
-// runner removes the programs after the tests.
+// runner runs the tests, and then removes the programs that TestMain built.
 type runner struct {
 	m   *testing.M
 	dir string

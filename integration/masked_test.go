@@ -18,12 +18,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// hiddenText occurs in masked headers only.
+// hiddenText is a text that the test puts only into headers that are masked.
 const hiddenText = "Xanadu"
 
-// The text of a masked header appears in no answer, title, search result, export, page, notification or log, not even
-// where the product shows a copy of this text. This includes messages that were stored and searched before the mask
-// existed.
+// The API and the console show the text of a masked header nowhere: not in an answer, a title, a search result, an
+// export or a page. No notification and no log contains it either. This also holds for copies of the text, and for
+// messages that were stored before the header was masked.
 func TestMaskedHeaderIsNowhere(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)
@@ -98,7 +98,8 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	}
 }
 
-// everyPage returns the paths of all GET routes and of the console's pages.
+// everyPage returns the paths of all routes of the API that answer GET, and of the console's pages. The ids of the
+// message, the error group and the redrive are inserted into the paths.
 func (n *notified) everyPage(message, group, redrive string) []string {
 	n.t.Helper()
 	var paths []string

@@ -13,13 +13,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// memoryLimit makes the runtime collect garbage before a limit is reached, as the manifests do. The pages of the
-// program's executable count towards the limit too, so the runtime gets only 80 % of the limit.
+// memoryLimit returns a setting that makes the Go runtime collect garbage before the memory limit is reached, like the
+// setting in the Kubernetes manifests. The pages of the program's executable count towards the limit too, so the
+// runtime gets only 80 % of the limit.
 func memoryLimit(limit int64) string { return fmt.Sprintf("GOMEMLIMIT=%d", limit*8/10) }
 
-// confine puts a new program into its own control group with this memory limit, if the machine allows control groups.
-// The returned function checks that the program has not been restarted; without a control group, it also checks the
-// program's peak memory.
+// confine limits the memory of a program by a control group, if the machine allows that; the kernel kills a program
+// that exceeds the limit. The returned function checks that the program still runs. Without a control group, it checks
+// the program's peak memory instead.
 func (p *process) confine(limit int64) (within func()) {
 	p.t.Helper()
 	err := p.join(limit)

@@ -14,18 +14,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestNotificationsSurviveKilledProcesses: receivers are notified of a new error group, a dead message and a finished
-// redrive, although a receiver refuses at first and the API is killed between the event and its delivery: before the
-// API has read the events, while a receiver is answering, and while a delivery waits to be repeated. Each event is
-// delivered with one id, signed, and with the same text each time. Heartbeats, which arrive all the time, cause no
-// notification.
+// TestNotificationsSurviveKilledProcesses: the receivers get a notification of a new error group, of a dead message and
+// of a finished redrive. This holds although a receiver refuses requests at first, and although the API is killed
+// before it has read the events, while a receiver is answering, and while a notification waits for its next try. All
+// requests about an event have the same id and text, and a valid signature. Heartbeats, which arrive all the time,
+// cause no notification.
 func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)
 	n.startReady("ingester")
 	n.up()
 
-	// A receiver first refuses the delivery. The API dies while a receiver is answering.
+	// First, both receivers refuse the notification. Then the API is killed while the receiver hook is answering.
 	n.hook.does(refuses)
 	n.chat.does(refuses)
 	n.fails("com.acme.Timeout", "the stock service is late")
@@ -44,7 +44,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.up()
 	n.delivered(first, second)
 
-	// The events are already stored, and their deliveries wait to be repeated.
+	// When the API is killed, the events are stored and their notifications wait for the next try.
 	n.hook.does(refuses)
 	n.chat.does(refuses)
 	died := event{"message_dead", n.target}
@@ -63,7 +63,8 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.api.wantRunning()
 }
 
-// notified is a system that notifies two receivers of events: hook by a signed webhook, and chat as Slack.
+// notified is a system under test with two receivers of notifications: hook gets signed webhooks, and chat gets texts
+// as Slack does.
 type notified struct {
 	*operators
 	hook, chat *listener
@@ -99,7 +100,8 @@ notify:
 	return n
 }
 
-// up starts the API, and waits until the API reads events, because the API never notifies receivers of earlier events.
+// up starts the API, and waits until the API has begun to read events, because it sends no notification about earlier
+// events.
 func (n *notified) up() {
 	n.t.Helper()
 	n.api = n.startReady("api")
@@ -109,7 +111,7 @@ func (n *notified) up() {
 	})
 }
 
-// fails produces three dead letters with this error and waits until they are stored.
+// fails produces three dead letters with this error class and message, and waits until the ingester has stored them.
 func (n *notified) fails(class, message string) {
 	n.t.Helper()
 	before := n.ofTarget()
@@ -129,7 +131,7 @@ func (n *notified) groupOf(class string) (id string) {
 	return id
 }
 
-// dies marks the oldest PENDING message of the target topic as DEAD through the API.
+// dies uses the API to mark the oldest PENDING message of the original topic dead.
 func (n *notified) dies() {
 	n.t.Helper()
 	var id string
@@ -141,7 +143,7 @@ func (n *notified) dies() {
 	}
 }
 
-// redriven retries all messages of the target topic with a redrive, waits until the redrive is finished, and returns
+// redriven retries all messages of the original topic by a redrive, waits until the redrive is finished, and returns
 // the redrive's id.
 func (n *notified) redriven() string {
 	n.t.Helper()
@@ -158,8 +160,8 @@ func (n *notified) redriven() string {
 	return made.ID
 }
 
-// delivered waits until the receiver has accepted a notification of each of these events, and no notification is left
-// to send.
+// delivered waits until the receiver hook has accepted a notification of each of these events, and until no
+// notification waits to be sent.
 func (n *notified) delivered(events ...event) {
 	n.t.Helper()
 	for _, e := range events {
@@ -171,8 +173,8 @@ func (n *notified) delivered(events ...event) {
 	})
 }
 
-// wantOneIDEach: an event has one id and one text however often it was sent, always with a valid
-// signature, and no two events have the same id.
+// wantOneIDEach checks all requests to the receiver hook. All requests about one event must have the same id and text
+// and a valid signature, and two events must not have the same id.
 func (n *notified) wantOneIDEach(events ...event) {
 	n.t.Helper()
 	texts, ids := map[string]string{}, map[event]string{}
@@ -203,7 +205,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 	}
 }
 
-// wantSlack checks, for each of the parts, that the receiver for Slack has accepted a text that contains the part.
+// wantSlack checks that the receiver chat has accepted a text that contains each of the parts.
 func (n *notified) wantSlack(parts ...string) {
 	n.t.Helper()
 	for _, part := range parts {
@@ -213,8 +215,8 @@ func (n *notified) wantSlack(parts ...string) {
 	}
 }
 
-// wantNothingOfHeartbeats: heartbeats passed through the whole pipeline, and neither notifications
-// nor metrics of error groups mention them.
+// wantNothingOfHeartbeats checks that heartbeats were sent, stored and deleted, and that no notification and no metric
+// of error groups mentions them.
 func (n *notified) wantNothingOfHeartbeats() {
 	n.t.Helper()
 	eventually(n.t, time.Minute, "heartbeats were received and deleted", func() bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// No parameter or body makes the running API answer with an internal error.
+// The running API answers no request with an internal error, not even one with hostile parameters or a hostile body.
 func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, manyExports)
@@ -29,7 +29,7 @@ func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 	}
 }
 
-// Every answer to random requests, some of them valid, is described in the OpenAPI document.
+// The OpenAPI document describes every answer that the API gives to random requests, some of which are valid.
 func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, manyExports)
@@ -56,7 +56,7 @@ func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 // manyExports allows as many concurrent exports as there are attackers.
 const manyExports = "DLQ_SERVER_MAX_EXPORTS=16"
 
-// attack sends the requests of all attacks, several at a time, because no attack depends on another attack.
+// attack sends the requests of all attacks, several at the same time: the order does not matter.
 func (o *operators) attack(attacks []openapitest.Attack) {
 	o.t.Helper()
 	work := make(chan openapitest.Attack)
@@ -87,7 +87,7 @@ func (o *operators) send(a openapitest.Attack) error {
 	req.Header = a.Header.Clone()
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil // no HTTP client can read the answer; the end of the test checks that the program still runs
+		return nil // no HTTP client can read this answer; the test checks at its end that the API still runs
 	}
 	defer func() { _ = res.Body.Close() }()
 	var answer bytes.Buffer

@@ -20,8 +20,8 @@ func (o *operators) export(params client.ExportMessagesParams) (text []byte, cam
 	return out.Bytes(), came
 }
 
-// An export contains exactly the messages that the filter matches (issues rocketmq-dashboard 3559, ServicePulse
-// 332).
+// An export contains exactly the messages that the filter matches. Users of similar tools reported exports that did not
+// (issues rocketmq-dashboard 3559, ServicePulse 332).
 func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -46,8 +46,8 @@ func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	}
 }
 
-// The CSV export opens in a spreadsheet, has the same content as the JSON lines, and contains no formula (issue
-// ServicePulse 332).
+// The CSV export has the same content as the export in JSON lines, and a spreadsheet reads no text of it as a formula
+// (issue ServicePulse 332).
 func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -76,8 +76,10 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	}
 }
 
-// plain reports whether a column contains the same text as the JSON line; encoding/csv keeps a lone
-// carriage return and reads "\r\n" as "\n".
+// plain reports whether a column of the CSV export contains the same text as the JSON export. When the test reads the
+// CSV, encoding/csv keeps a lone carriage return and turns "\r
+// " into "
+// ".
 func plain(column string) bool {
 	switch column {
 	case "key", "headers", "masked":
@@ -86,7 +88,7 @@ func plain(column string) bool {
 	return true
 }
 
-// cell returns the CSV text of a JSON value.
+// cell returns the text that the CSV export must contain for a value of the JSON export.
 func cell(t *testing.T, value json.RawMessage) string {
 	t.Helper()
 	text := string(value)
@@ -102,7 +104,7 @@ func cell(t *testing.T, value json.RawMessage) string {
 	return text
 }
 
-// A message that changes during an export appears in it once, with the state of one snapshot.
+// An export shows one snapshot of the database. A message that changes meanwhile is in the export exactly once.
 func TestOperators_AnExportWhileMessagesChange(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// operators is a system with an API and a generated client for it.
+// operators is a system under test with an API, and a generated client that sends requests to this API.
 type operators struct {
 	*letters
 	api *process
@@ -27,7 +27,7 @@ func newOperators(t *testing.T, environ ...string) *operators {
 	return newOperatorsOn(newSystem(t), environ...)
 }
 
-// newOperatorsOn starts an API on the system and returns the operators of this API.
+// newOperatorsOn starts an API for the given system, and returns it with a client.
 func newOperatorsOn(s *system, environ ...string) *operators {
 	s.t.Helper()
 	o := &operators{letters: newLetters(s)}
@@ -47,7 +47,7 @@ func (o *operators) client(options ...client.ClientOption) *client.ClientWithRes
 	return c
 }
 
-// as returns a client with a person's token.
+// as returns a client of the API that sends the token of the given person.
 func (o *operators) as(who person) *client.ClientWithResponses {
 	o.t.Helper()
 	return o.client(client.WithToken(who.token))
@@ -69,8 +69,8 @@ func (o *operators) failing(class, message, value string, more ...kgo.RecordHead
 	o.kafka.produce(r)
 }
 
-// takenIn waits until an ingester has stored everything, has tried to read the records of pointers as often as it does
-// before it reports a refusal, and the search index includes everything.
+// takenIn runs an ingester until it has stored all records, and has given up reading the records to which pointers
+// point or has read them. Then takenIn waits until the search index includes all messages.
 func (o *operators) takenIn() {
 	o.t.Helper()
 	p := o.startReady("ingester")
@@ -111,7 +111,7 @@ func wantStatus(t *testing.T, res response, err error, status int) {
 	}
 }
 
-// only returns the only message that the API has; the test fails if there are more or none.
+// only returns the one message that the API lists. The test fails if the API lists more messages or none.
 func (o *operators) only() client.Message {
 	o.t.Helper()
 	found := o.search(client.SearchMessagesParams{}).Messages

@@ -12,8 +12,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// A client with write access to gamma's dead-letter topic writes a record whose headers say that it failed in beta's
-// topic. Neither beta's operators nor automatic retry publish this record in beta's topic, while beta's own dead
+// An attacker with write access to gamma's dead-letter topic writes a record whose headers name beta's topic as the
+// original topic. Neither beta's operators nor automatic retry send this record to beta's topic, while beta's own dead
 // letters are still published.
 func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// followPointers is the setting that makes dlq-manager follow the pointers in a test's dead-letter topics.
+// followPointers is a setting that makes dlq-manager read the records to which the pointers in the test's dead-letter
+// topics point.
 const followPointers = "DLQ_KAFKA_POINTER_TOPICS=*.dlq.v1"
 
 // pointer produces the record that a broker writes for a share group that copies no data: without
@@ -32,9 +33,9 @@ func (o *operators) pointer(to *kgo.Record) {
 	o.kafka.produce(r)
 }
 
-// A broker with KIP-1191 can write dead letters without a value, which only point to the failed record. A retry of such
-// a dead letter must not publish a tombstone: it reads the failed record from the record's topic and publishes that
-// record.
+// A broker with KIP-1191 can write pointers: dead letters without a value that name the failed record by its position.
+// A retry of a pointer must not publish the missing value, which would be a tombstone. It must publish the record that
+// the pointer names.
 func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, followPointers)
@@ -73,7 +74,7 @@ func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 
 func sameHeader(a, b kgo.RecordHeader) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) }
 
-// When the topic of the failed record was deleted, the message shows that reason, and a retry publishes nothing.
+// When the topic to which a pointer points was deleted, the message shows this reason, and a retry sends nothing.
 func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, followPointers)
@@ -97,8 +98,8 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	}
 }
 
-// A forged pointer can name any record of the cluster. A pointer is followed only where the configuration allows it
-// and never into Kafka's internal topics, and each read is in the audit trail.
+// A forged pointer can name any record of the cluster. dlq-manager follows a pointer only where the configuration
+// allows it, and never into Kafka's internal topics. Each record that it reads is in the audit trail.
 func TestOperators_AForgedPointerReadsNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("of a dead-letter topic that is not listed", func(t *testing.T) {

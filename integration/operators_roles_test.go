@@ -11,8 +11,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// Users see and change the messages of their topics; the messages of other topics do not exist for them (issues
-// ServicePulse 1062, kafka-ui 3185).
+// A user can read and change only the messages of topics for which the user has a role. For messages of other topics,
+// the API answers as if they did not exist (issues ServicePulse 1062, kafka-ui 3185).
 func TestOperators_WhoMayWhat(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}
@@ -100,7 +100,8 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 	})
 }
 
-// wantBlind checks that the API answers this client as if the message, its topic and its error group did not exist.
+// wantBlind checks that this client cannot see a message, its topic and its error group: the API must answer as if they
+// did not exist.
 func (o *operators) wantBlind(t *testing.T, c *client.ClientWithResponses, id uuid.UUID, topic string) {
 	t.Helper()
 	message, err := c.GetMessageWithResponse(t.Context(), id, nil)

@@ -44,7 +44,8 @@ func TestOperators_RetryEverythingThatMatchesBeyondThePage(t *testing.T) {
 	}
 }
 
-// A header names the topic to republish to (issues kafka-ui 1920, akhq 579).
+// An operator finds a message by one of its headers and retries it. Its record goes, unchanged, to the topic that its
+// dead-letter header names (issues kafka-ui 1920, akhq 579).
 func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -61,8 +62,8 @@ func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	}
 }
 
-// A message that arrives during the retry of an error group is not part of the retry (issues ServiceControl 660,
-// ServicePulse 267).
+// The retry of an error group sends only the messages that the group contained when the operator asked for it. A
+// message that arrives later is not sent (issues ServiceControl 660, ServicePulse 267).
 func TestOperators_AGroupRetryCoversWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -97,7 +98,7 @@ func TestOperators_AGroupRetryCoversWhatWasSeen(t *testing.T) {
 	}
 }
 
-// The second of two edits must not be ignored silently, as it was in issue ServiceControl 4841.
+// When a message is edited twice, the second edit must not be ignored silently, as it was in issue ServiceControl 4841.
 func TestOperators_ASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -151,7 +152,8 @@ func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	}
 }
 
-// Masked data must not be discoverable by guessing (issues provectus 4115, kafbat 1311).
+// A user who may not see masked fields cannot find out their values by searching for guesses (issues provectus 4115,
+// kafbat 1311).
 func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	t.Parallel()
 	who := people(map[string][]grant{"viewer": {{"viewer", "*"}}, "unmask": {{"viewer", "*"}, {"unmask", "*"}}})
@@ -195,8 +197,8 @@ func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	}
 }
 
-// One patch changes thousands of messages, after a preview on a sample (dev.to, "23,000 messages stuck after schema
-// change").
+// One redrive with a patch corrects many messages, after a preview that shows the patch on a sample (dev.to, "23,000
+// messages stuck after schema change").
 func TestOperators_OneChangeMendsThousands(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -263,7 +265,8 @@ func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	}
 }
 
-// Dead letters without a usable header or topic name wait until an operator adds one rule of a mapping for all of them.
+// Dead letters whose original topic follows neither from a header nor from the name of their topic wait. One rule that
+// an operator adds to the mapping gives all of them their original topic.
 func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -272,7 +275,8 @@ func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 		o.sent = append(o.sent, r)
 		o.kafka.produce(r)
 	}
-	o.kafka.create(o.topic("orders.v1"), 1) // so that the dead-letter topic's name fits two original topics
+	// With these topics, the name of the dead-letter topic fits two original topics, so it decides nothing.
+	o.kafka.create(o.topic("orders.v1"), 1)
 	o.kafka.create(o.topic("orders"), 1)
 	o.takenIn()
 	unknown := o.search(client.SearchMessagesParams{Origin: new(client.SearchMessagesParamsOriginUnknown)})

@@ -30,7 +30,8 @@ func (o *operators) topicNow(name string) client.Topic {
 	return client.Topic{}
 }
 
-// Operators see whether a replay can work before they try it (issues akhq 1064, kafka-ui 2751).
+// The API shows, for each topic, whether a retry can work and, if not, why, before an operator tries it (issues akhq
+// 1064, kafka-ui 2751).
 func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

@@ -11,16 +11,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// secretWord is a value that only the other team's messages contain.
+// secretWord is a value in messages of another team, whose topics the viewer may not see.
 const secretWord = "acme-hostile"
 
-// oracleGuess is a query for a prefix of a value.
+// oracleGuess makes a search query for values that begin with a prefix.
 type oracleGuess struct {
 	name  string
 	query func(prefix string) url.Values
 }
 
-// oracleGuesses queries payloads, headers, classes, consumer groups and words.
+// oracleGuesses returns a query of each kind: of payloads, headers, error classes, consumer groups and words.
 func oracleGuesses() []oracleGuess {
 	ask := func(name, before string) oracleGuess {
 		return oracleGuess{name, func(prefix string) url.Values { return url.Values{name: {before + prefix}} }}
@@ -35,8 +35,8 @@ func oracleGuesses() []oracleGuess {
 	}
 }
 
-// A viewer of some topics guesses values of other teams' messages letter by letter. A right guess
-// and a wrong one get the same answer, whatever PostgreSQL's statistics know about all messages.
+// A viewer of some topics guesses values of another team's messages letter by letter. The API must give the same answer
+// to right and to wrong guesses, although PostgreSQL's statistics, from which it estimates counts, cover all messages.
 func TestOracle_CountsSayNothingAboutOtherTopics(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}
@@ -77,8 +77,8 @@ func TestOracle_CountsSayNothingAboutOtherTopics(t *testing.T) {
 	}
 }
 
-// seedTenants stores messages of two teams. The messages of one team contain every tested prefix of
-// the secret.
+// seedTenants stores messages of two teams. The messages of the other team contain every prefix of secretWord that the
+// viewer guesses.
 func (o *operators) seedTenants() {
 	o.t.Helper()
 	if _, err := o.db.Exec(`
@@ -95,7 +95,7 @@ func (o *operators) seedTenants() {
 	}
 }
 
-// archiveHalf moves every other message to the archive.
+// archiveHalf moves every second message to the archive.
 func (o *operators) archiveHalf() {
 	o.t.Helper()
 	var columns string
@@ -109,8 +109,8 @@ func (o *operators) archiveHalf() {
 	}
 }
 
-// answer returns the number of messages on a page of a search, and the count of all matching messages that the API
-// reports.
+// answer returns what the API's answer to a search shows: how many messages the page contains, and the count of all
+// matching messages.
 func (o *operators) answer(path, token string) string {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, o.api.url+path, nil)

@@ -12,8 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestPayloadsSurviveKilledProcesses: the column payload is filled after the messages are stored,
-// even if processes are killed meanwhile, and each payload is the JSON of its own record.
+// TestPayloadsSurviveKilledProcesses: the API fills the column payload in the background, after the ingester has stored
+// the messages. Although processes are killed meanwhile, each payload is filled in the end and is the JSON of the
+// message's own record.
 func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

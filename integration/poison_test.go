@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// poison is a record with content of real dead-letter topics that has broken a JSON parser,
-// PostgreSQL or a careless header reader.
+// poison is a record with hostile content. Records like it from real dead-letter topics have broken JSON parsers,
+// PostgreSQL and careless readers of headers.
 type poison struct {
 	name    string
 	key     []byte

@@ -22,8 +22,9 @@ type quarantineList struct {
 	NextCursor string `json:"next_cursor"`
 }
 
-// TestQuarantine: an added constraint refuses some records. All other records arrive, of unrelated topics too; kills in
-// the middle neither lose nor duplicate a record; and the refused records are stored once the constraint is gone.
+// TestQuarantine: the test adds a constraint by which PostgreSQL refuses some records. The ingester stores all other
+// records, of the same topic and of others. If the ingester is killed meanwhile, no record is lost or stored twice.
+// When the constraint is removed, the ingester stores the refused records as messages.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -69,7 +70,7 @@ func TestQuarantine(t *testing.T) {
 	})
 	ingester.kill()
 
-	for round := range 4 { // the ingester is killed while it splits a batch
+	for round := range 4 { // each round kills the ingester while it looks for the refused records of a batch
 		from := 200 + 300*round
 		before, _, quarantined := counts()
 		produce(from, from+300, func(n int) bool { return n%10 == 0 })
@@ -94,7 +95,7 @@ func TestQuarantine(t *testing.T) {
 		status, _ := api.try(http.MethodGet, "/api/v1/dlq/messages/"+list.Records[0].ID, nil)
 		return status == http.StatusOK
 	})
-	s.startReady("ingester") // an ingester that starts tries all quarantined records again
+	s.startReady("ingester") // an ingester tries again to store all quarantined records when it starts
 	arrived("nothing is in quarantine", 200+4*300, 5, 0)
 	var positions int
 	if err := s.db.Get(&positions, `SELECT count(DISTINCT (dlq_partition, dlq_offset)) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic); err != nil || positions != 1400 {

@@ -14,8 +14,8 @@ import (
 
 const apiMemory = 400 << 20
 
-// fromAddress returns an HTTP client with this source address: without authentication, each address
-// is a separate client for the API.
+// fromAddress returns an HTTP client that connects from this IP address. Without authentication, the API takes each
+// address for a separate client, for example in its limits.
 func fromAddress(t *testing.T, address string) *http.Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 10 * time.Second}
@@ -33,7 +33,7 @@ func statusOf(client *http.Client, url string) int {
 	return res.StatusCode
 }
 
-// silent opens a connection, requests path and reads nothing.
+// silent opens a connection, sends a request for path, and never reads the answer.
 func (p *process) silent(path string) {
 	p.t.Helper()
 	host := strings.TrimPrefix(p.url, "http://")
@@ -46,8 +46,8 @@ func (p *process) silent(path string) {
 	}
 }
 
-// TestReadersThatReadNothing: clients that request the largest pages, exports and messages with millions of headers,
-// and never read the answers, neither exhaust the API's memory nor delay other clients.
+// TestReadersThatReadNothing: some clients request the largest pages, exports and messages with millions of headers,
+// and never read the answers. They neither exhaust the API's memory nor delay other clients.
 func TestReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestREST sends the requests of the server's design document to the running API, on a real
-// database and a real cluster, and compares whole bodies.
+// TestREST sends the requests of the API's design document to the running API, with a real PostgreSQL and a real Kafka,
+// and compares the complete bodies of the answers.
 func TestREST(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -107,8 +107,8 @@ func TestREST(t *testing.T) {
 	})
 }
 
-// insert adds a row to the table with only the columns that the product's documents describe, as a person does with
-// SQL.
+// insert adds a message to the live table by SQL. It sets only the columns that dlq-manager's documentation describes,
+// as a person would.
 func (s *system) insert(topic, payload, status string, retries int) (id string) {
 	s.t.Helper()
 	err := s.db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload, status, retry_count)

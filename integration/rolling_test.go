@@ -12,9 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestRollingRestartLosesNothing: the processes of each program are replaced repeatedly, one after
-// the other, under load. No request is refused, every process exits with code 0 and in time, and no
-// work is lost, done twice or left undone.
+// TestRollingRestartLosesNothing: the processes of a program are replaced one after the other, repeatedly, while
+// clients send requests. The API refuses no request, and every process exits in time with code 0. No message is lost,
+// published twice or left unfinished.
 func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("API", rollAPI)
@@ -22,7 +22,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Run("Archiver", rollArchiver)
 }
 
-// rolled is a system whose API is under constant load.
+// rolled is a system under test whose API always gets requests from several clients.
 type rolled struct {
 	*letters
 	balancer *balancer
@@ -55,7 +55,7 @@ func rollAPI(t *testing.T) {
 		// SIGTERM.
 		r.balancer.withdraw(replicas[at])
 		lasting(300 * time.Millisecond)
-		replicas[at].stop() // fails unless it exits with 0 and in time
+		replicas[at].stop() // fails the test unless the process exits with code 0 within 25 seconds
 		replicas[at] = next
 	}
 	close(r.stop)
@@ -155,7 +155,7 @@ func rollArchiver(t *testing.T) {
 		p := l.start("archiver", "DLQ_ARCHIVE_BATCH_SIZE=1")
 		least := before + 1 + l.random.IntN(len(l.sent)/(2*rounds))
 		eventually(t, time.Minute, fmt.Sprintf("%d messages are archived", least), func() bool { return l.archived() >= least })
-		p.stop() // fails unless it exits with 0 and in time
+		p.stop() // fails the test unless the process exits with code 0 within 25 seconds
 		after := l.archived()
 		if after < len(l.sent) {
 			interrupted++
@@ -185,7 +185,8 @@ func (l *letters) idleSchedule() {
 	p.stop()
 }
 
-// old sets the last change of every finished message back by 40 days, so that the archiver archives these messages.
+// old makes every RESOLVED or DEAD message look as if it was last changed 40 days ago, so that the archiver archives
+// it.
 func (l *letters) old() {
 	l.t.Helper()
 	if _, err := l.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE status IN ('RESOLVED', 'DEAD')`); err != nil {
@@ -200,7 +201,7 @@ func (l *letters) archived() (n int) {
 	return n
 }
 
-// wantStoredOnly checks the invariants that also hold after the test itself changed statuses.
+// wantStoredOnly checks only those invariants that are still true after the test itself has changed statuses by SQL.
 func (a *account) wantStoredOnly() {
 	a.t.Helper()
 	rows := a.rows()

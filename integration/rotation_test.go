@@ -17,12 +17,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestRotatedPassword: the password of the role changes repeatedly while operators, a redrive and
-// the ingester work and need new connections all the time. The password file is sometimes briefly
-// older or newer than the server's password, or half written.
+// TestRotatedPassword: the password of the programs' database role changes repeatedly, while operators, a redrive and
+// the ingester need new connections all the time. For a short time, the password file contains an older or a newer
+// password than the server knows, or only half of it.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
-	const secret = "cormorant" // messages of PostgreSQL, which may be in the log, do not contain this word
+	const secret = "cormorant" // no message of PostgreSQL contains this word; the log may contain such messages
 	r := newRotation(t, "DLQ_DATABASE_USER=%s", "DLQ_DATABASE_PASSWORD_FILE=%s")
 	role := r.role(secret + "0")
 	r.begin(role, secret+"0\n")
@@ -31,10 +31,10 @@ func TestRotatedPassword(t *testing.T) {
 		password := fmt.Sprintf("%s%d", secret, n+1)
 		change := func() { r.admin(`ALTER ROLE ` + role + ` PASSWORD '` + password + `'`) }
 		switch n % 3 {
-		case 0: // the server gets the new password before the file
+		case 0: // PostgreSQL gets the new password before the file does
 			change()
 			r.lasting(500 * time.Millisecond)
-		case 1: // the file gets the new password before the server
+		case 1: // the file gets the new password before PostgreSQL does
 			r.write(password + "\n")
 			r.lasting(500 * time.Millisecond)
 			change()
@@ -51,8 +51,8 @@ func TestRotatedPassword(t *testing.T) {
 	r.end(rounds, secret)
 }
 
-// TestRotatedRole: the credentials name one role after another. While the old role is in use, its connections are
-// terminated or left open, and the role is dropped.
+// TestRotatedRole: the credentials file names one database role after another. While programs still use the old role,
+// its connections are terminated or left open, and the role is dropped.
 func TestRotatedRole(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t, "DLQ_DATABASE_USER=%.0s", "DLQ_DATABASE_CREDENTIALS_FILE=%s")
@@ -67,7 +67,7 @@ func TestRotatedRole(t *testing.T) {
 			r.lasting(200 * time.Millisecond)
 		}
 		r.write(both(next))
-		if n%3 == 1 { // in every third round, new connections have time to use the new role first
+		if n%3 == 1 { // in every third round, programs first have time to connect as the new role
 			r.lasting(500 * time.Millisecond)
 		}
 		if n%2 == 0 {
@@ -85,17 +85,18 @@ func TestRotatedRole(t *testing.T) {
 // rotation is a system under load whose programs read their database credentials from a file.
 type rotation struct {
 	*letters
-	file, env string // the file, and the setting that names it
-	user      string // the setting of the role
+	file, env string // path of the credentials file, and the format of the setting that names it
+	user      string // format of the setting that names the role
 	api       *process
 	programs  []*process
 	roles     int
 
-	stop         chan struct{}
-	load         sync.WaitGroup
-	answered     atomic.Int64
-	again, lost  atomic.Int64
-	first, final sync.Map // answers of the API to requests that failed, and to the repetitions of these requests that also failed
+	stop        chan struct{}
+	load        sync.WaitGroup
+	answered    atomic.Int64
+	again, lost atomic.Int64
+	// first: answers of the API to requests that failed; final: answers to their repetitions, if these failed too
+	first, final sync.Map
 }
 
 func newRotation(t *testing.T, user, env string) *rotation {
@@ -105,7 +106,8 @@ func newRotation(t *testing.T, user, env string) *rotation {
 	return r
 }
 
-// role creates a role for the application. If password is "", the password is "secret" followed by the role's name.
+// role creates a database role for the programs. If password is "", the password is "secret" followed by the role's
+// name.
 func (r *rotation) role(password string) string {
 	r.t.Helper()
 	r.roles++
@@ -130,8 +132,8 @@ func (r *rotation) write(content string) {
 	check.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 }
 
-// lasting waits for a random time, up to the duration most, while the password file and the server have different
-// passwords.
+// lasting waits for a random time, at most the parameter most. During this time the password file and PostgreSQL have
+// different passwords.
 func (r *rotation) lasting(most time.Duration) { lasting(time.Duration(r.random.Int64N(int64(most)))) }
 
 // begin starts the programs and the load.
@@ -142,7 +144,7 @@ func (r *rotation) begin(role, content string) {
 		fmt.Sprintf(r.user, role), fmt.Sprintf(r.env, r.file),
 		"DLQ_DATABASE_CONN_MAX_LIFETIME=400ms", "DLQ_DATABASE_MAX_IDLE_CONNS=2",
 	}
-	r.stored(600) // messages for the load, stored by programs with another role
+	r.stored(600) // these 600 messages are for the operators; the programs that stored them used another role
 	r.forgetPassword()
 	r.api = r.startReady("api", impatient(env...)...)
 	r.programs = []*process{r.api, r.startReady("ingester", env...)}
@@ -164,7 +166,7 @@ func (r *rotation) forgetPassword() {
 	check.NoError(r.t, os.WriteFile(r.config, []byte(without), 0o600))
 }
 
-// operator reads and retries these messages through the API until the load ends.
+// operator is a client that reads and retries the messages with these ids through the API until the test ends the load.
 func (r *rotation) operator(random *rand.Rand, ids []string) {
 	for n := 0; ; n++ {
 		select {
@@ -207,8 +209,8 @@ func (r *rotation) ask(method, path string, header ...string) {
 
 func broken(status int) bool { return status == 0 || status >= 500 }
 
-// working produces more dead letters, and waits until the API has answered further requests and the ingester has
-// stored the dead letters: so both use the current credentials.
+// working checks that both programs work with the current credentials: the API must answer further requests, and the
+// ingester must store further dead letters.
 func (r *rotation) working() {
 	r.t.Helper()
 	r.produce(60, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// block is a code block of the runbook for an operator to paste.
+// block is a code block of the runbook that an operator can paste into a shell.
 type block struct {
 	entry, language, text string
 }
@@ -39,8 +39,8 @@ func runnable(t *testing.T, path string) []block {
 	return blocks
 }
 
-// TestRunbook runs every command of the runbook on the objects that it needs: a pending message, a message whose
-// attempt cannot be settled, a redrive that stopped itself.
+// TestRunbook runs every runnable command of the runbook. For each command it first creates what the command is about:
+// a PENDING message, a message whose attempt cannot be settled, or a redrive that has stopped itself.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	blocks := runnable(t, "../docs/runbook.md")
@@ -71,7 +71,8 @@ func TestRunbook(t *testing.T) {
 	n.ingester.wantRunning()
 }
 
-// night is a system in which an operator on call finds the problems that the runbook is about.
+// night is a system under test with the problems that the runbook describes. It is called night because an operator on
+// call finds such problems at night.
 type night struct {
 	*operators
 	ingester *process
@@ -96,8 +97,8 @@ func (n *night) paste(b block) {
 	n.t.Logf("%s:\n%.300s", b.entry, out.String())
 }
 
-// variables returns values for the variables that a code block of the runbook uses. Each block gets messages,
-// redrives and groups of its own, because it changes them.
+// variables returns values for the variables in a code block of the runbook, such as ID. Each block gets its own
+// message, redrive and error group, because the block changes them.
 func (n *night) variables(text string) []string {
 	values := []string{"API=" + n.api.url, "INGESTER=" + n.ingester.url, "TOKEN=none", "TOPIC=" + n.source}
 	for name, find := range map[string]func() string{"ID": n.pending, "STUCK": n.stuck, "REDRIVE": n.stopped, "GROUP": n.group} {
@@ -108,7 +109,8 @@ func (n *night) variables(text string) []string {
 	return values
 }
 
-// pending returns the youngest PENDING message, because redrives begin with the oldest.
+// pending returns the id of the newest PENDING message. Redrives begin with the oldest messages, so no redrive has
+// claimed this one.
 func (n *night) pending() (id string) {
 	n.t.Helper()
 	if err := n.db.Get(&id, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY created_at DESC, id DESC LIMIT 1`); err != nil {
@@ -161,7 +163,7 @@ func (n *night) redrive() string {
 	return got.ID
 }
 
-// stopped creates a redrive that stopped itself.
+// stopped creates a redrive that has stopped itself, and returns its id.
 func (n *night) stopped() string {
 	n.t.Helper()
 	id := n.redrive()
@@ -183,7 +185,7 @@ func (n *night) query(b block) {
 			n.t.Errorf("%s: %v\n%s", b.entry, err, statement)
 			continue
 		}
-		for rows.Next() { // some statements fail at their first row
+		for rows.Next() { // reads all rows, because some statements fail only then
 		}
 		if err := rows.Err(); err != nil {
 			n.t.Errorf("%s: %v\n%s", b.entry, err, statement)

@@ -12,8 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestFaultSearchEngineAPI: an API with its search index in OpenSearch finds messages, counts facets and previews redrives
-// by text. While OpenSearch is away these requests say so, and the others work.
+// TestFaultSearchEngineAPI: an API whose search index is in OpenSearch finds messages, counts facets and previews
+// redrives by text. While OpenSearch is down, the API answers these requests with an error that says so, and all other
+// requests still work.
 func TestFaultSearchEngineAPI(t *testing.T) {
 	t.Parallel()
 	node := check.Must(stack.StartOpenSearch(t.Context()))(t)

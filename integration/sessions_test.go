@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// asked sends one request and returns its answer; it follows no redirects.
+// asked sends one request and returns the parts of its answer. It does not follow redirects.
 func (p *process) asked(method, path, body string, headers ...string) (status int, header http.Header, text string) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))

@@ -13,9 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestShareGroupsAreShown: operators see the share groups, the problem that would lose the dead letters of a group,
-// and the number of dead letters that wait for their records. The test checks this first while no ingester runs, and
-// then with messages.
+// TestShareGroupsAreShown: the API and the metrics show the share groups, a problem because of which a group's dead
+// letters would be lost, and how many dead letters wait for their records. The test checks this while no ingester runs,
+// and again when the ingester has stored the dead letters.
 func TestShareGroupsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

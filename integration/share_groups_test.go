@@ -22,8 +22,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// shared is a system with a share group, its topic and its dead-letter topic. No configured pattern matches the name of
-// the dead-letter topic.
+// shared is a system under test with a share group, its original topic and its dead-letter topic. No configured pattern
+// matches the name of the dead-letter topic.
 type shared struct {
 	*operators
 	group, topic, dlq string
@@ -35,8 +35,8 @@ func newShared(t *testing.T, copies bool, environ ...string) *shared {
 	return newSharedOn(newSystem(t), copies, environ)
 }
 
-// newSharedOn creates a share group and its dead-letter topic on a running system. The parameter copies says whether
-// the dead letters contain the keys and values of their records; settings are settings of the dead-letter topic.
+// newSharedOn creates a share group and its dead-letter topic on a running system. If copies is set, the dead letters
+// contain the keys and values of their records. The parameter settings holds settings of the dead-letter topic.
 func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.ConfigEntry) *shared {
 	of.t.Helper()
 	s := &shared{operators: newOperatorsOn(of, environ...)}
@@ -52,8 +52,8 @@ func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.Co
 	return s
 }
 
-// fail writes n records to the source topic. The parameter decisions says how the consumer acknowledges each delivery
-// of such a record.
+// fail writes n records to the group's original topic. The parameter decisions goes into a header that says how the
+// consumer acknowledges each delivery of such a record.
 func (s *shared) fail(n int, decisions string) {
 	s.t.Helper()
 	var records []*kgo.Record
@@ -96,7 +96,8 @@ func (s *shared) messages() map[string]client.Message {
 	}
 }
 
-// wantSources checks that the messages contain the records of the source topic, byte for byte.
+// wantSources checks that each message has the key, the headers and the value of the record that its dead letter names,
+// byte for byte.
 func (s *shared) wantSources() {
 	s.t.Helper()
 	got := s.messages()
@@ -113,9 +114,9 @@ func (s *shared) wantSources() {
 	}
 }
 
-// TestShareGroupsAreCompleted: what a share group rejects, and what runs out of deliveries, is listed with the record
-// of the source topic, although no configured pattern matches the dead-letter topic. After retention has deleted the
-// records from the source topic, the messages still have these records and can be sent.
+// TestShareGroupsAreCompleted: a share group rejects some records, and others run out of deliveries. The ingester
+// stores a message with the complete record for each of them, although no configured pattern matches the dead-letter
+// topic. After retention has deleted the records from the original topic, the messages can still be retried.
 func TestShareGroupsAreCompleted(t *testing.T) {
 	t.Parallel()
 	rejections, exhaustions := 100, 20
@@ -147,17 +148,17 @@ func TestShareGroupsAreCompleted(t *testing.T) {
 	}
 }
 
-// deleteSources deletes the records of the source topic, as its retention does.
+// deleteSources deletes all records of the group's original topic, as the topic's retention would.
 func (s *shared) deleteSources() {
 	s.t.Helper()
 	ends := map[int]int64{}
 	for p := range 2 {
-		ends[p] = -1 // -1 requests the high watermark of partition p
+		ends[p] = -1 // -1 stands for the high watermark of the partition
 	}
 	s.kafka.deleteBefore(s.topic, ends)
 }
 
-// refusesTheTopicAsATarget checks that nothing can be sent to the dead-letter topic of a share group.
+// refusesTheTopicAsATarget checks that the API refuses to send anything to the dead-letter topic of a share group.
 func (s *shared) refusesTheTopicAsATarget() {
 	s.t.Helper()
 	res, err := s.ReplaceRedirectWithResponse(s.t.Context(), s.topic, nil, client.ReplaceRedirectJSONRequestBody{Target: s.dlq})
@@ -171,8 +172,8 @@ func (s *shared) refusesTheTopicAsATarget() {
 	}
 }
 
-// TestShareGroupsRecordIsGone: when a dead letter arrives after retention has deleted its record, the message says so,
-// nothing is sent, and the metric counts the message.
+// TestShareGroupsRecordIsGone: retention deletes a record before the ingester reads its dead letter. Then the message
+// says that the record is gone, a retry sends nothing, and the metric counts the message.
 func TestShareGroupsRecordIsGone(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -195,8 +196,9 @@ func TestShareGroupsRecordIsGone(t *testing.T) {
 	wantStatus(t, res, err, http.StatusConflict)
 }
 
-// TestShareGroupsOutcome: a replay that the share group accepts is consumed; a replay that the share group rejects
-// again returns to the same lineage, and the message is dead at the limit.
+// TestShareGroupsOutcome: when the share group accepts a replay, the outcome of its message is "consumed". When the
+// share group rejects the replay again, the outcome is "returned", and the new message is a child of the first. At the
+// limit of retries, the new message is DEAD.
 func TestShareGroupsOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false, "DLQ_REDRIVE_OUTCOME_INTERVAL=1s")
@@ -234,7 +236,7 @@ func TestShareGroupsOutcome(t *testing.T) {
 	})
 }
 
-// message requests the message m from the API once more.
+// message reads the message m from the API again.
 func (s *shared) message(m client.Message) client.MessageDetail {
 	s.t.Helper()
 	res, err := s.GetMessageWithResponse(s.t.Context(), m.Id, nil)
@@ -242,8 +244,9 @@ func (s *shared) message(m client.Message) client.MessageDetail {
 	return *res.JSON200
 }
 
-// TestShareGroupsForgeries: a dead letter that names an internal topic, or a partition in which its share group has no
-// state, is not completed, and its message says why; a repeat with another value becomes a message of its own.
+// TestShareGroupsForgeries: the ingester does not complete a dead letter that names an internal topic, nor one that
+// names a partition in which its share group has no state; the message says why. A second dead letter of the same
+// record is stored as a separate message if it has another value.
 func TestShareGroupsForgeries(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -286,12 +289,14 @@ func TestShareGroupsForgeries(t *testing.T) {
 	check.NoError(t, consumer.Stop())
 }
 
-// TestFaultShareGroupsBrokerIsKilled: the broker is killed while it writes dead letters, and writes some of them again
-// when it is back, with another error text. Each record is one message, which counts its repeats.
+// TestFaultShareGroupsBrokerIsKilled: the broker is killed while it writes dead letters of a share group. When it is
+// started again, it writes some of these dead letters a second time, with another error text. The ingester stores one
+// message for each record, and counts its repeats.
 func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
-	// Dead letters of this size are written one by one, so that the kill falls between two of them.
+	// The broker cannot put two dead letters into one batch of this size. So it writes them one by one, and the kill
+	// comes between two of them.
 	s := newSharedOn(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)), false, nil,
 		kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "400"})
 	n := pick(600, 1500)
@@ -300,7 +305,7 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	eventually(t, time.Minute, "some dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) >= int64(n/10) })
 	check.NoError(t, own.KillKafka())
 	check.NoError(t, own.StartKafka(t.Context()))
-	kafka.DefaultTransport.(*kafka.Transport).CloseIdleConnections() // closes the connections to the killed broker
+	kafka.DefaultTransport.(*kafka.Transport).CloseIdleConnections() // drops connections to the killed broker
 	written := func() (distinct, all int) {
 		seen := map[string]bool{}
 		for _, r := range s.kafka.readAll(s.dlq) {
@@ -315,7 +320,7 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	})
 	check.NoError(t, consumer.Stop())
 	_, all := written()
-	repeated := s.kafka.readAll(s.dlq)[:10] // at least these dead letters are written twice
+	repeated := s.kafka.readAll(s.dlq)[:10] // the test writes ten dead letters again, so that every run has repeats
 	for i, r := range repeated {
 		headers := slices.Clone(r.Headers)
 		headers[len(headers)-1].Value = []byte("another text")
@@ -332,9 +337,9 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	check.Equal(t, duplicates, all-n+len(repeated), "repeats")
 }
 
-// TestFaultShareGroupsTopicMayNotBeRead: while the ingester may not read a topic, its messages say so, and the
-// messages of another topic are completed; when the ingester gets the permission, the messages of the first topic are
-// completed too.
+// TestFaultShareGroupsTopicMayNotBeRead: while Kafka does not let the ingester read a topic, the messages of this topic
+// say so. Messages of another topic are completed meanwhile. When Kafka allows the ingester to read the topic, its
+// messages are completed too.
 func TestFaultShareGroupsTopicMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true, KafkaSettings: map[string]string{
@@ -390,9 +395,9 @@ func (s *shared) inState(state string) int {
 	return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = '` + state + `')`)
 }
 
-// TestShareGroupsForgedBefore: a program that may write to the dead-letter topic forges the dead letter of a record
-// before it fails, with an old timestamp. The completion of the forged message is refused for good; the record of the
-// genuine dead letter is stored.
+// TestShareGroupsForgedBefore: a program that may write to the dead-letter topic writes a dead letter of a record that
+// has not failed yet, with an old timestamp. The completion of the message of this forged dead letter is refused for
+// good. When the record fails, its genuine dead letter is stored with the record.
 func TestShareGroupsForgedBefore(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -401,7 +406,7 @@ func TestShareGroupsForgedBefore(t *testing.T) {
 	s.fail(2, "reject")
 	s.completed(2)
 	check.NoError(t, consumer.Stop())
-	s.fail(1, "reject") // no member of the share group consumes the record yet
+	s.fail(1, "reject") // the consumer is stopped, so no member of the share group reads this record yet
 	victim := s.sources[2]
 	s.kafka.produce(&kgo.Record{Topic: s.dlq, Partition: victim.Partition, Timestamp: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Headers: []kgo.RecordHeader{
 		{Key: "__dlq.errors.topic", Value: []byte(s.topic)},
@@ -418,8 +423,8 @@ func TestShareGroupsForgedBefore(t *testing.T) {
 	eventually(t, 30*time.Second, "the record of the genuine dead letter is stored", func() bool { return s.inState("completed") == 3 })
 }
 
-// TestShareGroupsTopicIsDeleted: the original topic was deleted, and the share group's state of this topic was
-// deleted with it. The messages say that the topic does not exist.
+// TestShareGroupsTopicIsDeleted: the original topic is deleted before its dead letters are completed, and Kafka deletes
+// the share group's state of the topic with it. The messages say that the topic does not exist.
 func TestShareGroupsTopicIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -435,8 +440,9 @@ func TestShareGroupsTopicIsDeleted(t *testing.T) {
 	check.Equal(t, reasons, []string{"topic T, partition 0, does not exist", "topic T, partition 1, does not exist"}, "reasons")
 }
 
-// TestShareGroupsAutomaticRetry: with copying on, automatic retry sends no message before its headers were read, and no
-// message whose record is not stored.
+// TestShareGroupsAutomaticRetry: the dead letters of a share group contain copies of keys and values, but not the
+// headers of their records. Automatic retry sends a message only when the headers were read from the original topic,
+// and sends no message whose record cannot be stored.
 func TestShareGroupsAutomaticRetry(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, true, "DLQ_REDRIVE_AUTO_TOPICS=*", "DLQ_REDRIVE_AUTO_IDLE_SLEEP=20ms")
@@ -462,8 +468,8 @@ func TestShareGroupsAutomaticRetry(t *testing.T) {
 	check.Equal(t, lost, 0, "records that were sent without the headers of their record")
 }
 
-// TestShareGroupsFormerTopic: a team gives its group another dead-letter topic while the ingester is stopped. The dead
-// letters in the former topic are listed.
+// TestShareGroupsFormerTopic: while the ingester is stopped, the configuration of a share group is changed to another
+// dead-letter topic. The ingester still stores the dead letters in the former topic.
 func TestShareGroupsFormerTopic(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

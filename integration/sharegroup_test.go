@@ -19,8 +19,9 @@ const (
 	exhausted = "Offset delivery count exceeded the threshold."
 )
 
-// TestShareGroupWritesDeadLetters: records that a share group rejects, or that run out of deliveries, are written to
-// the group's dead-letter topic with exactly six headers, and with key and value only if the group copies them.
+// TestShareGroupWritesDeadLetters checks what the broker writes to the dead-letter topic of a share group, for records
+// that the group rejects and for records that run out of deliveries: exactly six headers, and key and value only if the
+// group copies them.
 func TestShareGroupWritesDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, copies := range []bool{false, true} {
@@ -43,10 +44,10 @@ func TestShareGroupWritesDeadLetters(t *testing.T) {
 				"errors.deadletterqueue.topic.name":         dlq,
 				"errors.deadletterqueue.copy.record.enable": fmt.Sprint(copies),
 				"share.delivery.count.limit":                "2",
-				"share.record.lock.duration.ms":             "60000", // a busy machine may be slow to answer
+				"share.record.lock.duration.ms":             "60000", // long: a busy machine makes consumers slow
 			})
 			consumer := c.startShareConsumer(name, topic)
-			const final = 4 + 5 // deliveries of all records: some are delivered once, the others twice
+			const final = 4 + 5 // number of all deliveries: one for some records, two for the others
 			eventually(t, time.Minute, "every delivery was decided", func() bool { return len(consumer.Deliveries()) == final })
 			eventually(t, time.Minute, "the dead letters are written", func() bool { return c.ends([]string{dlq}) >= 4 })
 			check.NoError(t, consumer.Stop())
@@ -86,7 +87,8 @@ func TestShareGroupWritesDeadLetters(t *testing.T) {
 	}
 }
 
-// decided returns a record with a header that tells the consumer how to acknowledge each delivery of the record.
+// decided returns a record with a header that tells the share group's consumer how to acknowledge each delivery of the
+// record.
 func decided(topic string, partition int32, key, value, decisions string) *kgo.Record {
 	return &kgo.Record{
 		Topic: topic, Partition: partition, Key: []byte(key), Value: []byte(value),
@@ -94,7 +96,7 @@ func decided(topic string, partition int32, key, value, decisions string) *kgo.R
 	}
 }
 
-// configureShareGroup sets configs of a share group, which will start at the earliest record.
+// configureShareGroup sets configs of a share group, and makes the group start at the earliest record.
 func (c *cluster) configureShareGroup(group string, configs map[string]string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -102,8 +104,8 @@ func (c *cluster) configureShareGroup(group string, configs map[string]string) {
 	check.NoError(c.t, sharegroup.Configure(ctx, c.client, group, configs))
 }
 
-// startShareConsumer starts a member of a share group that follows the decisions of the records. It
-// ends with the test.
+// startShareConsumer starts a member of a share group that acknowledges each record as a header of the record says. The
+// member ends with the test.
 func (c *cluster) startShareConsumer(group string, topics ...string) *sharegroup.Consumer {
 	c.t.Helper()
 	consumer, err := sharegroup.Start(c.t.Context(), sharegroup.Options{

@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
 )
 
-// calamity is a fault of the soak test. do injects the fault, returns when it is over, and reports whether there is
-// evidence that it happened.
+// calamity is one kind of fault in the soak test. The function do injects the fault and returns when the fault is over.
+// It reports whether something has shown that the fault really happened.
 type calamity struct {
 	name string
 	do   func() (seen bool)
@@ -41,8 +41,8 @@ func (s *soak) calamities() []calamity {
 	}
 }
 
-// breakThings injects the faults in random order. It repeats a fault only after every other fault has been injected,
-// and injects every fault at least once, even in a short test.
+// breakThings injects faults in random order. It repeats a fault only after all other faults. It injects every fault at
+// least once, even if the test is short.
 func (s *soak) breakThings(atLeast time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(atLeast)
@@ -79,8 +79,8 @@ func (s *soak) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// killed kills the process that runs in a place, waits for a random time, and starts a new process there. It reports
-// whether the killed process no longer answered.
+// killed kills the process of a place, waits for a random time, and starts a new process there. It reports whether the
+// killed process had stopped answering.
 func (s *soak) killed(at *place) bool {
 	old := at.process.Load()
 	old.kill()
@@ -90,8 +90,8 @@ func (s *soak) killed(at *place) bool {
 	return gone
 }
 
-// perhapsKilled sometimes kills a program during another fault. It returns a function that starts a new process of this
-// program, to be called when a start is possible again.
+// perhapsKilled kills a program in one of three calls, while another fault is in progress. It returns a function that
+// starts the program again; the caller calls it when the program can start.
 func (s *soak) perhapsKilled() (revive func()) {
 	victims := []*place{s.ingesters[1], s.apis[1]}
 	at := victims[s.random.IntN(2)]
@@ -105,7 +105,7 @@ func (s *soak) perhapsKilled() (revive func()) {
 
 // archiverKilled makes messages old enough for the archive, and kills the archiver after it has moved some of them.
 func (s *soak) archiverKilled() bool {
-	eventually(s.t, time.Minute, "messages are due", func() bool { // repeated because an earlier fault may have ended the connection
+	eventually(s.t, time.Minute, "messages are due", func() bool { // an earlier fault may have broken the connection
 		_, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
 			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') LIMIT 150)`)
 		return err == nil
@@ -246,7 +246,8 @@ func (s *soak) kafkaRestarts(end func() error) bool {
 	return silent
 }
 
-// memberVisits: a new member joins the consumer group and leaves; both the joining and the leaving cause a rebalance.
+// memberVisits starts a third ingester and ends it again. Both the join and the leave of this member cause a rebalance
+// of the consumer group.
 func (s *soak) memberVisits() bool {
 	p := s.startIn(s.dir, filepath.Join(binaries, "ingester"), s.env...)
 	p.waitReady()
@@ -272,7 +273,7 @@ func (s *soak) standsStill(at *place, d time.Duration) bool {
 	return seen
 }
 
-// soon waits, for at most the time limit, until ok returns true. It reports whether ok did.
+// soon calls ok until it returns true, for at most the time limit. It returns the last result of ok.
 func (s *soak) soon(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); lasting(50 * time.Millisecond) {
 		if ok() {

@@ -45,7 +45,7 @@ func (s *soak) dialect(n int) (source string, headers []kgo.RecordHeader) {
 		return s.sources[1], []kgo.RecordHeader{
 			header("source_topic", payments), header("source_partition", "2"), header("source_offset", "3"), header("source_attempts", "2"),
 		}
-	default: // no headers: the origin follows from the name of the dead-letter topic
+	default: // without headers; the original topic follows from the name of the dead-letter topic
 		return s.sources[0], nil
 	}
 }
@@ -85,8 +85,8 @@ func (s *soak) produce(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// write writes records, and returns false when ctx has ended. Records that Kafka has not acknowledged by then may or
-// may not be in the topic; at the end, the test reads the topic's log to find out.
+// write writes records to Kafka. It returns false when ctx has ended. Kafka may or may not have appended the records
+// that it has not acknowledged by then, so the test reads the topic at its end to find out.
 func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	for _, result := range s.kafka.client.ProduceSync(ctx, batch...) {
 		if result.Err == nil {
@@ -181,7 +181,7 @@ func (o *operator) something() {
 
 func (o *operator) one(of ...string) string { return of[o.random.IntN(len(of))] }
 
-// fine are the statuses that are allowed during faults. A status that is missing here, such as 500 or the status for
+// fine lists the HTTP statuses that the API may answer during faults. Any other status, such as 500 or the status for
 // an invalid request, fails the test.
 var fine = map[int]bool{0: true, 200: true, 202: true, 404: true, 409: true, 502: true, 503: true}
 
@@ -195,7 +195,7 @@ func (o *operator) request(what, method, path, body string, header ...string) (i
 	return status, answer
 }
 
-// found is a message in the API's list of messages.
+// found holds those fields of a message in the API's lists that the operators use.
 type found struct {
 	ID        string
 	Topic     string `json:"dlq_topic"`
@@ -215,8 +215,8 @@ func (o *operator) some(status string, n int) []found {
 	return list[:min(n, len(list))]
 }
 
-// retry sends one message, and repeats the same request when the outcome is unknown. After a success, the test checks
-// at its end that the record is in its topic.
+// retry retries one PENDING message with the given request body. When it gets no clear answer, it sends the same
+// request again. After an answer of success, the test checks at its end that the record is in its original topic.
 func (o *operator) retry(what, body string) {
 	for _, m := range o.some("PENDING", 1) {
 		key := fmt.Sprintf("soak-%d-%d", o.random.Uint64(), o.n)
@@ -247,7 +247,7 @@ func (o *operator) deleteOne() {
 
 func (m *found) position() string { return fmt.Sprintf("%s/%d/%d", m.Topic, m.Partition, m.Offset) }
 
-// deleteSome starts a redrive that deletes up to five messages that are all DEAD or all RESOLVED.
+// deleteSome starts a redrive that deletes up to five messages. Either all of them are DEAD or all are RESOLVED.
 func (o *operator) deleteSome() {
 	list := o.some(o.one("DEAD", "RESOLVED"), 5)
 	if len(list) == 0 {
@@ -262,7 +262,7 @@ func (o *operator) deleteSome() {
 	o.request("redrive that deletes", http.MethodPost, "/api/v1/redrives", string(body))
 }
 
-// redrive starts a redrive of some kind, and sometimes pauses, resumes or cancels it.
+// redrive starts a redrive with random options, and sometimes pauses, resumes or cancels it.
 func (o *operator) redrive() {
 	options := map[string]any{"filter": map[string]any{"topic": o.one(o.sources...)}}
 	switch o.random.IntN(5) {
@@ -314,8 +314,9 @@ func (s *soak) archive(ctx context.Context) {
 			return
 		case <-time.After(3 * time.Second):
 		}
+		// This statement fails while the database is down, which does not matter here.
 		_, _ = s.db.ExecContext(ctx, `UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
-			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') ORDER BY created_at LIMIT 30)`) // fails while the database is down
+			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') ORDER BY created_at LIMIT 30)`)
 		if s.archiveOnce(ctx) {
 			s.luck.count("archived")
 		}

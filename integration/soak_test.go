@@ -19,14 +19,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// seedVariable sets the seed of a soak, to repeat a run that failed. The faults then occur in the same order; the work
-// that they interrupt depends on timing.
+// seedVariable sets the seed of the soak test, to repeat a run that failed. With the same seed, the faults occur in the
+// same order. Which requests they interrupt still depends on timing.
 const seedVariable = "DLQ_SOAK_SEED"
 
-// TestSoak runs everything at once and injects one fault after the other, for about a minute, or
-// with DLQ_TEST_LONG=1 for ten: producers of several frameworks, two ingesters, two APIs, an
-// archiver, operators who use the whole API, and consumers that fail again. At the end nothing may
-// be lost, duplicated, invented or left undone, and everything works as before.
+// TestSoak runs the whole system under load and injects one fault after the other, for about a minute, or for ten
+// minutes if DLQ_TEST_LONG=1. Producers write dead letters of several frameworks, two ingesters, two APIs and an
+// archiver run, operators use the whole API, and consumers fail again. At the end, no message may be lost, duplicated,
+// invented or left unfinished, and everything must work as before.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -55,7 +55,7 @@ type soak struct {
 	storeWay  *proxy.Proxy
 	dir       string
 	began     time.Time
-	steps     []string // the faults with their times
+	steps     []string // texts about the injected faults, each with its time
 	token     string
 	env       []string
 	ingesters [2]*place
@@ -63,13 +63,14 @@ type soak struct {
 	before    map[*place]burden
 
 	records    atomic.Int64 // produced dead letters
-	comebacks  atomic.Int64 // the records among them that consumers produced when they failed again
+	comebacks  atomic.Int64 // number of produced dead letters that are replays which failed again
 	stopWork   context.CancelFunc
 	stopFeed   context.CancelFunc
-	work, feed sync.WaitGroup // work is done when operators and archivers have ended, feed when producers and consumers have ended
+	work, feed sync.WaitGroup // work waits for the operators and archivers, feed for the producers and consumers
 }
 
-// place runs one program of the soak test, with one process at a time.
+// place is one of the programs in the soak test. It always runs at most one process of its program; a fault may replace
+// this process.
 type place struct {
 	name    string
 	process atomic.Pointer[process]
@@ -119,7 +120,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// prepare starts the programs, with authentication, so that the logs could leak tokens.
+// prepare starts the programs. They require tokens, so that the test can check that no log contains a token.
 func (s *soak) prepare() {
 	s.t.Helper()
 	who := people(map[string][]grant{"soak": {{"admin", "*"}, {"edit", "*"}}})["soak"]
@@ -178,7 +179,8 @@ func (s *soak) worksBegin() {
 	s.feed.Go(func() { s.consume(feeding, rand.New(rand.NewPCG(s.seed, 21))) })
 }
 
-// warmUp waits until there is some work, and then records the resource usage of the programs.
+// warmUp waits until some retries have succeeded, and then remembers how much memory and how many goroutines each
+// program uses.
 func (s *soak) warmUp() {
 	s.t.Helper()
 	eventually(s.t, time.Minute, "some records were sent back", func() bool {
@@ -196,8 +198,8 @@ func (s *soak) places() []*place {
 	return []*place{s.ingesters[0], s.ingesters[1], s.apis[0], s.apis[1]}
 }
 
-// quiet stops the producers, consumers, operators and archivers, and cancels the redrives that are paused. The
-// programs continue all other work that was requested.
+// quiet stops the producers, consumers, operators and archivers, and cancels paused redrives. The programs still
+// complete everything else that was requested.
 func (s *soak) quiet() {
 	s.t.Helper()
 	s.stopWork()
@@ -207,8 +209,8 @@ func (s *soak) quiet() {
 	eventually(s.t, time.Minute, "paused redrives are cancelled", s.cancelPaused)
 }
 
-// recovers checks I7: without faults, all work completes by itself. On an idle machine that takes less than 60 s.
-// The limits here are for a busy machine; the log shows the actual time.
+// recovers checks the invariant I7: without faults, all work completes by itself. On an idle machine that takes less
+// than 60 s. The limits here are for a busy machine; the log shows the actual time.
 func (s *soak) recovers(since time.Time) {
 	s.t.Helper()
 	s.db.SetMaxIdleConns(0) // closes the test's own connections, which faults may have broken
@@ -242,7 +244,7 @@ func (s *soak) recovers(since time.Time) {
 	}
 }
 
-// retryAllOfIt: after the recovery, the system completes a retry-all of all messages.
+// retryAllOfIt retries all messages of every dead-letter topic, and checks that the API completes these requests.
 func (s *soak) retryAllOfIt() {
 	s.t.Helper()
 	for _, topic := range s.sources {
@@ -271,7 +273,8 @@ func (s *soak) endPrograms() {
 	}
 }
 
-// wantComebacks: a replay that failed again is a child of its message, unless the message was deleted meanwhile.
+// wantComebacks checks that each replay that failed again is stored as a child of the message that was sent, unless
+// that message was deleted meanwhile.
 func (s *soak) wantComebacks() {
 	s.t.Helper()
 	parents := map[string]string{}
@@ -313,7 +316,7 @@ func (s *soak) deletedAt(at string) (id string, asked bool) {
 	return "", false
 }
 
-// wantEnough checks I9: the test had enough requests, records and faults to prove something.
+// wantEnough checks the invariant I9: the test had enough requests, records and faults to prove something.
 func (s *soak) wantEnough() {
 	s.t.Helper()
 	s.luck.wantCounted(s.t, map[string]int{

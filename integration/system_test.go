@@ -24,7 +24,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// systems numbers the systems of this process, for unique names.
+// systems counts the systems of this process, so that each of them gets unique names.
 var systems atomic.Int64
 
 // system is one installation: a database, topics with their own prefix, a configuration file, and
@@ -36,7 +36,7 @@ type system struct {
 	brokers []string
 	config  string
 	kafka   *cluster
-	logs    []string // logs of all programs started here
+	logs    []string // paths of the logs of all programs that this system has started
 }
 
 func newSystem(t *testing.T) *system {
@@ -71,7 +71,7 @@ func (s *system) writeConfig(database string) string {
 // topic returns the name of a topic with the system's prefix.
 func (s *system) topic(name string) string { return s.prefix + "-" + name }
 
-// must runs a program until it exits, which must be with code 0.
+// must runs a program until it exits, and returns its output. The test fails unless the exit code is 0.
 func (s *system) must(name string, args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binaries, name), append([]string{"--config", s.config}, args...)...)
@@ -97,13 +97,13 @@ func (s *system) start(name string, environ ...string) *process {
 	return s.startAt(filepath.Join(binaries, name), environ...)
 }
 
-// startAt is start for a program at another path.
+// startAt starts the program at the given path, as the method start does with the built programs.
 func (s *system) startAt(path string, environ ...string) *process {
 	s.t.Helper()
 	return s.startIn(s.t.TempDir(), path, environ...)
 }
 
-// startIn is startAt with the log in the given folder.
+// startIn starts a program as startAt does, with the log in the given folder.
 func (s *system) startIn(dir, path string, environ ...string) *process {
 	s.t.Helper()
 	started, err := programs.Start(programs.Program{Path: path, Config: s.config, Env: environ, Dir: dir})

@@ -27,7 +27,7 @@ import (
 
 const (
 	tokenClient   = "dlq-manager"
-	tokenSecret   = "cormorant" // no other text has this word
+	tokenSecret   = "cormorant" // a word that occurs in no other text
 	tokenAudience = "kafka"
 
 	// brokerSession is how long a broker accepts requests after a sign-in.
@@ -42,11 +42,11 @@ type tokenServer struct {
 	keys        *httptest.Server
 	signer      jose.Signer
 	lifetime    time.Duration
-	secret, ca  string // paths of the files with the client's secret and the certificate authority
+	secret, ca  string // paths of the files that contain the client's secret and the certificate authority
 	certificate []byte
 
 	mu     sync.Mutex
-	answer http.HandlerFunc // answers requests for a token; nil: the provider issues a token
+	answer http.HandlerFunc // answers requests for a token, if it is not nil; otherwise the provider issues tokens
 	issued []string
 }
 
@@ -115,7 +115,8 @@ func (s *tokenServer) issue(audience string) string {
 	return token
 }
 
-// instead makes the server answer with another function than a token; nil: tokens again.
+// instead makes the token endpoint answer with the given function and issue no tokens. With nil, the endpoint issues
+// tokens again.
 func (s *tokenServer) instead(answer http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,7 @@ func (s *tokenServer) kafka() (*stack.Stack, *proxy.Proxy) {
 	return own, p
 }
 
-// environ makes a program sign in with tokens of this server.
+// environ returns the settings that make a program sign in to Kafka with tokens of this server.
 func (s *tokenServer) environ(p *proxy.Proxy) []string {
 	return []string{
 		kafkaBy(p), "DLQ_KAFKA_SECURITY_PROTOCOL=SASL_PLAINTEXT", "DLQ_KAFKA_SASL_MECHANISM=OAUTHBEARER",
@@ -164,7 +165,8 @@ func (s *tokenServer) environ(p *proxy.Proxy) []string {
 	}
 }
 
-// wantHidden fails when a text has the client's secret, a token, or its signature.
+// wantHidden fails the test if a text contains the client's secret, a token that was issued, or the signature of such a
+// token.
 func (s *tokenServer) wantHidden(what, text string) {
 	s.t.Helper()
 	check.True(s.t, text != "", "%s is empty", what)

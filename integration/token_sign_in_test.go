@@ -23,10 +23,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultKafkaSessionsEnd: the broker ends each session after a few seconds, and tokens are valid for a few more; in a
-// long run they are valid for a minute, and the test takes ten.
-// Ingest, retries, a redrive and outcomes go on for several of them. No request fails, no warning is logged, and the
-// consumer group keeps its members.
+// TestFaultKafkaSessionsEnd: the broker ends each session after a few seconds, and tokens are valid only a few seconds
+// longer; in a long run they are valid for a minute. Ingest, retries, a redrive and the outcomes of replays continue
+// while many sessions end. No request fails, no warning is logged, and the consumer group keeps its members.
 func TestFaultKafkaSessionsEnd(t *testing.T) {
 	t.Parallel()
 	tokens := newTokenServer(t, pick(10*time.Second, time.Minute))
@@ -37,7 +36,8 @@ func TestFaultKafkaSessionsEnd(t *testing.T) {
 	environ := append(tokens.environ(p), "DLQ_TRACING_ENDPOINT="+traced.url, "DLQ_REDRIVE_OUTCOME_INTERVAL=1s",
 		fmt.Sprintf("DLQ_REDRIVE_CONSUMER_GROUPS=[{topic: %q, group: %q}]", l.target, shop))
 	ingester, api := l.startReady("ingester", environ...), l.startReady("api", environ...)
-	said := map[*process]int{ingester: len(l.log(ingester)), api: len(l.log(api))} // a busy machine may be slow to start them
+	// Only later log lines count: on a busy machine, the programs may log warnings while they start.
+	said := map[*process]int{ingester: len(l.log(ingester)), api: len(l.log(api))}
 
 	began, retried := time.Now(), 0
 	for tokens.count() < pick(8, 20) || time.Since(began) < pick(6*brokerSession, 10*time.Minute) {
@@ -51,7 +51,7 @@ func TestFaultKafkaSessionsEnd(t *testing.T) {
 			check.Equal(t, program.status("/readyz"), 200, program.name+" is ready")
 		}
 	}
-	l.slow(20 * time.Millisecond) // the redrive lasts for some sessions
+	l.slow(20 * time.Millisecond) // so slow that several sessions end during the redrive
 	got := l.finished(api, l.begin(api))
 	check.True(t, got.Dead == 0, "redrive = %+v", got)
 	l.wantResolvedOnce()
@@ -77,7 +77,8 @@ func TestFaultKafkaSessionsEnd(t *testing.T) {
 	tokens.wantHidden("traces", fmt.Sprint(traced.all(func(span) bool { return true })))
 }
 
-// TestFaultPasswordSessionsEnd: the broker ends the sessions of users with passwords, too.
+// TestFaultPasswordSessionsEnd: the programs also keep working if the broker ends the sessions of users who sign in
+// with passwords.
 func TestFaultPasswordSessionsEnd(t *testing.T) {
 	t.Parallel()
 	const listener = "listener.name.proxied."
@@ -103,8 +104,9 @@ func TestFaultPasswordSessionsEnd(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// TestFaultTokenEndpoint: the token endpoint fails for longer than a token is valid. The ingester says why and gets
-// unready; when tokens are issued again, it recovers and stores all. A short failure changes nothing.
+// TestFaultTokenEndpoint: the token endpoint fails for longer than a token is valid. The ingester logs the reason and
+// is no longer ready. When the endpoint issues tokens again, the ingester becomes ready and stores all records. A
+// failure that is shorter than the validity of a token has no effect.
 func TestFaultTokenEndpoint(t *testing.T) {
 	t.Parallel()
 	tokens := newTokenServer(t, 8*time.Second)
@@ -133,7 +135,7 @@ func TestFaultTokenEndpoint(t *testing.T) {
 		{"broken", quoted(http.StatusInternalServerError), "status 500"},
 		{"garbage", quoted(http.StatusOK), "answer has no token"},
 		{"slow", func(_ http.ResponseWriter, r *http.Request) {
-			_ = r.ParseForm() // the server notices that its client leaves only after it has read the body
+			_ = r.ParseForm() // reads the body, because only then the server notices that its client has disconnected
 			<-r.Context().Done()
 		}, "no answer within 10s"},
 		{"another audience", func(w http.ResponseWriter, _ *http.Request) {
@@ -167,8 +169,8 @@ func TestFaultTokenEndpoint(t *testing.T) {
 	l.wantTokensHidden(tokens, ingester, api)
 }
 
-// TestFaultTokenEndpointAtStart: programs start while the token endpoint is away, end with an error after their time
-// limit, and start when it is back.
+// TestFaultTokenEndpointAtStart: a program that cannot get a token when it starts ends with an error after the start-up
+// timeout. When the token endpoint works again, the program starts.
 func TestFaultTokenEndpointAtStart(t *testing.T) {
 	t.Parallel()
 	tokens := newTokenServer(t, 10*time.Second)
@@ -189,8 +191,8 @@ func TestFaultTokenEndpointAtStart(t *testing.T) {
 	l.waitStored()
 }
 
-// TestFaultTokenFile: the token is in a file that is replaced before the token expires. When it is replaced too late, the
-// ingester gets unready until then.
+// TestFaultTokenFile: the token is in a file that is replaced before the token expires. When the file is replaced too
+// late, the ingester is not ready until the new token is there.
 func TestFaultTokenFile(t *testing.T) {
 	t.Parallel()
 	tokens := newTokenServer(t, 8*time.Second)
@@ -255,7 +257,7 @@ func (l *letters) wantTokensHidden(tokens *tokenServer, all ...*process) {
 	tokens.wantHidden("messages", strings.Join(texts, "\n"))
 }
 
-// otherAuthority returns a certificate that signed no server's.
+// otherAuthority returns the certificate of an authority that has signed no server's certificate.
 func otherAuthority(t *testing.T) []byte {
 	t.Helper()
 	key := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

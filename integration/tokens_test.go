@@ -24,7 +24,7 @@ type person struct {
 	grants []grant
 }
 
-// people returns people with different tokens.
+// people returns one person for each name in grants, each with another token and the given roles.
 func people(grants map[string][]grant) map[string]person {
 	all := map[string]person{}
 	for name, list := range grants {

@@ -45,7 +45,7 @@ func TestTopicMadeAgainLosesNothing(t *testing.T) {
 	}
 }
 
-// total returns how many messages a topic has; -1 without an answer.
+// total returns how many messages the API lists for a dead-letter topic; -1 when it gives no answer.
 func total(api *process, topic string) int {
 	var got listed
 	status, _ := api.try(http.MethodGet, "/api/v1/dlq/"+topic, nil)
@@ -64,7 +64,7 @@ func TestFiftyRetriesPublishOnce(t *testing.T) {
 	apis := []*process{s.startReady("api"), s.startReady("api")}
 	ingester := s.startReady("ingester")
 	source, target := s.topic("orders.dlq.v1"), s.topic("orders.v1")
-	s.kafka.create(target, 3) // first, because the ingester knows the topics that it listed together with the source
+	s.kafka.create(target, 3) // first, so that the ingester, when it finds the source, also knows this topic
 	s.kafka.create(source, 1)
 	s.kafka.produce(&kgo.Record{Topic: source, Value: []byte(`{"order": 1}`)})
 	eventually(t, 30*time.Second, "the message is listed", func() bool { return total(apis[0], source) == 1 })

@@ -25,7 +25,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The trace that a record belonged to before it was dead-lettered, and the trace of its retry.
+// The trace context in the headers of the dead letter, and the trace context that the client sends with its retry
+// request.
 const (
 	lettersTrace  = "4bf92f3577b34da6a3ce929d0e0e4736"
 	lettersParent = "00-" + lettersTrace + "-00f067aa0ba902b7-01"
@@ -41,7 +42,7 @@ type traceCollector struct {
 	spans []span
 }
 
-// span is a span with the service that sent it.
+// span is a received span, with the name of the program that sent it.
 type span struct {
 	*tracepb.Span
 	service string
@@ -139,9 +140,9 @@ func textOf(attributes []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// TestTracesOfALetterAndItsRetry follows a dead letter that is part of a trace through both programs: the work of both
-// programs has traces of its own, which are linked to the dead letter's trace, and the published record has the same
-// trace headers as the dead letter.
+// TestTracesOfALetterAndItsRetry follows a dead letter whose headers contain a trace context through both programs. The
+// programs make traces of their own, with links to the dead letter's trace. The published record has the same trace
+// headers as the dead letter.
 func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	t.Parallel()
 	c := newTraceCollector(t)
@@ -151,7 +152,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 		kgo.RecordHeader{Key: "traceparent", Value: []byte(lettersParent)},
 		kgo.RecordHeader{Key: "tracestate", Value: []byte(lettersState)})
 	l.kafka.produce(letter)
-	l.produce(1, nil) // a second dead letter, without a trace
+	l.produce(1, nil) // another dead letter, whose headers contain no trace
 
 	ingester := l.startReady("ingester", "DLQ_TRACING_ENDPOINT="+c.url)
 	l.waitStored()
@@ -202,7 +203,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	wantNoNoise(t, c)
 }
 
-// traced returns the id of the message that has a trace.
+// traced returns the id of the message whose dead letter contains a trace context.
 func (l *letters) traced(api *process) string {
 	l.t.Helper()
 	var ids []string
@@ -216,7 +217,7 @@ func (l *letters) traced(api *process) string {
 	return ""
 }
 
-// wantLogged checks that the program's log contains a line about the request with its trace id.
+// wantLogged checks that the program's log contains a line about a request with the trace id of the request.
 func wantLogged(t *testing.T, p *process, request span) {
 	t.Helper()
 	log, err := os.ReadFile(p.log)
@@ -238,7 +239,7 @@ func wantLogged(t *testing.T, p *process, request span) {
 	t.Errorf("no line of the log has the trace %s", clientsTrace)
 }
 
-// wantExemplar checks that the trace is an exemplar of the metric of request durations.
+// wantExemplar checks that the metric of request durations has an exemplar with the id of this trace.
 func wantExemplar(t *testing.T, p *process, trace string) {
 	t.Helper()
 	_, text := p.try(http.MethodGet, "/metrics", nil, "Accept", "application/openmetrics-text;version=1.0.0")
@@ -250,7 +251,8 @@ func wantExemplar(t *testing.T, p *process, trace string) {
 	t.Errorf("no bucket has the exemplar %s", trace)
 }
 
-// wantNoNoise: background work without a request makes no spans, and probes make no spans.
+// wantNoNoise checks that the programs make no spans for probes, and none for requests to servers that belong to no
+// other span.
 func wantNoNoise(t *testing.T, c *traceCollector) {
 	t.Helper()
 	for _, s := range c.all(func(s span) bool {
@@ -282,7 +284,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 	_ = gone.Close()
 	for name, c := range map[string]struct {
 		at     net.Addr
-		result string // the label of the metric that counts the programs' spans
+		result string // value of the label result, in the metric that counts the spans of a program
 	}{
 		"Hangs":   {silent.Addr(), "dropped"},
 		"Refuses": {gone.Addr(), "failed"},

@@ -24,10 +24,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestUpgradeUnderLoad: the programs of the previous release run, the migration runs meanwhile, the
-// new programs start, and then the old ones stop. Until there is a release with an older schema,
-// the current programs are the old ones, and the new ones have two more migration steps. Meanwhile
-// no request is refused, and no record is lost or sent twice.
+// TestUpgradeUnderLoad: the programs of the old version run under load. Then the schema is migrated, the programs of
+// the new version start, and the old ones stop. Meanwhile no request is refused, and no record is lost or sent twice.
+// The function upgrade says which versions these are.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	before, after := upgrade(t)
@@ -51,7 +50,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	<-migrated
 	s.wantSchema(after.schema)
 	l.produce(500, nil)
-	l.waitStored() // the old ingester stores the records in the new schema
+	l.waitStored() // the old ingester must be able to store these records in the new schema
 
 	api, ingester := s.startAt(filepath.Join(after.dir, "api"), impatient()...), s.startAt(filepath.Join(after.dir, "ingester"))
 	api.waitReady()
@@ -73,7 +72,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// version is the programs of one version with the schema version that they were built for.
+// version holds the programs of one version, and the schema version for which they were built.
 type version struct {
 	dir    string
 	schema uint
@@ -85,7 +84,8 @@ type version struct {
 func upgrade(t *testing.T) (before, after version) {
 	t.Helper()
 	now := version{binaries, migrate.Latest()}
-	tags, _ := exec.CommandContext(t.Context(), "git", "-C", "..", "tag", "--list", "v*", "--sort=-version:refname").Output() // fails in an unpacked archive
+	// The command fails in an unpacked source archive, which has no tags.
+	tags, _ := exec.CommandContext(t.Context(), "git", "-C", "..", "tag", "--list", "v*", "--sort=-version:refname").Output()
 	tag, _, _ := strings.Cut(string(tags), "\n")
 	if tag == "" || schemaOf(t, tag) == now.schema {
 		return now, version{withMadeUpSteps(t), now.schema + 2}
@@ -93,8 +93,8 @@ func upgrade(t *testing.T) (before, after version) {
 	return version{released(t, tag), schemaOf(t, tag)}, now
 }
 
-// withMadeUpSteps builds the programs with two more migration steps, one in a transaction and one without, and returns
-// their folder.
+// withMadeUpSteps builds the programs with two additional migration steps: one that runs in a transaction and one that
+// does not. It returns the folder of these programs.
 func withMadeUpSteps(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ func withMadeUpSteps(t *testing.T) string {
 	return dir
 }
 
-// released builds the programs of a tag and returns their folder.
+// released builds the programs of a release, which a git tag names, and returns the folder of these programs.
 func released(t *testing.T, tag string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,7 +142,7 @@ func write(t *testing.T, path, content string) {
 	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// schemaOf returns the newest migration of a commit.
+// schemaOf returns the number of the newest migration that a commit contains.
 func schemaOf(t *testing.T, commit string) (newest uint) {
 	t.Helper()
 	for _, name := range strings.Fields(git(t, "ls-tree", "--name-only", commit, "migrations/")) {
@@ -186,7 +186,7 @@ func unmigrated(t *testing.T) *system {
 	return s
 }
 
-// runs runs a program until it exits. It is safe to call from another goroutine than the test's.
+// runs runs a program until it exits, and fails the test unless the exit code is 0. Any goroutine may call it.
 func (s *system) runs(path string, args ...string) {
 	out, err := exec.CommandContext(s.t.Context(), path, append([]string{"--config", s.config}, args...)...).CombinedOutput()
 	check.True(s.t, err == nil, "%s %v: %v\n%s", path, args, err, out)
@@ -200,7 +200,7 @@ func (s *system) wantSchema(want uint) {
 	}
 }
 
-// startFrom is start for programs of another folder.
+// startFrom starts a program of the folder dir, such as the program of the old version.
 func (s *system) startFrom(dir, name string) *process {
 	s.t.Helper()
 	started, err := programs.Start(programs.Program{
@@ -223,7 +223,7 @@ func (s *system) startFrom(dir, name string) *process {
 // reports every bad answer.
 type load struct {
 	l        *letters
-	mu       sync.RWMutex // held for reading during a request
+	mu       sync.RWMutex // each request holds it for reading; notAt locks it, to wait for pending requests
 	apis     []*process
 	answered atomic.Int64
 	stop     chan struct{}

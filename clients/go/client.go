@@ -1,6 +1,6 @@
-// Package client is the client of dlq-manager's API. Types and methods are generated from the OpenAPI document
-// (`make generate`); WithToken, Export and RefusedError are written by hand. ClientWithResponses decodes answers;
-// Export is for exports, which may be larger than memory.
+// Package client is the client of dlq-manager's API. Types and methods are generated from the OpenAPI document (`make
+// generate`); WithToken, Export and RefusedError are written by hand. ClientWithResponses decodes answers in memory.
+// Export writes an export to a stream, because an export may be larger than the memory.
 package client
 
 import (

@@ -9,8 +9,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// Messages that failed for the same cause are sent back, two of them first: if more than half of these two fail again,
-// the others are not sent.
+// The program starts a redrive for each open error group, with a canary of two messages. If more than half of the
+// canary fails again, the redrive sends no further message.
 func Example() {
 	ctx := context.Background()
 	api, err := client.NewClientWithResponses("http://127.0.0.1:8080", client.WithToken(os.Getenv("DLQ_TOKEN")))
@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if groups.JSON200 == nil { // when the API refuses a request, err is nil
+	if groups.JSON200 == nil { // when the API refuses a request, err is nil and JSON200 is nil
 		log.Fatal(groups.JSONDefault.Error.Message)
 	}
 	for _, group := range groups.JSON200.Groups {

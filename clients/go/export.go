@@ -12,7 +12,7 @@ import (
 // Exported is the result of an export.
 type Exported struct {
 	Messages int64
-	Complete bool // false: the limit was reached, and more messages match
+	Complete bool // false: the export ended at the API's limit, and more messages match
 }
 
 // Export writes every matching message to out as it arrives. An answer that ends early, or without the number of its
@@ -39,16 +39,18 @@ func Export(ctx context.Context, c ClientInterface, params *ExportMessagesParams
 // RefusedError is an answer with another status than 200.
 type RefusedError struct {
 	Status int
-	Failed Failed // empty when the answer does not come from the API
+	Failed Failed // the error in the API's answer; empty when a proxy answered in place of the API
 }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Status, e.Failed.Error.Code, e.Failed.Error.Message)
 }
 
-// refused returns the error of an answer. It reads the body into memory, because bodies of errors are short.
+// refused returns a RefusedError with the status and the error of an answer. It reads the body into memory, because
+// bodies of errors are short.
 func refused(res *http.Response) *RefusedError {
 	e := &RefusedError{Status: res.StatusCode}
-	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&e.Failed) // a proxy's answer may not be JSON
+	// the answer can come from a proxy and need not be JSON: then Failed stays empty
+	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&e.Failed)
 	return e
 }

@@ -11,7 +11,7 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// An export is complete only when the trailer of the answer says so.
+// An export is complete only when the HTTP trailer of the answer says so.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -69,7 +69,7 @@ func TestExport_ARefusalSaysWhy(t *testing.T) {
 	}
 }
 
-// Every request has the token.
+// A client with WithToken sends the token in each request.
 func TestWithToken(t *testing.T) {
 	t.Parallel()
 	var got string

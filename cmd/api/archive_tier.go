@@ -15,16 +15,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
-// tieredStore is a store whose archive has a second tier. When both embedded types have a method, that of tier.Archive
-// is used, because Store only has it from the types that it embeds itself.
+// tieredStore is a store whose archive has a second tier. When both embedded types have a method, the method of
+// tier.Database is used, because Store gets the method only from a type that it embeds itself.
 type tieredStore struct {
 	*postgres.Store
 	tier.Database
 }
 
-// useTier makes what the API reads and changes in the archive include the second tier. When the configuration has none,
-// requests that need an object answer 503 with the reason. The API starts all the same: live messages have to be worked
-// on also with a wrong setting of the archive, and the archiver may begin to move messages after the API has started.
+// useTier lets the API read and change the archived messages in the object store as well as those in the database. When
+// the configuration has no object store, requests that need an object answer 503 with the reason. The API starts all
+// the same, for two reasons: operators must be able to work on live messages even if a setting of the archive is wrong,
+// and the archiver may begin to move messages after the API has started.
 func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
 	full, ok := store.(*postgres.Store)
 	if !ok {
@@ -49,13 +50,14 @@ func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
 	return nil
 }
 
-// tieredReads searches both tiers of the archive. Searches for live messages are the same as without a second tier.
+// tieredReads searches archived messages in both tiers of the archive. It searches live messages as a store without a
+// second tier does.
 type tieredReads struct {
 	liveReads
 	archive tieredStore
 }
 
-// liveReads contains the searches and exports of a store or of its replica.
+// liveReads contains the methods of a store, or of its replica, that search and export messages.
 type liveReads interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)

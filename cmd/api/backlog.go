@@ -63,7 +63,7 @@ func (b *backlog) read(ctx context.Context, topics []string, positions []reposit
 			}
 		}
 	}
-	ends, err := b.cluster.EndOffsets(ctx, parts) // contains no entry for a partition whose broker did not answer
+	ends, err := b.cluster.EndOffsets(ctx, parts) // ends contains no entry for a partition whose broker did not answer
 	if err != nil && len(ends) == 0 {
 		return nil, err
 	}

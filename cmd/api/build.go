@@ -161,8 +161,9 @@ func buildSchemas(cfg schema.Config, registry prometheus.Registerer) (decoding, 
 	return decoding{decoder, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
 }
 
-// buildReports creates the metrics and notifications that read from the database. masked reports whether the texts of
-// error groups are masked, maskedConsumers whether the names of consumer groups are.
+// buildReports creates the collectors of metrics, the notifier and the filler of payloads, which all read from the
+// database. The parameter masked says whether the texts of error groups are masked, and maskedConsumers whether the
+// names of consumer groups are masked.
 func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked, maskedConsumers bool) error {
 	base := p.base
 	p.filler = search.NewPayloadFiller(base.Config.Search, store, base.Registry, base.Log)
@@ -213,7 +214,8 @@ func (p *parts) reserved() func(topic string) bool {
 	return p.shares.IsReserved
 }
 
-// declaration returns a function that says which original topics the share groups declare; nil without Kafka.
+// declaration returns a function that reports whether the share groups of a dead-letter topic declare an original
+// topic, which means that they read it; nil without Kafka.
 func (p *parts) declaration() func(dlqTopic, original string) entity.Declaration {
 	if p.shares == nil {
 		return nil
@@ -287,7 +289,8 @@ func (p *parts) checks() []rest.Check {
 		Probe: func(ctx context.Context) error {
 			group := p.base.Config.Kafka.ConsumerGroup
 			states, err := p.cluster.GroupStates(ctx)
-			if err == nil && states[group] == "" { // the consumer group does not exist, or this user may not see it
+			// the consumer group does not exist, or Kafka does not let the API's user describe it
+			if err == nil && states[group] == "" {
 				err = p.cluster.CheckDescribe(ctx, group)
 			}
 			return ingesterFault(states, err, group)
@@ -300,8 +303,8 @@ var (
 	errUnknownIngester = errors.New("not known")
 )
 
-// ingesterFault returns an error when the states of consumer groups show that no ingester runs, or when this is not
-// known. Any client may read the texts of these errors.
+// ingesterFault returns an error when the states of consumer groups show that no ingester runs, or when the states
+// could not be read. The texts of these errors are public: GET /readyz shows them to any client.
 func ingesterFault(states map[string]string, err error, group string) error {
 	if err != nil {
 		return errUnknownIngester

@@ -13,14 +13,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/search/engine"
 )
 
-// searching holds the search index and what reads it. The store has the search index, unless the configuration names a
-// search engine.
+// searching holds the search index, and the parts of the API that search in it. PostgreSQL holds the search index,
+// unless the configuration names a search engine.
 type searching struct {
 	index search.Store
 	reads liveReads
 	facet search.FacetStore
 
-	// The following fields are set with a search engine only.
+	// The fields below are set only if the configuration names a search engine.
 	engine *engine.Engine
 	client *opensearch.Client
 }
@@ -46,7 +46,7 @@ func (p *parts) buildSearching(store *postgres.Store) (*searching, error) {
 	}, nil
 }
 
-// options returns the options of the indexer.
+// options returns the options for the indexer, which fills the search index.
 func (s *searching) options(with decoding) []search.Option {
 	options := []search.Option{search.WithSchemas(with.index)}
 	if s.engine != nil {
@@ -55,7 +55,8 @@ func (s *searching) options(with decoding) []search.Option {
 	return options
 }
 
-// facets returns what counts facets. The documents of a search engine lack the masked fields.
+// facets returns the option with which the API counts facets, in PostgreSQL or in the search engine. The parameter
+// masked is needed for the search engine, whose documents do not contain the masked fields.
 func (s *searching) facets(counter *search.FacetCounter, masked entity.MaskedFields) rest.Option {
 	if s.engine == nil {
 		return rest.WithFacets(counter)
@@ -72,8 +73,8 @@ func (s *searching) use(stores *rest.Stores, redrives *redrive.Stores, store *po
 	}
 }
 
-// checks returns the readiness check of the search engine. Without it the API works, except for searches by text, key,
-// header and field.
+// checks returns the readiness check of the search engine. While the search engine is unavailable, the API works,
+// except for searches by text, key, header and field.
 func (s *searching) checks() []rest.Check {
 	if s == nil || s.engine == nil {
 		return nil

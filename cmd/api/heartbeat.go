@@ -20,9 +20,9 @@ func (p *parts) buildHeart(store repository.Core) {
 	p.heart = heartbeat.New(cfg, producer, store, p.base.Registry, p.base.Log)
 }
 
-// heartbeats returns the error group and the topic of heartbeat messages, which notifications leave out. It computes
-// the error group from the same configuration as the ingester. Notifications leave them out even if this program sends
-// no heartbeats, because another program may send some.
+// heartbeats returns the error group and the topic of heartbeat messages, for which no notifications are sent. It
+// computes the error group with the same configuration as the ingester. It is also used when this program sends no
+// heartbeats, because another program with the same database may send them.
 func heartbeats(cfg heartbeat.Config, maker *fingerprint.Fingerprinter) notify.Quiet {
 	quiet := notify.Quiet{Groups: []uuid.UUID{maker.Fingerprint(heartbeat.Class, heartbeat.Message, "").ID()}}
 	if cfg.Topic != "" {

@@ -26,8 +26,8 @@ func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records [
 	return broker.ProduceResult{Records: []broker.RecordResult{{}}}
 }
 
-// The ingester assigns heartbeat records to the error group that notifications leave out. A message without an error
-// text is not in this error group, so notifications report it.
+// The ingester assigns heartbeat records to the error group that notifications leave out. It assigns a record without
+// an error text to another error group, so that notifications report that record.
 func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	decoder, err := (&parts{base: program.Base{Config: program.DefaultConfig()}}).decoder()

@@ -75,7 +75,8 @@ func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	}
 }
 
-// TestOneFormat: oneFormat reports only expressions that match a whole number in one of the two ways to write it.
+// TestOneFormat: oneFormat reports an expression only if it matches a whole number in one of the two formats, 5 or 5.0,
+// and not in the other.
 func TestOneFormat(t *testing.T) {
 	t.Parallel()
 	for expression, wrong := range map[string]bool{
@@ -114,7 +115,8 @@ func oneFormat(t *testing.T, expression string) string {
 // fromScraping are labels that Prometheus itself adds to metrics.
 var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 
-// unwatched are metrics that no rule and no panel of the dashboard uses on purpose, each with the reason.
+// unwatched are the metrics that are deliberately used by no alert rule and by no panel of the dashboard, each with the
+// reason.
 var unwatched = map[string]string{
 	"dlq_heartbeat_last_seen_timestamp_seconds":  "for alerts that users define themselves",
 	"dlq_quarantined_total":                      "the alert uses dlq_quarantine_records, the number in quarantine now",
@@ -260,7 +262,7 @@ func withoutSuffix(name string) string {
 	return name
 }
 
-// TestSelectors: selectors finds the metrics and labels in an expression.
+// TestSelectors: the function selectors finds the metrics and labels in an expression of PromQL.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprint(selectors(`sum by (le) (rate(dlq_a_bucket{route=~"/x/{topic}|/y",le="0.3"}[5m])) / on (slo) dlq:b:ratio > go_c`))

@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// newJudge returns a Judge that checks original topics against the configuration and the operators' mapping.
+// newJudge returns the Judge that decides whether the original topic of a message is a declared origin. The Judge asks
+// the configuration, the share groups and the operators' mapping.
 func newJudge(
 	cfg program.Config, decoder *deadletter.Decoder, declaration func(dlqTopic, original string) entity.Declaration,
 	mapping func(context.Context) (entity.Mapping, error),
@@ -26,11 +27,12 @@ func newJudge(
 	return deadletter.NewJudge(decoder, origins.Or(declaration), mapping), nil
 }
 
-// noMapping returns an empty mapping. It is used for a store that stores no mapping.
+// noMapping returns an empty mapping, for a store that cannot keep a mapping.
 func noMapping(context.Context) (entity.Mapping, error) { return entity.Mapping{}, nil }
 
-// warnUndeclaredAuto logs a warning about each topic with automatic retry for which there is no declaration: automatic
-// retry then sends only those messages of the topic that an operator has mapped.
+// warnUndeclaredAuto logs a warning about the topics for which automatic retry is configured, but which no
+// configuration declares as original topics. Automatic retry then sends only those of their messages whose original
+// topic a mapping or an operator has set.
 func warnUndeclaredAuto(cfg program.Config, log *zap.Logger) {
 	if !cfg.HasKafka() {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 )
 
-// Without declarations, automatic retry sends no messages. The program logs a warning about this when it starts.
+// Without a declared origin, automatic retry sends no message of a topic. The API logs a warning about such a topic
+// when it starts.
 func TestAutomaticRetryWithoutDeclarationsIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	byConvention := []deadletter.OriginRule{{DLQ: "*.dlq.v1", Originals: []string{"$1.events"}}}

@@ -23,7 +23,7 @@ var errNoAnswer = fmt.Errorf("no answer within %s", stateTimeout)
 // reading caches the last value that a collector read. The zero value is empty and logs nothing.
 type reading[T any] struct {
 	log  *zap.Logger // logs a line when queries begin to fail and when they work again; nil to log nothing
-	what string      // the subject of these log lines
+	what string      // the name of the value, for these log lines
 
 	silent  bool // whether the last query failed
 	mu      sync.Mutex
@@ -53,7 +53,7 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err error) {
 	if r.pending != nil {
 		select {
-		case <-r.pending: // the answer of the query that timed out would be too old
+		case <-r.pending: // the query that timed out has ended; its answer is too old, so a new query begins
 			r.pending = nil
 		default:
 			return value, errNoAnswer
@@ -81,7 +81,7 @@ func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err er
 }
 
 // report logs when queries begin to fail and when they work again. It does not log every failed query, because scrapes
-// never stop. Without these lines, nothing would show why the metric is missing.
+// never stop. Without these log lines, an operator could not find out why a metric is missing.
 func (r *reading[T]) report(err error) {
 	if r.log == nil || r.silent == (err != nil) {
 		return

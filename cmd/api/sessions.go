@@ -33,8 +33,9 @@ func (p *parts) buildAuth() error {
 	return err
 }
 
-// shareSigningKeys loads the signing keys from the database, unless a file provides them, so that every replica accepts
-// what any replica has signed, even before a restart. It tries again until it succeeds or ctx ends.
+// shareSigningKeys loads the signing keys from the database, unless a file provides them. With shared keys, every
+// replica accepts what any replica has signed, such as the cursors of lists, also after a restart. shareSigningKeys
+// tries again until it succeeds or ctx ends.
 func (p *parts) shareSigningKeys(ctx context.Context) error {
 	if p.signer.HasFile() {
 		return nil

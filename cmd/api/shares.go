@@ -18,8 +18,8 @@ import (
 // shareGroups implements rest.ShareWatcher.
 type shareGroups struct{ watcher *sharegroup.Watcher }
 
-// ShareGroups returns the share groups even when the cluster has not reported everything about them, for example because
-// this program may not describe a group. The topics of such a group are not known.
+// ShareGroups returns the share groups even when the cluster has not reported everything about them. For example, Kafka
+// may not let this program describe a group; then the topics of that group are not known.
 func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
 	groups := wire.Each(s.watcher.Snapshot().Groups(), func(g sharegroup.Group) entity.ShareGroup {
 		return entity.ShareGroup{
@@ -166,9 +166,10 @@ func (c *sharesCollector) collectWaiting(ch chan<- prometheus.Metric, counts []r
 	}
 }
 
-// collectLeft reports how much time is left to read the records. It also considers dead letters that are not stored as
-// messages yet. Their original topics are not known, so each topic of the share groups that write to the dead-letter
-// topic counts as a possible original topic.
+// collectLeft reports, for each original topic, how much time is left until retention removes the records to which
+// pointers point. It also considers dead letters that are not stored as messages yet. The original topics of these dead
+// letters are not known, so each topic of the share groups that write to the dead-letter topic counts as a possible
+// original topic.
 func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup.Snapshot, counts []repository.PointerCount, backlog map[string]unread) {
 	type deadline struct{ left, retention time.Duration }
 	first := map[string]deadline{}

@@ -121,8 +121,9 @@ func wantMetrics(t *testing.T, c *sharesCollector, want string, names ...string)
 	check.Equal(t, strings.Join(lines, ""), strings.TrimPrefix(want, "\n"), "metrics")
 }
 
-// The gauge counts the dead letters that wait in the database and, while the ingester is stopped, those that are only
-// in the dead-letter topic. The time that is left is computed from the oldest of all these dead letters.
+// The metric dlq_pointers_waiting counts the dead letters that wait in the database and, while the ingester is stopped,
+// those that are only in the dead-letter topic. The metric of the time that is left is computed from the oldest of all
+// these dead letters.
 func TestSharesCollector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +143,8 @@ func TestSharesCollector(t *testing.T) {
 				{Topic: "orders", State: entity.CompletionWaiting, Count: 2, OldestDeath: now.Add(-30 * time.Minute)},
 				{Topic: "unlimited", State: entity.CompletionWaiting, Count: 1, OldestDeath: now.Add(-30 * time.Minute)},
 			},
-			// Partition 1 has only the position of an earlier topic id, because the topic was deleted and created
-			// again.
+			// The position that is stored for partition 1 belongs to an earlier topic id, because the topic was deleted
+			// and created again.
 			positions: []repository.IngestPosition{
 				{Topic: "dlq.a", TopicID: "id", Partition: 0, Next: 8}, {Topic: "dlq.a", TopicID: "earlier", Partition: 1, Next: 7},
 			},
@@ -168,7 +169,7 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 `, left)
 		<-time.After(stateAge)
 		s.pointers = s.pointers[:1]
-		wantMetrics(t, c, "", left) // a refused record whose retention has ended has no time left, so the metric is missing
+		wantMetrics(t, c, "", left) // a refused record whose retention has ended is left out of this metric
 		delete(s.ends, at("dlq.a", 1))
 		<-time.After(stateAge)
 		wantMetrics(t, c, `dlq_pointers_waiting{state="refused",topic="orders"} 3
@@ -176,8 +177,8 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 	})
 }
 
-// Each problem of a share group is a series. Share groups beyond the limit share the series with the group "other";
-// when the names of groups are masked, all of them do.
+// Each problem of a share group is a series of its own. The share groups beyond the limit share the series with the
+// label group="other". When the names of groups are masked, all share groups share that series.
 func TestSharesCollector_Problems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

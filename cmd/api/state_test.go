@@ -65,7 +65,8 @@ func TestStateCollector_StoreThatHangs(t *testing.T) {
 	})
 }
 
-// For a topic without a PENDING message, no time of the oldest message is exported, which would be a time in 1970.
+// For a topic without a PENDING message, the metric of the oldest PENDING message is missing: its zero value would be a
+// time in 1970.
 func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	t.Parallel()
 	store := &hungTopics{release: make(chan struct{})}
@@ -89,7 +90,7 @@ func anyTopic() *telemetry.TopicLabels {
 	return labels
 }
 
-// withFinished adds a topic without PENDING messages.
+// withFinished is hungTopics with one more topic, which has no PENDING message.
 type withFinished struct{ *hungTopics }
 
 func (w withFinished) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
@@ -97,8 +98,8 @@ func (w withFinished) TopicTotals(ctx context.Context, names []string) ([]reposi
 	return append(topics, repository.TopicTotal{Topic: "done", Counts: map[entity.Status]int64{entity.Resolved: 1}}), err
 }
 
-// The store adds up the messages of all topics that metrics do not name, so that the collector does not keep the names
-// of these topics in memory.
+// The store returns one sum of the messages of all topics that are not labels of metrics. So the collector need not
+// keep the names of these topics in memory.
 func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 	t.Parallel()
 	labels := telemetry.NewTopicLabels()

@@ -39,7 +39,7 @@ func restStores(store repository.Core, reads *postgres.Reads) rest.Stores {
 	return stores
 }
 
-// facetStore returns where facets read messages. The parameter reads may be nil: then no replica is used.
+// facetStore returns the store from which facets read messages: the replica if there is one, otherwise the database.
 func facetStore(store *postgres.Store, reads *postgres.Reads) search.FacetStore {
 	if reads == nil {
 		return store
@@ -47,7 +47,8 @@ func facetStore(store *postgres.Store, reads *postgres.Reads) search.FacetStore 
 	return reads
 }
 
-// useReplica makes lists and numbers come from a replica where it is fresh enough. Whatever decides stays with the store.
+// useReplica makes lists and numbers come from a replica of the database while it is fresh enough. Reads on which a
+// change depends still use the database.
 func useReplica(stores *rest.Stores, store *postgres.Store, reads *postgres.Reads) {
 	stores.Lists = reads
 	db := stores.Database
@@ -72,7 +73,8 @@ func (g errorGroups) ErrorGroup(
 	return g.reads.ErrorGroup(ctx, id, visible, trend)
 }
 
-// topicLists reads the numbers of topics from a replica, and everything else that is shown with them from the store.
+// topicLists reads the numbers of messages of each topic from a replica, and everything else that is shown about topics
+// from the database.
 type topicLists struct {
 	*postgres.Store
 	reads *postgres.Reads

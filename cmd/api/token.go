@@ -21,7 +21,7 @@ type tokenOrder struct {
 	days   int
 }
 
-// maxDays is the longest time in days for which a token can be valid: Without a limit, a token could stay valid long
+// maxDays is the longest time in days for which a token can be valid. Without a limit, a token could stay valid long
 // after its owner has left.
 const maxDays = 3650
 

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// inspected answers questions about single topics. For a topic that the map exists does not contain, the answer is that
-// it is not known.
+// inspected is a fake cluster that answers whether a topic exists. For a topic that is not a key of the field exists,
+// the answer is that the cluster does not know.
 type inspected struct {
 	exists map[string]bool
 	asked  int
@@ -33,8 +33,8 @@ func (*inspected) IngestLag(context.Context, []repository.IngestPosition) map[st
 	return nil
 }
 
-// Exists asks the cluster about a topic that is not in the list, because the topic may be new; without a recent list,
-// Exists returns nothing about any topic.
+// Exists asks the cluster about a topic that is not in the list of topics, because the topic may be new. When the list
+// is too old, Exists returns no entry for any topic.
 func TestTopicsExist(t *testing.T) {
 	t.Parallel()
 	now, cluster := time.Now(), &inspected{exists: map[string]bool{"gone": false, "new": true}}

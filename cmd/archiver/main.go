@@ -36,7 +36,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 		return errors.New("the configuration has no database section: there is nothing to archive")
 	}
 	err = work(ctx, base, *schedule)
-	if ctx.Err() != nil { // the program was asked to stop; what was committed stays archived, and the next run continues
+	// the program was asked to stop: the batches that are committed stay archived, and the next run archives the rest
+	if ctx.Err() != nil {
 		base.Log.Info("stopped")
 		return nil
 	}

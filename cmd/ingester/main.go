@@ -127,8 +127,8 @@ func serve(ctx context.Context, base program.Base) error {
 	return nil
 }
 
-// both returns a probe for a dependency. It returns the last error that the ingester had with the dependency in its own
-// work; when there is none, it calls the given probe.
+// both returns a probe for a dependency, such as the database. The probe returns the last error that the ingester had
+// with the dependency in its own work. If there is none, it calls the given probe.
 func both(probe func(context.Context) error, learnt func() error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := learnt(); err != nil {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-const archiveDays = 40 // days since the messages were resolved; the archiver's default is 30
+const archiveDays = 40 // age in days of the messages; by default, the archiver archives messages older than 30 days
 
 // archive measures one archiver run over a table of messages.
 func archive(ctx context.Context, s *side) []figure {

@@ -16,12 +16,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// part is one measurement. With the flag -base, first the programs of one of the two commits run a part, then the
-// programs of the other commit.
+// part is one part of the benchmark, such as ingest or retry. With the flag -base, the programs of both commits run
+// each part, one after the other.
 type part struct {
 	name  string
-	needs string // the part whose database this part uses
-	alone bool   // compares with another product; -base skips it
+	needs string // the part that must run before, because this part uses its database
+	alone bool   // compares dlq-manager with another product or format, and not two commits; -base skips such a part
 	load  string
 	run   func(context.Context, *side) []figure
 }
@@ -59,7 +59,7 @@ func partNames() (names []string) {
 	return names
 }
 
-// chosen returns the parts of -only and the parts that they need.
+// chosen returns the parts that -only names, and the parts whose databases they need.
 func (o options) chosen() []part {
 	wanted := map[string]bool{}
 	for _, name := range o.only {
@@ -73,20 +73,20 @@ func (o options) chosen() []part {
 	})
 }
 
-// side holds the programs of one commit and its databases in the current turn.
+// side holds the programs of one of the compared commits, and the databases of these programs in the current turn.
 type side struct {
 	*bench
 	commit   string
 	programs string // folder of the programs
-	prefix   string // prefix of the names of databases
+	prefix   string // prefix for the names of the databases of this commit
 
-	ingested  *database // created by the part ingest
-	documents *database // created by the part named search
-	flood     string    // prefix of the topics that get records while the part mixed reads
-	flooded   []string  // the names of these topics
+	ingested  *database // filled by the part named ingest, and used by later parts
+	documents *database // filled by the part named search, and used by later parts
+	flood     string    // prefix of the topics to which a flood of records is written in the part named mixed
+	flooded   []string  // the names of these flooded topics
 }
 
-// bench is one run of the command.
+// bench is one run of the command bench.
 type bench struct {
 	opts    options
 	log     io.Writer
@@ -97,12 +97,12 @@ type bench struct {
 	server  string // URL of PostgreSQL's superuser
 	brokers []string
 	kafka   *cluster
-	sides   []*side // the base, if there is one, and the checkout
-	tree    string  // folder of the base's checkout
+	sides   []*side // the programs of the base commit, if -base names one, and of the checkout
+	tree    string  // folder with the checkout of the base commit
 
 	named   int
-	records int   // number of records in the dead-letter topics; 0 until they are filled
-	bytes   int64 // size of the values of these records
+	records int   // number of records in the dead-letter topics; 0 until fillTopics has run
+	bytes   int64 // total size of the values of the records in the dead-letter topics
 	done    []figure
 }
 
@@ -123,7 +123,7 @@ func (b *bench) say(format string, args ...any) {
 
 // start builds the programs and starts the servers.
 func (b *bench) start(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute) // the first run on a machine downloads the servers
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute) // the first run on a machine downloads PostgreSQL and Kafka
 	defer cancel()
 	b.buildSides(ctx)
 	b.say("starting PostgreSQL and Kafka")
@@ -136,12 +136,12 @@ func (b *bench) start(ctx context.Context) {
 	b.use(b.stack.DatabaseURL(), b.stack.Brokers())
 }
 
-// use sets the addresses of the servers.
+// use sets the addresses of PostgreSQL and Kafka, and connects the benchmark's own Kafka client.
 func (b *bench) use(database string, brokers []string) {
 	b.server, b.brokers, b.kafka = database, brokers, connect(brokers)
 }
 
-// buildSides builds the programs of the base, if there is one, and of the checkout.
+// buildSides builds the programs of the base commit, if -base names one, and those of the checkout.
 func (b *bench) buildSides(ctx context.Context) {
 	b.folder = must(os.MkdirTemp("", "dlq-manager-bench-"))
 	b.root = output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager")
@@ -156,7 +156,7 @@ func (b *bench) buildSides(ctx context.Context) {
 // build builds the programs of a checkout as a release does, but without the console's libraries if
 // they have not been fetched.
 func (b *bench) build(ctx context.Context, name, root string) {
-	commit := "unknown" // the name in an unpacked archive, which has no commits
+	commit := "unknown" // an unpacked source archive has no commits, so git describe fails there
 	_ = attempt(func() { commit = output(ctx, root, "git", "describe", "--always", "--dirty", "--abbrev=12") })
 	b.say("building the programs of %s", commit)
 	folder := filepath.Join(b.folder, name) + string(filepath.Separator)
@@ -175,8 +175,8 @@ func output(ctx context.Context, dir, name string, args ...string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// measure runs all parts: once, or with a base as many pairs as requested. In a pair, both sides
-// run each part in turn; which side is first alternates from part to part and from pair to pair.
+// measure runs all parts once or, if two commits are compared, as many times as -pairs says. Each time, the programs of
+// both commits run every part. Which commit is first alternates from part to part and from time to time.
 func (b *bench) measure(ctx context.Context) error {
 	for pair := range max(b.opts.pairs*(len(b.sides)-1), 1) {
 		err := attempt(func() {
@@ -205,8 +205,8 @@ func (b *bench) measure(ctx context.Context) error {
 	return nil
 }
 
-// takeTurn starts with settled databases, so that earlier work leaves nothing for autovacuum or a
-// checkpoint to do.
+// takeTurn runs one part with the programs of one commit. It first settles the databases, so that autovacuum and
+// checkpoints have nothing left to do for earlier parts.
 func (b *bench) takeTurn(ctx context.Context, p part, s *side, pair int) {
 	b.say("part %s, %s, turn %d", p.name, s.commit, pair+1)
 	for _, other := range b.sides {
@@ -239,7 +239,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// attempt runs work and returns its failure.
+// attempt calls the function work, and returns the error with which work panicked, if it did.
 func attempt(work func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -254,7 +254,7 @@ func attempt(work func()) (err error) {
 	return nil
 }
 
-// compares reports whether the run has no base commit: then it compares the programs with other products.
+// compares reports whether the run compares the programs with other products: it does when -base names no other commit.
 func (b *bench) compares() bool { return len(b.sides) == 1 }
 
 // stop stops the servers and removes all files; after a failure it keeps the logs.

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestIntervalIsThatOfTheSignTest: the bounds are order statistics, the narrowest with 95 %
-// coverage by the sign test; with fewer than six values no interval reaches 95 %.
+// TestIntervalIsThatOfTheSignTest: the bounds of the confidence interval are two of the sorted values. They are the
+// narrowest pair that covers at least 95 % by the sign test. With fewer than six values no interval reaches 95 %.
 func TestIntervalIsThatOfTheSignTest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -134,13 +134,13 @@ func TestOthersAreWhoDoesNotDescendFromTheBench(t *testing.T) {
 	}
 	before := usage{by: map[string]time.Duration{"api": 1}, busy: 10, idle: 10}
 	used := usage{by: map[string]time.Duration{"api": 6, "java": 10}, busy: 40, idle: 30}.since(before)
-	if got := used.others(); got != 0.3 { // of 50 ticks, 30 are busy, and this process uses 15 of these
+	if got := used.others(); got != 0.3 { // of 50 ticks, 30 are busy; this process and its descendants use 15 of the 30
 		t.Errorf("others: got %v, want 0.3", got)
 	}
 }
 
-// TestComparisonsAreOfPairs: a ratio uses two figures of the same pair, and a figure that one side
-// does not have is reported.
+// TestComparisonsAreOfPairs: a ratio is computed from two figures of the same pair. A figure that only one of the two
+// commits has is reported too.
 func TestComparisonsAreOfPairs(t *testing.T) {
 	t.Parallel()
 	b := &bench{}
@@ -215,7 +215,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTheSmallestRun measures the programs with real servers, as both sides of a pair.
+// TestTheSmallestRun runs some parts of the benchmark with few messages and real servers. It compares the programs with
+// themselves, as if they were two commits.
 func TestTheSmallestRun(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions("-scale 0.002 -documents 1000000 -requests 5 -pairs 1 -only ingest,retry,reads,archive")

@@ -25,7 +25,7 @@ const (
 	connectTimeout = 5 * time.Minute
 )
 
-// connectTable is the table that the sink would create, except for the order of the columns.
+// connectTable is the table that Debezium's JDBC sink would create by itself, but with a better order of the columns.
 const connectTable = `CREATE TABLE connect_letters (
 	__connect_topic text, __connect_partition int, __connect_offset bigint, value bytea,
 	PRIMARY KEY (__connect_topic, __connect_partition, __connect_offset))`
@@ -48,7 +48,7 @@ func kafkaConnect(ctx context.Context, s *side) []figure {
 	c.size = s.kafka.produce(ctx, prefix+"-0", c.n)
 	for i := range 2 * connectPairs {
 		turn := c.ingester
-		if (i+1)/2%2 == 1 { // each of the two products comes first equally often
+		if (i+1)/2%2 == 1 { // each of the two products takes the first turn of a pair equally often
 			turn = c.sink
 		}
 		d := s.database(ctx, "connect", prefix)
@@ -89,13 +89,14 @@ const countConnect = `SELECT coalesce(sum(n), 0) FROM generate_series(0, $2::int
 
 func (c *comparison) sink(ctx context.Context, d *database) {
 	p := c.startConnect(ctx, d)
-	defer p.Kill() // killed, because a JVM exits with another code than 0 on SIGTERM
+	defer p.Kill() // killed and not stopped, because on SIGTERM a JVM exits with another code than 0
 	c.theirs = append(c.theirs, c.watch(ctx, p, "connect", func() int { return int(d.number(ctx, countConnect, c.topic, partitions)) }))
 	expect("rows of Kafka Connect", d.number(ctx, `SELECT count(*) FROM connect_letters`), int64(c.n))
 	expect("bytes of its values", d.number(ctx, `SELECT sum(octet_length(value)) FROM connect_letters`), c.size)
 }
 
-// watch measures an ingest from the first query that finds rows to the first query that finds all rows.
+// watch measures how long an ingest takes, from the first query that finds rows in the table to the first query that
+// finds all rows.
 func (c *comparison) watch(ctx context.Context, p program, name string, count func() int) section {
 	n := 0
 	until := func(least int) {
@@ -117,8 +118,8 @@ func (c *comparison) watch(ctx context.Context, p program, name string, count fu
 	return out
 }
 
-// startConnect starts a worker with the sink. Its process gets a name of its own, because processor time is added up
-// by process name, and the broker's process is named "java". The default header converter parses binary headers as
+// startConnect starts a worker with the sink. Its process gets a name of its own: processor time is added up by process
+// name, and the broker's process already has the name "java". The default header converter parses binary headers as
 // text, and the sink fails on headers whose text looks like a list; so another converter is configured.
 func (c *comparison) startConnect(ctx context.Context, d *database) program {
 	password, _ := d.url.User.Password()

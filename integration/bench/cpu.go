@@ -32,7 +32,7 @@ func usageNow() usage {
 	}
 	processes := map[int]procfs.ProcStat{}
 	for _, p := range must(fs.AllProcs()) {
-		if stat, err := p.Stat(); err == nil { // the process may have ended meanwhile
+		if stat, err := p.Stat(); err == nil { // a process that has ended since AllProcs listed it is left out
 			processes[stat.PID] = stat
 		}
 	}

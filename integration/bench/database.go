@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// database is a database on the server.
+// database is a database of one part of the benchmark, on the benchmark's PostgreSQL server.
 type database struct {
 	*sql.DB
 	url    *url.URL
 	name   string
-	config string // configuration file of the programs that use it
+	config string // path of the configuration file of the programs that use this database
 }
 
 // openDatabase connects to a database, with one round trip per statement, as the product does.
@@ -41,8 +41,8 @@ func (b *bench) next() int {
 	return b.named
 }
 
-// database creates a database, which the program of the side migrates. The side's ingester reads
-// the dead-letter topics whose names begin with topics and a hyphen.
+// database creates a database, in which the API of this commit creates the schema. The configuration makes the ingester
+// read the dead-letter topics whose names begin with the parameter topics and a hyphen.
 func (s *side) database(ctx context.Context, name, topics string) *database {
 	name = strings.ReplaceAll(fmt.Sprintf("%s_%s_%d", s.prefix, name, s.next()), "-", "_")
 	s.administer(ctx, "CREATE DATABASE "+name)
@@ -72,7 +72,7 @@ func (b *bench) administer(ctx context.Context, statements ...string) {
 	check(admin.run(ctx, statements...))
 }
 
-// drop removes a database, also when ctx has ended. It ignores nil.
+// drop removes a database. It also works when ctx has ended, and ignores nil.
 func (b *bench) drop(ctx context.Context, d *database) {
 	if d != nil {
 		_ = d.Close()
@@ -100,7 +100,7 @@ func (d *database) parallel(ctx context.Context, connections int, statements []s
 	check(group.Wait())
 }
 
-// settle gives every measurement the same start: dead rows removed, planner statistics up to date,
+// settle brings the database into the same state before every measurement: no dead rows, planner statistics up to date,
 // no unwritten pages, no autovacuum at work.
 func (d *database) settle(ctx context.Context) {
 	if d == nil {
@@ -131,14 +131,15 @@ func (d *database) list(ctx context.Context, query string, args ...any) []string
 	return strings.Fields(text)
 }
 
-// has reports whether the schema has a table or view: the schemas of commits differ.
+// has reports whether the database has a table or view. The benchmark asks because the schemas of two commits may
+// differ.
 func (d *database) has(ctx context.Context, name string) bool {
 	return d.number(ctx, `SELECT count(to_regclass($1))`, name) == 1
 }
 
 const countRows = `SELECT count(*) FROM dlq.dlq_messages`
 
-// expect fails when a count that a figure depends on is wrong.
+// expect ends the benchmark when a count is not the wanted one, because figures that depend on it would be wrong.
 func expect(what string, got, want int64) {
 	if got != want {
 		check(fmt.Errorf("invalid run: %s: %d, want %d", what, got, want))

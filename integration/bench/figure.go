@@ -18,9 +18,9 @@ type figure struct {
 	Name          string  `json:"name"`
 	Unit          string  `json:"unit"`
 	Value         float64 `json:"value"`
-	Skipped       string  `json:"skipped,omitempty"` // why there is no value
+	Skipped       string  `json:"skipped,omitempty"` // reason why the figure has no value
 	MoreIsBetter  bool    `json:"more_is_better"`
-	Limit         float64 `json:"limit,omitempty"`         // the value must be better than this
+	Limit         float64 `json:"limit,omitempty"`         // bound for the value, see the method limit; 0: none
 	ComparedWith  string  `json:"compared_with,omitempty"` // another tool or method, with its value in ComparedValue
 	ComparedValue float64 `json:"compared_value,omitempty"`
 
@@ -30,8 +30,8 @@ type figure struct {
 
 func skipped(name, reason string) figure { return figure{Name: name, Skipped: reason} }
 
-// limit sets an exclusive upper bound; for figures of which more is better, an inclusive lower
-// bound.
+// limit returns the figure with a limit. The value must be below the limit; if more is better, it must be at least as
+// large as the limit.
 func (f figure) limit(v float64) figure {
 	f.Limit = v
 	return f
@@ -114,8 +114,8 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// quantile returns the smallest of values that the given share of them does not exceed: the median for 0.5. It
-// returns 0 without values.
+// quantile returns the smallest of the values such that at least the given share of the values is not larger: the
+// median for 0.5. It returns 0 without values.
 func quantile(values []time.Duration, share float64) time.Duration {
 	if len(values) == 0 {
 		return 0

@@ -10,12 +10,12 @@ import (
 
 const (
 	ingestTopics  = 10
-	retriedTopics = 2 // the first two topics, whose messages the part retry republishes
+	retriedTopics = 2 // the messages of the first two topics are republished in the part named retry
 )
 
 func (b *bench) topicName(n int) string { return fmt.Sprintf("%s-%d", b.id, n) }
 
-// quota returns the number of records for each topic: a retried topic gets as many as one retry-all
+// quota returns the number of dead letters for each topic. Each of the retriedTopics gets as many as one retry-all
 // republishes; the other topics share the rest equally.
 func (o options) quota() []int {
 	out := make([]int, ingestTopics)
@@ -51,7 +51,7 @@ func ingest(ctx context.Context, s *side) []figure {
 	return figures
 }
 
-// fillTopics fills the dead-letter topics once; each turn reads them from the start.
+// fillTopics produces the dead letters that all turns of the part ingest read from the start. It does so only once.
 func (b *bench) fillTopics(ctx context.Context) {
 	if b.records > 0 {
 		return
@@ -74,7 +74,8 @@ func (d *database) messages(ctx context.Context) string {
 	return "dlq.dlq_messages"
 }
 
-// expectIngested expects n PENDING messages, each once, with the given total size of values.
+// expectIngested checks that the table contains n PENDING messages, each once, and that the total size of their values
+// is right.
 func (d *database) expectIngested(ctx context.Context, n int, bytes int64) {
 	expect("stored rows", d.number(ctx, countRows), int64(n))
 	expect("different offsets", d.number(ctx, `SELECT count(*) FROM (
@@ -129,7 +130,8 @@ const (
 	payloadTarget = 5 * time.Second
 )
 
-// payloads measures the background filling of payloads after messages are stored.
+// payloads measures how fast the API fills the column payload in the background, after the ingester has stored the
+// messages.
 func payloads(ctx context.Context, s *side) (figures []figure) {
 	const name = "payloads filled after ingest"
 	if !s.ingested.has(ctx, "dlq.payload_progress") {
@@ -147,8 +149,9 @@ func payloads(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// steady measures the share of messages whose payload is filled in time while records
-// arrive at a steady rate. It checks every second the messages of one second.
+// steady measures the share of messages whose column payload is filled in time while records arrive at a steady rate.
+// Every second it counts, among the messages that were stored in one second some seconds ago, those that have a
+// payload.
 func steady(ctx context.Context, s *side) []figure {
 	f := skipped("payloads filled within 5 s, with 2,000 records/s", "no message was stored in time")
 	prefix, names := s.createFlood(ctx)

@@ -30,9 +30,9 @@ func connect(brokers []string) *cluster {
 	client := must(kgo.NewClient(
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), // the default of Spring's producer
+		kgo.ProducerBatchCompression(kgo.NoCompression()), // Spring's producer does not compress by default
 		kgo.MetadataMinAge(100*time.Millisecond),          // detects new topics soon
-		kgo.UnknownTopicRetries(-1),                       // a busy machine may detect a new topic late
+		kgo.UnknownTopicRetries(-1),                       // without a limit: a busy broker may report a new topic late
 	))
 	return &cluster{client: client, admin: kadm.NewClient(client), random: rand.New(rand.NewPCG(1, 2))}
 }
@@ -49,7 +49,7 @@ func (c *cluster) create(ctx context.Context, topics ...string) {
 	})
 }
 
-// removeFlood deletes the topics: thousands of partitions slow a broker down.
+// removeFlood deletes the topics of a flood, because thousands of partitions would slow the broker down.
 func (c *cluster) removeFlood(ctx context.Context, names []string) {
 	for _, name := range names {
 		must(c.admin.DeleteTopic(context.WithoutCancel(ctx), deadLetterTopic(name)))
@@ -76,7 +76,7 @@ func (c *cluster) produce(ctx context.Context, name string, n int) (bytes int64)
 	return bytes
 }
 
-// held returns the number of records of a topic from which none was ever removed.
+// held returns the number of records that a topic contains. No record may ever have been removed from the topic.
 func (c *cluster) held(ctx context.Context, topic string) (total int64) {
 	ends := must(c.admin.ListEndOffsets(ctx, topic))
 	check(ends.Error())
@@ -137,7 +137,7 @@ func (c *cluster) text(n int) string {
 const (
 	floodRate   = 2000 // records per second
 	floodTopics = 10
-	floodRun    = 25 // consecutive records of a partition, as from a consumer that fails on one fetch
+	floodRun    = 25 // consecutive records to one partition, as from a consumer that fails on all records of a fetch
 )
 
 // createFlood creates the topics of a flood. Their names begin with a unique prefix and a hyphen.
@@ -157,8 +157,8 @@ type flood struct {
 	failed atomic.Pointer[error]
 }
 
-// startFlood produces to these topics until it is stopped. A record that is due while the client's buffer is full is
-// never sent, and no other record is sent in its place later.
+// startFlood produces records to the named topics, at floodRate, until the flood is stopped. A record that is due while
+// the client's buffer is full is never sent, and no other record is sent in its place later.
 func (c *cluster) startFlood(ctx context.Context, names []string) *flood {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flood{cancel: cancel, over: make(chan struct{})}

@@ -4,11 +4,11 @@
 //	bench [-only PART,PART] [-scale S] [-json FILE] [-write]
 //	bench -base COMMIT [-pairs N] [-only PART,PART] [-scale S] [-json FILE]
 //
-// It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it also builds the programs of a
-// commit, measures both in turn, and prints for each figure both medians, their ratio and its 95 % interval. Each
-// commit has its own databases, which its own program migrates. The benchmark's own SQL uses only dlq.dlq_messages, its
-// archive and the views. It shows a figure only if the counts that the figure depends on are right. It runs on Linux
-// and needs the whole machine.
+// It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it also builds the programs of
+// that commit, and measures the programs of both commits in turn. It then prints for each figure both medians, their
+// ratio and its 95 % interval. Each commit has its own databases, which its own program migrates. The benchmark's own
+// SQL uses only dlq.dlq_messages, its archive and the views. It shows a figure only if the counts that the figure
+// depends on are right. It runs on Linux only, and no other program should use the machine meanwhile.
 package main
 
 import (
@@ -44,10 +44,10 @@ func main() {
 
 // options holds the command line.
 type options struct {
-	only      []string // names of parts; none: all
+	only      []string // names of the parts to run; empty for all parts
 	scale     float64
 	documents int // number of messages in the part named search
-	days      int // the period of these messages
+	days      int // number of days over which the times of these messages are spread
 	requests  int
 	base      string
 	pairs     int
@@ -56,15 +56,15 @@ type options struct {
 	json      string
 }
 
-// Counts at -scale 1. They keep fast programs busy for seconds, so that the figures include
-// checkpoints and autovacuum.
+// The numbers of records and messages at -scale 1. They keep fast programs busy for seconds, so that the figures
+// include checkpoints and autovacuum.
 const (
 	recordsToIngest   = 500_000
 	recordsToRetry    = 100_000
 	recordsToConnect  = 200_000
 	recordsToArchive  = 100_000
 	recordsToComplete = 100_000
-	recordsToCopy     = 100_000 // for each number of connections
+	recordsToCopy     = 100_000 // number of rows for each number of connections
 	recordsToDecode   = 100_000
 )
 

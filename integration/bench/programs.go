@@ -29,8 +29,8 @@ type program struct{ *programs.Process }
 // noRedrives disables the redrive worker of a program.
 const noRedrives = "DLQ_REDRIVE_WORKERS=0"
 
-// with runs a program of the side on a database while do works; then the program must exit with
-// code 0. env overrides settings.
+// with runs a program of this commit on a database while the function do works. Then the program must stop with exit
+// code 0. The parameter env overrides settings.
 func (s *side) with(ctx context.Context, name string, d *database, do func(program), env ...string) {
 	p := program{must(programs.Start(programs.Program{
 		Path: filepath.Join(s.programs, name), Config: d.config, Env: env, Dir: s.folder,
@@ -51,7 +51,7 @@ func (s *side) with(ctx context.Context, name string, d *database, do func(progr
 	}
 }
 
-// alive fails when the program has exited.
+// alive ends the benchmark if the program has exited.
 func (p program) alive() {
 	select {
 	case <-p.Done():
@@ -67,10 +67,11 @@ func (p program) timed(work func() (n int)) section {
 	return s
 }
 
-// clients keeps a connection per concurrent caller of mixed reads.
+// clients is the HTTP client of all requests. It keeps one idle connection open for each concurrent caller of the part
+// mixed.
 var clients = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mixedCallers, DisableCompression: true}}
 
-// open sends a request without a body and expects status 200 or 202.
+// open sends a request without a body, and returns an error unless the status is 200 or 202.
 func (p program) open(ctx context.Context, method, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.URL+path, nil)
 	if err != nil {
@@ -131,7 +132,7 @@ func sumMetric(text io.Reader, name string) (sum float64) {
 	return sum
 }
 
-// awaitIndexed waits until searches include everything that was stored before the call.
+// awaitIndexed waits until searches find everything that was stored before the call.
 func (p program) awaitIndexed(ctx context.Context) {
 	now := time.Now()
 	await(ctx, 4*time.Hour, time.Second, "complete searches", func() bool {

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	askWarm   = 20 // first answers of a new API, which do not count
+	askWarm   = 20 // number of first requests to a new API whose times do not count
 	pageSize  = 50
-	deepPages = 100 // pages of deepSize messages before the deep page
+	deepPages = 100 // number of pages, of deepSize messages each, that are read before the measured page
 	deepSize  = 1000
 	manyIDs   = 1000
-	maxAnswer = 1000 // limit of the p99 of a search, in ms
+	maxAnswer = 1000 // the 99th percentile of a search must be below it, in ms
 )
 
 // ask sends requests one at a time over one connection, and returns p50 and p99. In the first answer, the list
@@ -63,13 +63,13 @@ func (s *side) askSearch(ctx context.Context, p program, name string, least int,
 	return figures
 }
 
-// quietTopic returns an original topic of the part named search.
+// quietTopic returns the n-th original topic of the part named search, to which no flood of records is written.
 func (s *side) quietTopic(n int) string { return fmt.Sprintf("%squiet%02d.events.v1", s.flood, n) }
 
 // search fills a table, lets the program index it, and measures searches.
 func search(ctx context.Context, s *side) (figures []figure) {
 	n := s.opts.count(s.opts.documents)
-	s.flood, s.flooded = s.createFlood(ctx) // for the part mixed, which uses this table too
+	s.flood, s.flooded = s.createFlood(ctx) // the part mixed also uses this table, and writes records to these topics
 	d := s.database(ctx, "search", s.flood)
 	s.documents = d
 	d.fill(ctx, n, s.opts.days, 0, s.flood+"quiet",
@@ -102,7 +102,8 @@ func reads(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// deepPage reads the list of all messages and returns the path of the page that follows.
+// deepPage reads pages from the beginning of the list of all messages, and returns the path of the page that follows
+// them.
 func (p program) deepPage(ctx context.Context) (path string) {
 	cursor := ""
 	for range deepPages {
@@ -143,7 +144,7 @@ func export(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// export returns the number of distinct messages of an export.
+// export exports n messages at most, and returns how many different messages the export contains.
 func (p program) export(ctx context.Context, n int) (different int) {
 	res, err := p.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/export?limit=%d", n))
 	check(err)
@@ -167,13 +168,13 @@ const (
 	mixedWarm    = 5 * time.Second
 	mixedQuiet   = 15 * time.Second
 	mixedLoaded  = 30 * time.Second
-	mixedGrace   = 5 * time.Second // time for answers after the last request was due
+	mixedGrace   = 5 * time.Second // how long to wait for the last answers after the last request was due
 
-	maxSearch = 2000 // limit of the p99 of a search during a flood, in ms
-	maxTimes  = 3    // limit of the p99 of all other reads during a flood, in multiples of their p99 without a flood
+	maxSearch = 2000 // the 99th percentile of a search during a flood must be below it, in ms
+	maxTimes  = 3    // the 99th percentile of other reads must be below this multiple of the one without a flood
 )
 
-// mixed measures reads while records arrive.
+// mixed measures searches and other reads through the API, first without a flood of records and then during one.
 func mixed(ctx context.Context, s *side) (figures []figure) {
 	mix := s.mix(s.documents.messagePaths(ctx))
 	s.with(ctx, "ingester", s.documents, func(ingester program) {

@@ -18,7 +18,7 @@ type report struct {
 	Machine string            `json:"machine"`
 	Commit  string            `json:"commit"`
 	Base    string            `json:"base,omitempty"`
-	Loads   map[string]string `json:"loads"` // load of each part, by the part's name
+	Loads   map[string]string `json:"loads"` // what each part did, in words, by the name of the part
 	Rows    []row             `json:"rows"`
 }
 
@@ -28,10 +28,10 @@ type row struct {
 	*compared
 }
 
-// compared holds the two commits' medians of a figure, and their ratio.
+// compared holds the medians of one figure for two commits, and their ratio.
 type compared struct {
-	Base     float64    `json:"base"`     // median of the base's figures
-	Ratio    float64    `json:"ratio"`    // median of the ratios of all pairs
+	Base     float64    `json:"base"`     // median of this figure for the base commit
+	Ratio    float64    `json:"ratio"`    // median of the ratios in all pairs of figures
 	Interval [2]float64 `json:"interval"` // confidence interval of the ratio
 	Coverage float64    `json:"coverage"` // coverage of the interval, 0 to 1
 	Pairs    int        `json:"pairs"`
@@ -51,16 +51,16 @@ func (b *bench) report() report {
 		switch {
 		case r.Base == "":
 			r.Rows = append(r.Rows, row{figure: f})
-		case !slices.ContainsFunc(b.done[:i], same): // one row for all turns of both sides
+		case !slices.ContainsFunc(b.done[:i], same): // the figures of all turns, of both commits, make one row
 			r.Rows = append(r.Rows, b.compare(f, slices.DeleteFunc(slices.Clone(b.done), func(o figure) bool { return !same(o) })))
 		}
 	}
 	return r
 }
 
-// compare makes a row of the report from those pairs of runs that the base and the checkout have both completed.
+// compare makes a row of the report from those pairs of figures that both commits have.
 func (b *bench) compare(shown figure, turns []figure) row {
-	var values [2][]float64 // [0]: the figures of the base; [1]: the figures of the checkout
+	var values [2][]float64 // [0]: the figures of the base commit; [1]: the figures of the checkout
 	var ratios, loads, others []float64
 	for _, f := range turns {
 		if f.Skipped != "" {
@@ -155,8 +155,8 @@ func (c compared) verdict(moreIsBetter bool) string {
 	return "worse"
 }
 
-// publish prints the completed parts. Only a complete run writes the page. publish fails when a
-// figure missed its limit.
+// publish prints the figures of the completed parts. It writes docs/benchmarks.md only after a complete run. It returns
+// an error when a figure missed its limit, unless two commits are compared.
 func (b *bench) publish(stdout io.Writer, whole bool) {
 	if len(b.done) == 0 {
 		return
@@ -179,7 +179,7 @@ func (b *bench) publish(stdout io.Writer, whole bool) {
 	check(errors.Join(missed...))
 }
 
-// A run replaces the part of the page between these markers.
+// A run of the benchmark replaces the text in docs/benchmarks.md between these markers.
 const (
 	generatedBegin = "<!-- written by make bench: begin -->\n"
 	generatedEnd   = "<!-- written by make bench: end -->"

@@ -19,12 +19,13 @@ import (
 const (
 	oneByOneShare = 50 // one message is retried alone for every 50 messages of retry-all
 	bareBatch     = 500
-	bareWorkers   = 4   // the default number of workers of an API
-	producerTimes = 3   // times the records of retry-all, so that the tool's warm-up hardly counts
-	maxClaim      = 100 // limit of the p99 of claims, in ms
+	bareWorkers   = 4   // as many connections as an API has redrive workers by default
+	producerTimes = 3   // how many times more records the tool sends than retry-all, so that its warm-up hardly counts
+	maxClaim      = 100 // the 99th percentile of claims must be below it, in ms
 )
 
-// retry measures retries of topics of the ingested table.
+// retry measures how fast the API republishes messages that the part ingest has stored: by one retry-all, and one by
+// one.
 func retry(ctx context.Context, s *side) []figure {
 	n := s.opts.count(recordsToRetry)
 	s.ingested.settle(ctx)
@@ -86,7 +87,8 @@ func (d *database) pending(ctx context.Context, name string, n int) []string {
 	return ids
 }
 
-// bareRetry measures only the state changes of a retry: two statements per batch.
+// bareRetry measures the SQL of a retry without the API and Kafka: two statements per batch that change the state of
+// the messages.
 func (s *side) bareRetry(ctx context.Context, n int) section {
 	ids := s.ingested.pending(ctx, s.topicName(retriedTopics+1), n)
 	var steps []string
@@ -110,8 +112,8 @@ func (s *side) bareRetry(ctx context.Context, n int) section {
 	return work
 }
 
-// producerPerformance runs the tool with values as large as the key, value and headers of a retried
-// record together: the tool sends no keys and headers.
+// producerPerformance measures Kafka's tool kafka-producer-perf-test. The tool sends only values, so each value is as
+// large as the key, value and headers of a retried record together.
 func (b *bench) producerPerformance(ctx context.Context, n int) float64 {
 	topic := fmt.Sprintf("%s.performance.%d", b.id, b.next())
 	b.kafka.create(ctx, topic)
@@ -151,8 +153,8 @@ func readProduced(text string) (n int, perSecond float64) {
 	return must(strconv.Atoi(last[1])), must(strconv.ParseFloat(last[2], 64))
 }
 
-// claims measures the claims of another retry-all on the server, which logs every statement of the
-// database during this time.
+// claims measures how long PostgreSQL takes for the claims of another retry-all. During this time the server logs every
+// statement of the database with its duration.
 func (s *side) claims(ctx context.Context, n int) []figure {
 	const name = "claim of a redrive, p99"
 	d := s.ingested
@@ -184,7 +186,7 @@ var (
 // claimTimes reads the durations of claims from a JSON log. A statement with parameters has three
 // log entries: parse, bind and execute, in this order.
 func claimTimes(log io.Reader, database string) (times []time.Duration) {
-	open := map[int]time.Duration{} // time of parse and bind, by process
+	open := map[int]time.Duration{} // sum of the durations of parse and bind, by process id
 	for lines := json.NewDecoder(log); lines.More(); {
 		var line struct {
 			PID      int    `json:"pid"`

@@ -20,9 +20,9 @@ import (
 
 const (
 	schemaPairs  = 3
-	minIngest    = 0.95 // share of the rate of JSON: ingest decodes neither format
+	minIngest    = 0.95 // as a share of the rate of JSON; it is high because ingest decodes neither of the two formats
 	minIndexing  = 0.6
-	maxDecodedMS = 100 // a page of decoded messages
+	maxDecodedMS = 100 // limit of the time for a page of decoded messages
 )
 
 // order is the value of a dead letter, see cluster.value.
@@ -49,7 +49,7 @@ const orderSchema = `{"type":"record","name":"Order","fields":[{"name":"id","typ
 	{"name":"quantity","type":"long"},{"name":"price","type":"double"}]}}},{"name":"paid","type":"boolean"},
 	{"name":"discount","type":["null","double"]},{"name":"note","type":"string"}]}`
 
-// avro encodes a value of JSON with orderSchema, after the prefix that names the schema.
+// avro encodes a JSON value in Avro with orderSchema, after the prefix that names the schema with this id.
 func avro(id uint32, value []byte) []byte {
 	var o order
 	check(json.Unmarshal(value, &o))
@@ -69,12 +69,12 @@ func avro(id uint32, value []byte) []byte {
 		number(item.Quantity)
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(item.Price))
 	}
-	b = append(b, 0, map[bool]byte{true: 1}[o.Paid], 0) // no more items, paid, no discount
+	b = append(b, 0, map[bool]byte{true: 1}[o.Paid], 0) // the end of the list of items, paid or not, no discount
 	text(o.Note)
 	return b
 }
 
-// formats measures records in Avro against the same records in JSON, by turns.
+// formats compares records in Avro with the same records in JSON, in turns.
 type formats struct {
 	*side
 	n        int
@@ -98,7 +98,7 @@ func schemas(ctx context.Context, s *side) []figure {
 	f := &formats{side: s, n: s.opts.count(recordsToDecode), registry: server.URL}
 	f.produce(ctx, register(ctx, server.URL, "orders-value", orderSchema))
 	for i := range 2 * schemaPairs {
-		f.turn(ctx, (i+1)/2%2) // both formats come first equally often
+		f.turn(ctx, (i+1)/2%2) // each of the two formats takes the first turn of a pair equally often
 	}
 	ingested, indexed := medians(f.ingest), medians(f.index)
 	figures := []figure{
@@ -144,7 +144,7 @@ func (f *formats) produce(ctx context.Context, id uint32) {
 			f.size[format] += int64(len(r.Value))
 			f.kafka.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
 				if err != nil {
-					f.say("produce: %v", err) // goes on, because the counts after ingest reveal the missing record
+					f.say("produce: %v", err) // goes on: the counts after ingest show that a record is missing
 				}
 			})
 		}
@@ -185,7 +185,7 @@ func (f *formats) turn(ctx context.Context, format int) {
 	}, noRedrives)
 }
 
-// medians returns the section of the median rate of each format.
+// medians returns, for each of the two formats, the section whose rate is the median.
 func medians(all [2][]section) (middle [2]section) {
 	for format, list := range all {
 		slices.SortFunc(list, func(a, b section) int { return int(a.perSecond() - b.perSecond()) })

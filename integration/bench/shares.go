@@ -12,11 +12,12 @@ import (
 
 const (
 	pointerRate = 1000 // dead letters a second
-	// completionLimit is how long the oldest dead letter may wait for its record.
+	// completionLimit is the longest time, in seconds, that a dead letter may wait until its record is stored.
 	completionLimit = 5.0
 )
 
-// shares measures how long dead letters without a value, which share groups write, wait until their record is stored.
+// shares measures how long the dead letters of a share group, which contain no value, wait until the ingester has
+// stored their records.
 func shares(ctx context.Context, s *side) []figure {
 	source, dlq, group := s.topicName(90)+".shared", "dlq."+s.topicName(90), s.topicName(90)+"-group"
 	s.kafka.create(ctx, source, dlq)
@@ -49,7 +50,8 @@ func shares(ctx context.Context, s *side) []figure {
 		work.resident("share groups, memory of the ingester"))...)
 }
 
-// joinOnce lets a member of the group accept one record of each partition, so that the group has state there.
+// joinOnce lets a member of the share group accept one record of each partition, so that the group has a committed
+// position in every partition.
 func (s *side) joinOnce(ctx context.Context, topic, group string) {
 	for p := range partitions {
 		check(s.kafka.client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: int32(p), Value: []byte("first")}).FirstErr())
@@ -60,7 +62,8 @@ func (s *side) joinOnce(ctx context.Context, topic, group string) {
 	check(consumer.Stop())
 }
 
-// pointerTo returns the dead letter that the broker writes for a record, without key and value.
+// pointerTo returns a dead letter like the one that the broker would write for a record of a share group: it has
+// headers, but no key and value.
 func pointerTo(r *kgo.Record, dlq, group string) *kgo.Record {
 	header := func(name, value string) kgo.RecordHeader {
 		return kgo.RecordHeader{Key: "__dlq.errors." + name, Value: []byte(value)}
@@ -71,12 +74,12 @@ func pointerTo(r *kgo.Record, dlq, group string) *kgo.Record {
 	}}
 }
 
-// complete writes the dead letters at pointerRate, waits until all of them have their record, and returns the longest
-// wait of a dead letter in seconds.
+// complete writes the dead letters at the rate pointerRate and waits until the records of all of them are stored. It
+// returns the longest wait of a dead letter in seconds.
 func (s *side) complete(ctx context.Context, d *database, pointers []*kgo.Record) (oldest float64) {
 	const tick = 100 * time.Millisecond
 	const each = pointerRate / int(time.Second/tick)
-	var written []time.Time // when the dead letters of each tick were written
+	var written []time.Time // times at which the dead letters were written, one for each tick
 	var next time.Time
 	await(ctx, time.Hour, tick/10, "records of share groups", func() bool {
 		if now := time.Now(); len(written)*each < len(pointers) && !now.Before(next) {

@@ -19,7 +19,7 @@ const axeFile = "pkg/console/web/node_modules/axe-core/axe.min.js"
 type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct {
-		Target  []any // selectors; an element that is a list of selectors leads into frames
+		Target  []any // CSS selectors of an element; in a frame, a list of selectors leads through the frames
 		Summary string
 	}
 }
@@ -68,7 +68,8 @@ func (b *Browser) Axe(except ...string) {
 	b.Desk()
 }
 
-// violations injects axe through the debugger, to which no policy of the page applies.
+// violations runs axe in the page and returns the violations. It injects axe through the debugger, because the page's
+// Content-Security-Policy does not apply there.
 func (b *Browser) violations(rules string) []violation {
 	b.t.Helper()
 	script, err := os.ReadFile(filepath.Join(repository(b.t.Fatalf), axeFile))

@@ -40,7 +40,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Patience is how long a step waits, on a machine that is busy with other tests.
+// Patience is how long a step may wait. It is long because other tests may keep the machine busy.
 const Patience = 45 * time.Second
 
 // Browser is a tab that belongs to one test. Its methods end the test when they fail, so call them
@@ -95,7 +95,7 @@ func (b *Browser) Visit(path string) {
 	}
 }
 
-// Scripts allows or forbids the scripts of the pages that are opened from now on.
+// Scripts allows or forbids JavaScript in the pages that the tab opens from now on.
 func (b *Browser) Scripts(on bool) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

@@ -9,8 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/programs"
 )
 
-// folder holds the programs of this test process, which the first caller builds. Closing removes
-// it.
+// folder is the folder with the built programs. The first caller of built builds them, and Closing removes the folder.
 var folder struct {
 	once sync.Once
 	path string

@@ -32,7 +32,8 @@ func TestNothingHereYet(t *testing.T) {
 		b := Open(t, site.URL)
 		b.Visit("/docs")
 		b.WaitText("openapi.yaml")
-		// The page has an equal section for each operation: it is enough to check one section.
+		// The page of the API has one section for each operation, and all sections have the same structure, so it is
+		// enough to check one of them.
 		b.In("main > header").Axe()
 		b.In("main > section:first-of-type").Axe()
 		b.Screenshot("docs")

@@ -11,9 +11,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// counted is a number on a page, with the query sql, which counts the same. While messages are being stored, the number
-// may include only some of them: then the query least counts the messages that the number must include. An empty least
-// means that the number must include all of them.
+// counted is a number on a page, with the query sql, which counts the same things in the database. While messages are
+// being stored, some numbers may lag: then the number must be at least the result of the query least. If least is
+// empty, the result of sql is the lower bound too.
 type counted struct{ page, selector, sql, least string }
 
 const (
@@ -26,7 +26,7 @@ const (
 	documented = ` AND EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = id AND d.created_at = dlq_messages.created_at)`
 )
 
-// everyCount lists the counts of all pages.
+// everyCount lists the numbers on all pages, with the queries that count the same.
 func everyCount(group string) []counted {
 	list := []counted{
 		{"/", "#all-pending .value", ofStatus + `'PENDING'`, ""},
@@ -102,7 +102,7 @@ func TestEveryCount(t *testing.T) {
 			}
 			text := b.Text(c.selector)
 			if text == "–" && !exact {
-				continue // the page shows a dash because it has not counted yet
+				continue // the page shows a dash as long as the number is not counted
 			}
 			s.await(c.page+" knows the number", func() bool {
 				if text == "–" {

@@ -93,9 +93,9 @@ func editing(t *testing.T, site *Site) {
 	}
 }
 
-// writing uses the editor. The editor checks the text while the user types, moves to the place of a mistake and to the
-// member that an error names, and formats the text without changing any number. Without scripts, the form has a plain
-// field for the text.
+// writing uses the editor of a message's payload. The editor checks the text while the user types, moves the cursor to
+// a syntax error and to the JSON member that an error names, and formats the text without changing any number. Without
+// scripts, the form has a plain text field instead of the editor.
 func writing(b *Browser, id string) {
 	const numbers = `{"n":12345678901234567890,"currency":"DM","rate":1.0,"limit":1e400,"none":[]}`
 	b.Visit("/messages/" + id)

@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// facets: an operator sees what the messages of an error group have in common, with and without scripts, and retries
-// only the messages of one build.
+// facets: an operator sees which values the messages of an error group have in common, with and without scripts. The
+// operator then retries only the messages whose payload names one build of the sender.
 func facets(t *testing.T, site *Site) {
 	original, _ := site.Topics("facets")
 	var letters []Letter

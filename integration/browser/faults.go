@@ -18,8 +18,8 @@ type faults struct {
 	allowed []string
 }
 
-// note records an event of the tab. A violation of the Content-Security-Policy and an error status
-// arrive as entries of the browser's log.
+// note records an event of the tab if the event is an error. The browser reports a violation of the
+// Content-Security-Policy, and an answer with an error status, as an entry of its log.
 func (f *faults) note(event any) {
 	switch e := event.(type) {
 	case *log.EventEntryAdded:

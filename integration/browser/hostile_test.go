@@ -63,7 +63,7 @@ func hostile(t *testing.T, site *Site) {
 	b.WaitText(scripts[0])
 	b.Screenshot("messages-hostile")
 
-	// Input of users is as untrusted as data from Kafka.
+	// What operators type, such as notes and reasons, is as untrusted as data from Kafka.
 	said := strings.Join(scripts[:3], " ")
 	b.Visit("/groups/" + stored[0].GroupID)
 	b.Fill("Note", said)
@@ -83,7 +83,8 @@ func hostile(t *testing.T, site *Site) {
 	}
 }
 
-// evil returns a letter with a script in every part. The headers name the topic, unless topic is "".
+// evil returns a dead letter with the text of a script in every part of it. Its headers name the original topic, unless
+// topic is "".
 func evil(script, topic string) Letter {
 	payload := fmt.Sprintf(`{%q: %q, "list": [%q, {"deep": %q}]}`, strings.ReplaceAll(script, "\u0000", ""), "x", script, script)
 	return Letter{

@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// keyboard: every list can be used with keys alone; the key of an action opens a confirmation, so one key alone never
-// changes a message; and nothing happens while the user types.
+// keyboard: the keyboard alone is enough to use every list. The key of an action opens a confirmation, so one key alone
+// never changes a message. While the user types in a field, these keys do nothing else.
 func keyboard(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	for _, list := range []string{"/", "/messages", "/groups", "/topics"} {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// faulty lists pages with the errors that the kit must find, and one page without errors.
+// faulty lists the HTML of pages by path. Each page has an error that the methods of Browser must report, except the
+// page /form.
 var faulty = map[string]string{
 	"/inline":  `<script>document.title = "run"</script>`,
 	"/style":   `<p style="color: red">red</p>`,
@@ -67,7 +68,7 @@ func TestFaultsOfAPageAreSeen(t *testing.T) {
 			t.Parallel()
 			b := Open(t, base)
 			b.Visit(path)
-			b.Wait("it is noted", "true") // the browser reports all earlier events, such as errors of the page, before it answers this call
+			b.Wait("it is noted", "true") // the browser answers after it has reported all earlier errors
 			if got := b.faults.left(); len(got) != 1 || !strings.Contains(got[0], want) {
 				t.Errorf("faults %q, want one with %q", got, want)
 			}
@@ -116,8 +117,8 @@ func TestAPersonsSteps(t *testing.T) {
 	b.WaitPath("/said?reason=by+keys%21")
 }
 
-// Each of maxTests tests, which is as many as may have tabs at the same time, opens a second tab. All these tests come
-// to an end.
+// As many tests run as may have tabs at the same time, and each of them opens a second tab. None of these tests waits
+// for ever.
 func TestSecondTabsDoNotWait(t *testing.T) {
 	t.Parallel()
 	base := pages(t)

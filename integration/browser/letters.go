@@ -25,7 +25,7 @@ type Letter struct {
 	Headers             []kgo.RecordHeader
 
 	// Original is the original topic that the headers name, when it must differ from the topic in which the record
-	// failed. With "-", the dead letter has no headers that name a topic.
+	// failed. If it is "-", the dead letter has no headers that name a topic.
 	Original string
 }
 
@@ -38,8 +38,7 @@ type Stored struct {
 	Topic   string `json:"original_topic"`
 }
 
-// Topics creates a topic and its dead-letter topic and returns their names. Both exist when it
-// returns.
+// Topics creates an original topic and its dead-letter topic, and returns their names when both exist.
 func (s *Site) Topics(name string) (original, dead string) {
 	s.t.Helper()
 	original, dead = s.Prefix+name+".events.v1", s.Prefix+name+".dlq.v1"

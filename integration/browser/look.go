@@ -38,7 +38,7 @@ func (b *Browser) show(s screen, colours string) {
 	}
 }
 
-// WithoutScripts turns off the scripts of pages.
+// WithoutScripts turns off JavaScript in the tab.
 func (b *Browser) WithoutScripts() {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -99,7 +99,7 @@ func (b *Browser) keep(file string) {
 	}
 }
 
-// wantNoWider waits until the page fits: a chart adapts to its window a little later.
+// wantNoWider waits until the page is not wider than the window, because a chart adapts to its window a little later.
 func (b *Browser) wantNoWider(name string, s screen) {
 	b.t.Helper()
 	b.step(name+" fits "+s.name, func(ctx context.Context) (string, error) {

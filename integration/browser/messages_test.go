@@ -95,7 +95,8 @@ func byKeys(b *Browser) {
 	b.Look("message")
 }
 
-// copying copies the facts of a message, and its payload from the tree.
+// copying checks the buttons that copy the key, the id, the offset and the topic of a message, and those that copy
+// values from the tree of its payload.
 func copying(b *Browser) {
 	const copied = `navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }`
 	measure[bool](b, "Boolean("+copied+")")
@@ -110,8 +111,8 @@ func copying(b *Browser) {
 	b.Wait("the payload is copied as the producer wrote it", "window.copied === '{\"n\": 59}'")
 }
 
-// exactTimes checks that relative times are updated, and that a tap or the keyboard shows the exact time, in UTC and in
-// the browser's time zone.
+// exactTimes checks that relative times such as "3 h ago" are updated, and that a tap or the keyboard shows the exact
+// time, in UTC and in the browser's time zone.
 func exactTimes(b *Browser) {
 	b.Zone("Asia/Kolkata")
 	const one = `document.querySelector("dl.strip time")`
@@ -147,7 +148,8 @@ func arriving(b *Browser, arrive func()) {
 	b.In("[data-row]").WaitText("letter 60 came too late")
 }
 
-// all selects all matching messages, not only those on the page.
+// all selects all messages that match the filter, not only those on the page, and checks that the form of a redrive
+// counts them all.
 func all(b *Browser) {
 	b.Click("[data-all]")
 	b.Click(`.chosen [value="all"]`)
@@ -210,9 +212,9 @@ func chooseColumns(b *Browser) {
 	b.Wait("there is no column of sizes", `!document.querySelector("th.c-size")`)
 }
 
-// selecting keeps the selection while the pages of the list are turned.
+// selecting checks that messages stay selected while the user turns the pages of the list.
 func selecting(b *Browser, list string) {
-	measure[bool](b, `sessionStorage.clear(), true`) // removes the selection that earlier steps made
+	measure[bool](b, `sessionStorage.clear(), true`) // removes the selection that earlier steps of the test made
 	b.Visit(list)
 	b.chooseFirst("1 of the 50 on this page is selected")
 	b.Click("Next page")
@@ -238,8 +240,8 @@ func selecting(b *Browser, list string) {
 	b.WaitGone("on other pages") // the bar of the selection is hidden too
 }
 
-// chooseFirst selects the first message and no other message of the page. It repeats this until the page shows the
-// parameter said, because a click before the scripts of the page run has no effect.
+// chooseFirst selects the first message of the page and no other one. It tries again until the page shows the text
+// said, because a click has no effect before the scripts of the page run.
 func (b *Browser) chooseFirst(said string) {
 	b.t.Helper()
 	b.Wait("the first message to be selected", fmt.Sprintf(`(() => {

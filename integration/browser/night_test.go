@@ -72,8 +72,8 @@ func retryTheRest(b *Browser) {
 	b.Look("redrive")
 }
 
-// giveUpTheBroken republishes the other pending payments, which no recovery can fix: the canary
-// comes back, and no further message is sent.
+// giveUpTheBroken republishes the other PENDING payments, which fail again because their content is wrong. The canary
+// returns, so the redrive stops and sends no further message; the operator then marks the messages dead.
 func giveUpTheBroken(t *testing.T, b *Browser, site *Site) {
 	t.Helper()
 	const why = "the producer sends amounts as text: DEV-4711"

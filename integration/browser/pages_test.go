@@ -53,7 +53,7 @@ func TestEveryPage(t *testing.T) {
 		}
 		b.Desk()
 	}
-	b.Visit("/docs") // axe would take minutes: TestNothingHereYet checks one section of many equal ones
+	b.Visit("/docs") // axe would take minutes for all sections; TestNothingHereYet checks one of them
 	for _, width := range widths {
 		b.show(screen{"", width, 900}, "light")
 		b.wantNoWider("docs", screen{"", width, 900})

@@ -15,20 +15,21 @@ import (
 
 const (
 	startPatience = time.Minute
-	maxTests      = 2 // tests that have tabs at the same time
+	maxTests      = 2 // maximum number of tests that have tabs at the same time
 )
 
 // process is the Chromium of this test process.
 type process struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	free   chan struct{} // one element per further test that may open tabs
+	free   chan struct{} // holds one element for each further test that may open tabs now
 
 	mu      sync.Mutex
 	started map[string]bool // names of the tests that have tabs
 }
 
-// shared is package state because the tests of a process share nothing else.
+// shared holds the browser of the test process. It is a package variable, because there is no other place that all
+// tests of a process can reach.
 var shared struct {
 	once    sync.Once
 	process *process
@@ -99,9 +100,10 @@ func (p *process) awaitStart(path string, end context.CancelFunc) error {
 	return nil
 }
 
-// tab returns a context for a new tab without cookies. The first tab of a test waits until one of the maxTests places
-// is free, and the test keeps its place until it ends. Further tabs of the test do not wait: two tests that each held
-// one tab and waited for a second one would wait for ever. The tab closes with the test.
+// tab returns a context for a new tab without cookies. At most maxTests tests have tabs at the same time. The first tab
+// of a test waits until the test may open tabs; the test keeps this permission until it ends. Further tabs of the same
+// test do not wait: two tests that each had one tab and waited for a second one would wait for ever. The tab closes
+// with the test.
 func (p *process) tab(t testing.TB) context.Context {
 	t.Helper()
 	p.enter(t)
@@ -110,7 +112,7 @@ func (p *process) tab(t testing.TB) context.Context {
 	return ctx
 }
 
-// enter waits for a place, unless the test has one.
+// enter waits until the test may open tabs. It does not wait if the test already has a tab.
 func (p *process) enter(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()

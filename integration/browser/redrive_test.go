@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// redriving: the preview explains with reasons what would happen, and two operators control the
-// same redrive.
+// redriving: the preview of a redrive shows what would happen to each message, and why. Then two operators control the
+// same redrive in two tabs.
 func redriving(t *testing.T, site *Site) {
 	_, dead := site.Topics("brake")
 	var letters []Letter
@@ -50,7 +50,7 @@ func redriving(t *testing.T, site *Site) {
 	one.In("#items").WaitText("too slow")
 	one.In("#items").WaitText("published") // the table updates itself
 
-	other.Click("Retry 60 messages") // the button of a preview that was made before the redrive began
+	other.Click("Retry 60 messages") // the tab still shows the preview from before the redrive began, with its button
 	other.WaitText("Another redrive has some of these")
 	other.WaitText("started a redrive over")
 	other.Look("redrive-overlap")
@@ -73,14 +73,14 @@ func redriving(t *testing.T, site *Site) {
 	move(one, "Cancel")
 	one.WaitText("The redrive was cancelled")
 	other.In("#progress").WaitText("cancelled")
-	// This page does not show yet that the redrive is cancelled. The request succeeds all the same, because it asks for
-	// the state that the redrive already has.
+	// This page does not show yet that the other operator has cancelled the redrive. The request to cancel it succeeds
+	// all the same, because the redrive already has the requested state.
 	other.Click("Cancel the redrive")
 	other.WaitText("The redrive was cancelled")
 	other.Look("redrive-cancelled")
 }
 
-// move opens the dialog of a redrive's button and confirms it.
+// move clicks a button of a redrive, such as Pause, and confirms the dialog that opens.
 func move(b *Browser, name string) {
 	b.t.Helper()
 	b.In("#moves").Click(name)

@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// TestSchemas: an operator reads, finds, corrects and repairs records whose schema has changed.
+// TestSchemas: an operator reads records in Avro and Protobuf whose schema has changed, finds them by decoded values,
+// corrects one of them, and repairs the others by a patch.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	site := NewSiteWithSchemas(t)
@@ -92,7 +93,7 @@ func repair(b *Browser, topic, patch string) {
 	b.WaitText("The patch applied to a sample")
 }
 
-// startRedrive starts the redrive of a preview, and waits for its end.
+// startRedrive clicks the button of a preview that starts the redrive, and waits until the redrive has finished.
 func startRedrive(b *Browser) {
 	b.t.Helper()
 	b.In(".go").Click("Retry")

@@ -27,7 +27,7 @@ const (
 	shopBurst    = 60
 )
 
-// sites numbers the sites of this process, for unique names.
+// sites counts the sites of this process, so that each of them gets unique names.
 var sites atomic.Int64
 
 // Site is an installation with its own database and topics: the API with the console, an ingester,
@@ -36,12 +36,12 @@ type Site struct {
 	// URL is the base URL of the API and the console, without a slash at the end.
 	URL string
 
-	// Prefix is the prefix of the shop's topics and consumer groups (shop.OrdersDeadLetters and so
-	// on).
+	// Prefix is the prefix of the shop's topics and consumer groups, whose names without it are constants such as
+	// shop.OrdersDeadLetters.
 	Prefix string
 
-	// Shop is open. After Shop.Recover, the shop accepts republished records whose cause can end; before that, and for
-	// other causes, a republished record comes back as a new dead letter with the same history.
+	// Shop is the running shop. After a call of Shop.Recover, the shop accepts a republished record if its failure had
+	// a temporary cause. In all other cases, a republished record returns as a new dead letter with the same history.
 	Shop *shop.Shop
 
 	t        testing.TB
@@ -125,13 +125,13 @@ func NewEmptySite(t testing.TB, environ ...string) *Site {
 	return s
 }
 
-// prepareShop creates the topics, so that the ingester finds them at once.
+// prepareShop creates the shop's topics before the ingester starts, so that the ingester finds them at once.
 func (s *Site) prepareShop() {
 	s.t.Helper()
 	cfg := shop.DefaultConfig()
 	cfg.Brokers, cfg.Prefix, cfg.Burst, cfg.Registry = stacktest.Kafka(s.t), s.Prefix, shopBurst, s.registry
-	// These times are longer than any test: only the test ends the causes of failures, and after the opening the shop
-	// produces no records.
+	// These times are longer than any test: causes of failures end only when the test ends them, and after the opening
+	// the shop produces no records.
 	cfg.Outage, cfg.CatalogueLag, cfg.Interval = time.Hour, time.Hour, time.Hour
 	var err error
 	if s.Shop, err = shop.New(cfg, io.Discard); err == nil {

@@ -18,7 +18,8 @@ import (
 //go:embed page.js
 var pageScript string
 
-// answer is the result of a function of page.js.
+// answer is the result of a function of page.js, which runs in the page of the tab. Problem says why the element cannot
+// be used yet.
 type answer struct {
 	Problem string
 	X, Y    float64
@@ -35,12 +36,12 @@ func (b *Browser) Click(what string) {
 		if err != nil || at.Problem != "" {
 			return at.Problem, err
 		}
-		if at != before { // the layout is still moving: a click would miss
+		if at != before { // the element is still moving, and a click would miss it
 			before = at
 			return "it moves", nil
 		}
 		if err := chromedp.Do(ctx, chromedp.MouseClickXY(at.X, at.Y)); err != nil {
-			b.t.Fatalf("click %s: %v", what, err) // the click may have happened: never click twice
+			b.t.Fatalf("click %s: %v", what, err) // the click may have happened, so it must not be repeated
 		}
 		return "", nil
 	})
@@ -217,8 +218,8 @@ func (b *Browser) Count(selector string) (n int) {
 	return n
 }
 
-// step repeats do until it reports no problem and no error. When another page replaces the page while do runs, do
-// returns an error, and the next attempt uses the new page.
+// step calls the function do again and again until do reports no problem and no error. When the tab loads another page
+// while do runs, do returns an error, and the next call of do uses the new page.
 func (b *Browser) step(what string, do func(ctx context.Context) (problem string, err error)) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

@@ -36,7 +36,7 @@ func tokens(t *testing.T, site *Site) {
 	b.Look("sign-in")
 	b.Fill("Token", "dlqm_wrong")
 	b.Click("Sign in with the token")
-	b.WaitText("Invalid or expired token") // waits for the page with the error, which has the same path as the page before
+	b.WaitText("Invalid or expired token") // the page with this error has the same path as the page before
 	if !strings.Contains(b.Path(), "/sign-in") {
 		t.Errorf("a wrong token leads to %s, want the page to ask again", b.Path())
 	}

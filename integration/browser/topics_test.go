@@ -10,13 +10,14 @@ import (
 // for messages whose original topic is unknown.
 func topics(t *testing.T, site *Site) {
 	original, dead := site.Topics("lost")
-	// With these topics, the original topic cannot be derived from the name of the dead-letter topic.
+	// The original topic of "lost" cannot be derived from the name, because the name follows no convention of
+	// dead-letter topics.
 	site.createTopics(site.Prefix+"lost.v1", site.Prefix+"lost")
 	site.Fail("lost", Letter{Value: `{"n":1}`, Original: "-"}, Letter{Value: `{"n":2}`, Original: "-"})
 
 	b := Open(t, site.URL)
 	b.Visit("/")
-	b.In("nav[aria-label=Pages]").Click("Topics") // the overview may have other links of that name
+	b.In("nav[aria-label=Pages]").Click("Topics") // the overview may have other links with the text "Topics"
 	b.WaitPath("/topics")
 	b.WaitText("cannot be sent back until a rule or an operator sets their topic")
 	b.WaitText("possible")
@@ -57,8 +58,8 @@ func topics(t *testing.T, site *Site) {
 	b.WaitText("It does not exist in Kafka")
 }
 
-// silence: on the page of a topic, a value that Kafka does not answer is shown as a dash with the reason, and the
-// numbers from the database are still shown.
+// silence: while Kafka does not answer, the page of a topic shows a dash and the reason in place of each value that it
+// reads from Kafka. The numbers from the database are still shown.
 func silence(t *testing.T, site *Site) {
 	original, _ := site.Topics("silent")
 	site.Fail("silent", Letter{Value: `{"n":1}`, Group: "silent-readers"})

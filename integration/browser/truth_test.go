@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// fragile is an API whose Kafka, database and process the test can suspend, with messages put into
-// its database by SQL.
+// fragile is an API with messages in its database, which were stored by SQL. The test can suspend its Kafka, its
+// database, and the API itself.
 type fragile struct {
 	kafka    *servers.Stack
 	database *proxy.Proxy
@@ -77,8 +77,8 @@ func (b *Browser) on(t *testing.T) *Browser {
 	return &inner
 }
 
-// TestTruth: whichever server is suspended, a value that cannot be read is shown as a dash with its reason, never as
-// zero; a page that gets no answers from the API says so.
+// TestTruth: the test suspends Kafka, the database and the API, one after the other. The pages show each value that
+// cannot be read as a dash with the reason, never as zero. A page that gets no answer from the API says so.
 func TestTruth(t *testing.T) {
 	t.Parallel()
 	f := newFragile(t)
@@ -95,7 +95,7 @@ func TestTruth(t *testing.T) {
 		if err := f.kafka.PauseKafka(); err != nil {
 			t.Fatal(err)
 		}
-		b.WaitText("Kafka does not answer") // the open page updates itself
+		b.WaitText("Kafka does not answer") // the text appears without a reload, because the open page updates itself
 		for _, path := range []string{"/", "/topics"} {
 			b.Visit(path)
 			b.WaitText("Kafka does not answer")
@@ -114,7 +114,7 @@ func TestTruth(t *testing.T) {
 
 	t.Run("Database", func(t *testing.T) {
 		b := b.on(t)
-		f.database.Slow(proxy.Slowness{Latency: time.Hour}) // like a suspended server, the database never answers
+		f.database.Slow(proxy.Slowness{Latency: time.Hour}) // delays all bytes, as if the server were suspended
 		b.Visit("/")
 		b.WaitText("The database does not answer")
 		for _, id := range []string{"#all-pending", "#all-retrying", "#all-dead", "#recent", "#last-arrival", "#ingest-lag"} {

@@ -16,8 +16,8 @@ const MaxEditor = 200_000
 // libraries are parts of the file names of third-party libraries.
 var libraries = []string{"htmx"}
 
-// Look checks the promises of every page: accessibility, a small transfer size, and a layout that fits a phone. It
-// saves screenshots under name.
+// Look checks what the console promises for every page: accessibility, a small transfer size, and a layout that fits a
+// phone. It saves screenshots under the given name.
 func (b *Browser) Look(name string) {
 	b.t.Helper()
 	b.Axe()
@@ -34,8 +34,9 @@ type resource struct {
 	Size int
 }
 
-// weight returns the transfer size of the page's files: own is the size of this project's files, others is the size
-// of the files of libraries. Both include files from the browser's cache.
+// weight returns the transfer size of the page's stylesheet, scripts and icon: own is the size of this project's files,
+// others is the size of the files of libraries. Both include files that the browser had in its cache. The editor is
+// left out.
 func (b *Browser) weight() (own, others int) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -47,7 +48,7 @@ func (b *Browser) weight() (own, others int) {
 	}
 	for _, file := range files {
 		if strings.Contains(file.Name, "codemirror") {
-			continue // the editor has a limit of its own
+			continue // MaxEditor limits the editor's files
 		}
 		size := &own
 		for _, library := range libraries {

@@ -15,9 +15,9 @@ type Process struct {
 	err  error
 }
 
-// Start starts cmd in its own process group, so that a Ctrl-C at the terminal does not reach the child: the caller must
-// stop it. When the parent process ends in any way, SIGKILL included, the child gets the signal onDeath. Only Linux has
-// such a signal.
+// Start starts cmd in its own process group, so that a Ctrl-C at the terminal does not reach the child; the caller must
+// stop it. On Linux, the kernel sends the signal onDeath to the child when the parent process ends in any way, even by
+// SIGKILL. Other systems cannot do that.
 func Start(cmd *exec.Cmd, onDeath syscall.Signal) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

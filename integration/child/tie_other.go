@@ -4,8 +4,8 @@ package child
 
 import "syscall"
 
-// tie does nothing: this system has no signal for the death of a parent, so children end only when
-// they are stopped.
+// tie does nothing, because this system sends no signal to a child when its parent dies. So children end only when they
+// are stopped.
 func tie(*syscall.SysProcAttr, syscall.Signal) {}
 
 // awaitStopped does nothing: only Linux reports when every thread has stopped.

@@ -38,7 +38,8 @@ func ready(ctx context.Context, base string) error {
 	return nil
 }
 
-// poll repeats ask until it returns nil, a program has ended, or patience has passed.
+// poll calls the function ask repeatedly. It returns when ask returns nil, when the channel ended is closed because a
+// program has ended, or when the time patience has passed.
 func poll(ctx context.Context, patience time.Duration, ended <-chan struct{}, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -93,24 +94,24 @@ func exampleOf(m client.Message) example {
 	return e
 }
 
-// searchedText is the phrase that the guide searches for.
+// searchedText is the phrase by which the guide searches for messages.
 const searchedText = `"not in the catalogue"`
 
-// searchedPath is the condition on decoded payloads that the guide searches for.
+// searchedPath is the condition on decoded payloads by which the guide searches for messages.
 const searchedPath = "$.status = SENT"
 
-// examples are the messages that the guide uses.
+// examples are the messages that the printed guide uses in its commands, one of each kind.
 type examples struct {
-	curable  example // an order that succeeds later, because the cause of its failure ends
-	hopeless example // a message whose body stays unreadable
-	outage   example // a payment that failed in the outage
-	mistyped example // an order whose amount is a text
-	shipment example // Avro with a status that was renamed
-	invoice  example // Protobuf without a field that its consumer now needs
+	curable  example // an order that is accepted later, because its failure has a temporary cause
+	hopeless example // a message whose payload cannot be read and never will be
+	outage   example // a payment that failed while the payment provider did not answer
+	mistyped example // an order whose amount is a text, not a number
+	shipment example // a shipment in Avro whose status was renamed in the new schema
+	invoice  example // an invoice in Protobuf without the field that the new schema added
 }
 
-// awaitExamples returns when the API lists the expected number of messages for each topic, and a
-// message of each kind.
+// awaitExamples waits until the API lists the expected number of messages for each topic. It then returns a message of
+// each kind.
 func awaitExamples(ctx context.Context, base string, expected map[string]int) (examples, error) {
 	api, err := client.NewClientWithResponses(base)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"os"
 
-	_ "github.com/lib/pq" // the driver that creates the database
+	_ "github.com/lib/pq" // the driver with which createDatabase connects to PostgreSQL
 
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
@@ -20,7 +20,8 @@ type databaseAddress struct {
 	host, port, name, user, password string
 }
 
-// createDatabase creates the database on the server of a superuser's URL.
+// createDatabase creates the demo's database on the server of a superuser's URL. The programs of the demo connect to it
+// as this superuser.
 func createDatabase(ctx context.Context, server string) (databaseAddress, error) {
 	db, err := sql.Open("postgres", server)
 	if err != nil {

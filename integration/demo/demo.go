@@ -19,7 +19,7 @@ import (
 // startPatience includes the download of the servers in the first run on a machine.
 const startPatience = 12 * time.Minute
 
-// demo holds everything that runs, in start order.
+// demo holds the servers, the programs and the shop, in the order in which the demo starts them.
 type demo struct {
 	opts options
 	out  *lines
@@ -33,7 +33,7 @@ type demo struct {
 	registry *http.Server
 }
 
-// site holds addresses and folders.
+// site holds the addresses of the programs and servers, and the path of the configuration file.
 type site struct {
 	api      string // base URLs
 	ingester string
@@ -45,8 +45,8 @@ type site struct {
 
 func newDemo(opts options, out io.Writer) *demo { return &demo{opts: opts, out: &lines{w: out}} }
 
-// run starts everything, prints what to try, and stops everything when ctx ends, when the time is over, or when a part
-// fails. It returns the error of the part that failed.
+// run starts all parts of the demo, and prints what to try. It stops all parts when ctx ends, when the time of -for is
+// over, or when a part fails; then it returns the error of this part.
 func (d *demo) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.stop(err != nil)) }()
 	if err := d.start(ctx); err != nil {
@@ -71,7 +71,8 @@ func (d *demo) start(ctx context.Context) error {
 	return nil
 }
 
-// findPrograms runs first: without the programs, starting the servers would be useless.
+// findPrograms returns an error when a program of dlq-manager is not built. It runs before the servers are started,
+// because they would be useless without the programs.
 func (d *demo) findPrograms(context.Context) error {
 	for _, kind := range []string{"api", "ingester"} {
 		if _, err := os.Stat(d.program(kind)); err != nil {
@@ -101,7 +102,7 @@ func (d *demo) configure(ctx context.Context) (err error) {
 	return d.site.writeConfig()
 }
 
-// plan creates the database and chooses ports.
+// plan creates the database, chooses the ports of the programs, starts the schema registry, and returns all addresses.
 func (d *demo) plan(ctx context.Context) (site, error) {
 	database, err := createDatabase(ctx, d.stack.DatabaseURL())
 	if err != nil {
@@ -125,7 +126,7 @@ func (d *demo) plan(ctx context.Context) (site, error) {
 	}, nil
 }
 
-// startRegistry starts the schema registry of the shop, and returns its URL.
+// startRegistry starts the schema registry, in which the shop registers its schemas, and returns its URL.
 func (d *demo) startRegistry() (string, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
@@ -161,7 +162,7 @@ func (d *demo) migrate(ctx context.Context) error {
 	}
 }
 
-// prepareShop creates the shop's topics, so that the ingester finds them at once.
+// prepareShop creates the shop's topics before the ingester starts, so that the ingester finds them at once.
 func (d *demo) prepareShop(ctx context.Context) (err error) {
 	cfg := shop.DefaultConfig()
 	cfg.Brokers, cfg.Registry = d.site.brokers, d.site.registry
@@ -185,7 +186,8 @@ func (d *demo) startPrograms(ctx context.Context) (err error) {
 	return awaitReady(ctx, d.ingester, d.site.ingester)
 }
 
-// child describes one of the programs; name is also the name of its log.
+// child describes how to run a program of dlq-manager with the demo's configuration file. Its output goes to the log
+// file of the given name.
 func (d *demo) child(kind, name string, args ...string) program {
 	return program{
 		name: name,
@@ -201,7 +203,8 @@ func (d *demo) openShop(context.Context) error {
 	return nil
 }
 
-// guide waits for the first dead letters, makes the shop recover, and prints what to try with the messages.
+// guide waits until the first dead letters are stored, ends the temporary failures of the shop, and prints what to try
+// with the messages.
 func (d *demo) guide(ctx context.Context) error {
 	examples, err := awaitExamples(ctx, d.site.api, d.shop.BurstFailures())
 	if err != nil {
@@ -212,7 +215,8 @@ func (d *demo) guide(ctx context.Context) error {
 	return nil
 }
 
-// stay returns when the demo must stop, with an error if a part failed.
+// stay returns when ctx ends, when the time of -for is over, or when a part of the demo ends by itself; only then it
+// returns an error.
 func (d *demo) stay(ctx context.Context) error {
 	var over <-chan time.Time
 	if d.opts.stay > 0 {

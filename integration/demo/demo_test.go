@@ -126,7 +126,7 @@ func TestDemoReportsAProgramThatEnds(t *testing.T) {
 	d.awaitNothingLeft()
 }
 
-// running is a demo under test.
+// running is a demo that a test has started as a process.
 type running struct {
 	t    *testing.T
 	ctx  context.Context
@@ -136,7 +136,7 @@ type running struct {
 
 	mu    sync.Mutex
 	lines []string
-	more  chan struct{} // closed and replaced with every line
+	more  chan struct{} // with every line of output, this channel is closed and a new one is made
 }
 
 func launch(t *testing.T, args ...string) *running {
@@ -165,7 +165,7 @@ func (d *running) follow(out *bufio.Scanner) {
 		d.more = make(chan struct{})
 		d.mu.Unlock()
 	}
-	_ = d.cmd.Wait() // how it ended is in ProcessState
+	_ = d.cmd.Wait() // ProcessState shows how the demo ended
 	close(d.done)
 }
 
@@ -197,7 +197,7 @@ func (d *running) awaitLine(text string) {
 	}
 }
 
-// commands returns the lines that the guide offers for copying.
+// commands returns the lines of the guide that a user can copy into a shell.
 func (d *running) commands() []string {
 	var commands []string
 	lines, _ := d.output()
@@ -209,7 +209,7 @@ func (d *running) commands() []string {
 	return commands
 }
 
-// acceptedKeys returns the keys of the orders that will be accepted, according to the guide.
+// acceptedKeys returns the keys of those orders that the shop will accept when they are republished, as the guide says.
 func (d *running) acceptedKeys() []string {
 	d.t.Helper()
 	keys := d.named(`"accepted order `)
@@ -239,7 +239,7 @@ func (d *running) shell(command string) string {
 	return string(out)
 }
 
-// awaitReturn runs the command show, which prints a message, and waits for a return whose parent is that message.
+// awaitReturn runs the shell command show, which prints a message, and waits until a return of this message is stored.
 func (d *running) awaitReturn(show string) {
 	d.t.Helper()
 	var parent struct {
@@ -350,8 +350,8 @@ func leftovers(t *testing.T, dir string) []string {
 	return files
 }
 
-// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may be closed to that
-// user.
+// openDir returns a temporary folder that every user can enter. PostgreSQL may run as another user, for whom the test's
+// own temporary folder may be closed.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "demo-test-")
@@ -361,8 +361,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// programs is the folder of the built programs, which the first caller builds. It is package state
-// because nothing else outlives a test.
+// programs is the folder of the built programs, which the first caller builds. It is a package variable, because all
+// tests use the same build.
 var programs struct {
 	once sync.Once
 	dir  string

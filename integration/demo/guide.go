@@ -46,7 +46,8 @@ Try next, in another terminal:
 
 const guideEnd = "The shop continues: one record per second, and sometimes a dead letter."
 
-// renamed is the part of a request that repairs a shipment: it replaces the status that the schema has renamed.
+// renamed is the part of a request body that repairs a shipment: a patch that replaces the old name of its status by
+// the new one.
 const renamed = `"patch": [{"op": "replace", "path": "/status", "value": "SHIPPED"}], "schema": "latest"`
 
 func tries(s site, e examples) []try {
@@ -152,7 +153,7 @@ func tries(s site, e examples) []try {
 	}
 }
 
-// order returns the curl arguments that create a redrive.
+// order returns the arguments of the curl command that creates a redrive with the given JSON fields.
 func (s site) order(fields string) string {
 	return fmt.Sprintf(`-sS -X POST %s/api/v1/redrives -H 'Content-Type: application/json' -d '{%s}'`, s.api, fields)
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// openShop is a shop with the resources to close it.
+// openShop is a shop, with what the demo needs to open and close it.
 type openShop struct {
 	*shop.Shop
 	ctx    context.Context
 	cancel context.CancelFunc
 	opened bool
-	done   chan error // receives the shop's error or nil when it has closed
+	done   chan error // receives nil or the shop's error when the shop has closed
 }
 
-// prepareShop creates the shop's topics and returns the shop, not yet open.
+// prepareShop creates the shop's topics, and returns the shop without opening it.
 func prepareShop(ctx context.Context, cfg shop.Config, log io.Writer) (*openShop, error) {
 	s, err := shop.New(cfg, log)
 	if err != nil {
@@ -25,8 +25,8 @@ func prepareShop(ctx context.Context, cfg shop.Config, log io.Writer) (*openShop
 	if err := s.CreateTopics(ctx); err != nil {
 		return nil, err
 	}
-	// The shop does not use ctx, because it must close before the other parts, and only demo.stop
-	// knows when.
+	// The context of the shop does not end with ctx, because the shop must close before the other parts of the demo:
+	// demo.stop ends it.
 	open := &openShop{Shop: s, done: make(chan error, 1)}
 	open.ctx, open.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return open, nil

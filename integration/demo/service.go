@@ -39,7 +39,8 @@ func startService(p program) (*service, error) {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(environ(os.Environ()), p.env...)
-	// The signal is SIGKILL, because draining is useless when this process dies: the servers die with this process too.
+	// The signal is SIGKILL, because an orderly stop of the program would be useless: when this process dies,
+	// PostgreSQL and Kafka die with it.
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
@@ -47,7 +48,8 @@ func startService(p program) (*service, error) {
 	return &service{program: p, Process: process}, nil
 }
 
-// environ removes variables that would change the programs' settings: only their configuration file must set them.
+// environ returns the environment without the variables that would change the settings of the programs: only the demo's
+// configuration file may set them.
 func environ(all []string) []string {
 	var kept []string
 	for _, entry := range all {
@@ -85,7 +87,7 @@ func (c *service) failure() error {
 	return fmt.Errorf("%s: %w: %s", c.name, c.Err(), tail(c.log))
 }
 
-// ended returns the error of a program that has ended when it should run.
+// ended returns an error for a program that has ended although the demo still needs it.
 func (c *service) ended() error {
 	if err := c.failure(); err != nil {
 		return err

@@ -15,11 +15,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
-// Program describes how to run one of the programs.
+// Program describes how to run the API, the ingester or the archiver.
 type Program struct {
 	Path   string   // path of a program that Build has made
 	Config string   // path of a configuration file that Config.Write has written
-	Env    []string // added to the environment of this process
+	Env    []string // variables that are added to the environment of the calling process
 	Dir    string   // the folder of its log
 }
 
@@ -43,7 +43,7 @@ func Start(p Program) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close() // this process needs no descriptor of the log, because the child has its own
+	defer out.Close() // closes only this process's descriptor of the log; the child has its own
 	cmd := exec.Command(p.Path, "--config", p.Config)
 	cmd.Env = append(append(environ(), fmt.Sprintf("DLQ_SERVER_PORT=%d", port)), p.Env...)
 	cmd.Stdout, cmd.Stderr = out, out

@@ -2,7 +2,8 @@ package proxy
 
 import "time"
 
-// Action says how the proxy must treat the bytes and the answer at a match.
+// Action says what the proxy does when the matcher has found a match in the client's bytes: whether it delays the
+// matched bytes, breaks the connection, or drops the server's answer.
 type Action struct {
 	answers answers
 	until   []byte
@@ -10,7 +11,7 @@ type Action struct {
 	hold    time.Duration
 }
 
-// answers says how the proxy treats the upstream's bytes.
+// answers says what the proxy does with bytes from the upstream, which is the server behind the proxy.
 type answers int
 
 const (
@@ -19,15 +20,15 @@ const (
 	lost              // the bytes are dropped until the answer is complete; then the connection breaks
 )
 
-// Pass forwards without any fault.
+// Pass returns an action that forwards everything without a fault.
 func Pass() Action { return Action{} }
 
-// Cut breaks the connection right after the match. The upstream gets the matched bytes and then an
-// end, the client a reset.
+// Cut breaks the connection right after the matched bytes. The upstream gets these bytes and then the end of the
+// connection; the client's connection is reset.
 func Cut() Action { return Action{cut: true, answers: dropped} }
 
-// BlackHole forwards the request and drops all later answers on this connection. The connection
-// stays open until one side closes it.
+// BlackHole forwards the request and drops all later answers on this connection. The connection stays open until the
+// client or the upstream closes it.
 func BlackHole() Action { return Action{answers: dropped} }
 
 // CutAtAnswer forwards the request and drops the upstream's answer. When the answer contains the bytes in until, the

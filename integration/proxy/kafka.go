@@ -2,8 +2,8 @@ package proxy
 
 import "encoding/binary"
 
-// Names of requests that KafkaRequests reports. ProduceBegins is reported after the first bytes of
-// a produce request, when the rest has not been forwarded yet.
+// The names of the requests that KafkaRequests reports. ProduceBegins is reported when the proxy has read the first
+// bytes of a produce request and has not forwarded the rest yet.
 const (
 	Produce        = "produce"
 	ProduceBegins  = "produce begins"
@@ -27,7 +27,7 @@ type kafkaMatcher struct {
 	left int    // bytes of the request that still follow the size and the key
 }
 
-// A request begins with its size and its key; the size includes the key.
+// A Kafka request begins with its size and its API key. The size does not count itself, but it counts the key.
 const (
 	sizeBytes = 4
 	keyBytes  = 2

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// farewell limits how long an upstream may continue with requests of a client that was cut off.
+// farewell limits how long the upstream may still work on the requests of a client whose connection was cut.
 const farewell = 10 * time.Second
 
 // link is a client's connection together with its connection to the upstream.
@@ -21,7 +21,7 @@ type link struct {
 	mu      sync.Mutex // guards the fields below
 	answers answers
 	until   []byte
-	answer  []byte // last bytes of the answer that is being lost; deliver searches them for the bytes in until
+	answer  []byte // the end of the bytes dropped so far; deliver searches it for the bytes in until
 	over    bool   // the client has disconnected
 }
 
@@ -41,7 +41,7 @@ func (l *link) abort() {
 	reset(l.server)
 }
 
-// end notes that the client has disconnected, which ends every wait.
+// end remembers that the client has disconnected, and ends every call of wait.
 func (l *link) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +51,8 @@ func (l *link) end() {
 	}
 }
 
-// cut resets the client. The upstream may still have bytes to read, so its connection is ended after these bytes, not
-// reset.
+// cut resets the client's connection. The upstream may not have read all bytes yet, so the connection to it is not
+// reset: it ends after these bytes.
 func (l *link) cut() {
 	l.end()
 	reset(l.client)
@@ -86,8 +86,8 @@ func (l *link) upload() {
 	}
 }
 
-// pass forwards bytes and performs the action at their end. It returns false when the connection
-// has ended.
+// pass forwards bytes to the upstream, and performs the action after the last of them. It returns false when the
+// connection has ended.
 func (l *link) pass(b []byte, a Action) bool {
 	if a.hold > 0 && !l.wait(a.hold) {
 		return false
@@ -107,7 +107,7 @@ func (l *link) pass(b []byte, a Action) bool {
 	return !a.cut
 }
 
-// wait waits for d. It returns false when the client has disconnected before or disconnects during this time.
+// wait waits for d. It returns false if the client has disconnected before the end of this time.
 func (l *link) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -119,16 +119,16 @@ func (l *link) wait(d time.Duration) bool {
 	}
 }
 
-// late is a piece of an answer and the time at which it must arrive.
+// late is a piece of an answer, and the time at which the slow network delivers it to the client.
 type late struct {
 	bytes []byte
 	due   time.Time
 }
 
-// underWay is the maximum number of delayed pieces of answers.
+// underWay is the maximum number of pieces of answers that wait in one connection until they are due.
 const underWay = 256
 
-// download forwards the upstream's bytes, unless they are to be dropped.
+// download forwards the bytes from the upstream to the client, unless an action says that they are dropped.
 func (l *link) download() {
 	pieces := make(chan late, underWay)
 	go l.receive(pieces)
@@ -141,13 +141,13 @@ func (l *link) download() {
 		}
 	}
 	if l.dropping() {
-		_ = l.server.Close() // the client must receive nothing, not even an end
+		_ = l.server.Close() // only this side is closed, so that the client does not even receive an end
 		return
 	}
 	l.abort()
 }
 
-// receive reads from the upstream until its end, and then closes pieces.
+// receive reads pieces of answers from the upstream until the connection ends, and then closes the channel pieces.
 func (l *link) receive(pieces chan<- late) {
 	defer close(pieces)
 	buffer := make([]byte, 64<<10)
@@ -162,7 +162,8 @@ func (l *link) receive(pieces chan<- late) {
 	}
 }
 
-// deliver returns false when the connection must break now.
+// deliver forwards, drops or loses a piece of an answer, as the current action says. It returns false when the
+// connection to the client must be broken now.
 func (l *link) deliver(b []byte) bool {
 	l.mu.Lock()
 	over, how := l.over, l.answers
@@ -170,8 +171,8 @@ func (l *link) deliver(b []byte) bool {
 	if how == lost {
 		l.answer = append(l.answer, b...)
 		whole = len(l.until) == 0 || bytes.Contains(l.answer, l.until)
-		// The answer may contain the bytes in l.until across the border of two pieces. These last bytes are enough to
-		// find them.
+		// The bytes in l.until may be split over two pieces of the answer. Therefore l.answer keeps the last bytes of
+		// this piece.
 		l.answer = l.answer[max(0, len(l.answer)-len(l.until)):]
 	}
 	l.mu.Unlock()

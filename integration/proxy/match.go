@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Matcher reads one connection's client stream, piece by piece.
+// Matcher searches the bytes that one client sends, piece by piece, for the requests or statements at which the proxy
+// may inject a fault.
 type Matcher interface {
 	// Next reads b, which continues the bytes of earlier calls, up to the end of the first match,
 	// and returns the end's index and the name of the match. Without a match it reads all of b and
@@ -28,7 +29,7 @@ func Bytes(pattern []byte) func() Matcher {
 
 type byteMatcher struct {
 	pattern []byte
-	before  []byte // the last bytes read, too short for a match
+	before  []byte // the last bytes of earlier calls, which may be the beginning of a match
 }
 
 func (m *byteMatcher) Next(b []byte) (int, string) {
@@ -43,7 +44,8 @@ func (m *byteMatcher) Next(b []byte) (int, string) {
 	return end, "bytes"
 }
 
-// After makes matchers that match once, called "after", at the end of the first n bytes.
+// After returns a function that makes matchers. Each matcher finds one match, named "after", which ends with the n-th
+// byte.
 func After(n int) func() Matcher {
 	return func() Matcher { return &afterMatcher{left: n} }
 }

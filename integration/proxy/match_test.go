@@ -54,7 +54,7 @@ func TestMatchers(t *testing.T) {
 		name    string
 		matcher func() Matcher
 		parts   []string // a part with "!" ends in a match of the name that follows
-		want    []string // names of the matches in order; their positions follow from parts
+		want    []string // names of the matches, in order; the test derives their positions from parts
 	}{
 		{"Bytes", Bytes([]byte("abab")), []string{"!xxabab", "!aabab", "aba"}, nil},
 		{"After", After(3), []string{"!abc", "defdef"}, nil},

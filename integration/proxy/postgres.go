@@ -18,10 +18,10 @@ func Statements(name func(text string) string) func() Matcher {
 
 type statementMatcher struct {
 	name     func(text string) string
-	prepared map[string]string // match names of prepared statements
-	message  []byte            // the part of the current message read so far
-	greeted  bool              // the start-up message, which has no type, is complete
-	bound    string            // match name of the bound statement
+	prepared map[string]string // names of the matches for prepared statements, by the statement's name
+	message  []byte            // what was read so far of the message that is being read
+	greeted  bool              // the client has sent its start-up message; unlike later messages, it has no type
+	bound    string            // name of the match for the statement that was bound last
 }
 
 func (m *statementMatcher) Next(b []byte) (int, string) {
@@ -41,7 +41,8 @@ func (m *statementMatcher) Next(b []byte) (int, string) {
 	return -1, ""
 }
 
-// missing returns how many more bytes are needed for the next decision.
+// missing returns how many more bytes the matcher needs before it can continue: the rest of a message's head, or the
+// rest of the message.
 func (m *statementMatcher) missing() int {
 	head := m.headBytes()
 	if len(m.message) < head {
@@ -51,7 +52,7 @@ func (m *statementMatcher) missing() int {
 	return head - sizeBytes + size - len(m.message)
 }
 
-// headBytes returns the length of type and size.
+// headBytes returns the length of a message's head: its type and its size. The start-up message has no type.
 func (m *statementMatcher) headBytes() int {
 	if m.greeted {
 		return 1 + sizeBytes
@@ -73,11 +74,11 @@ func (m *statementMatcher) read() (what string) {
 	case 'Q': // a plain query
 		text, _ := cString(body)
 		return m.name(text)
-	case 'P': // prepare: its name, its text
+	case 'P': // a prepare message contains the statement's name and its text
 		name, rest := cString(body)
 		text, _ := cString(rest)
 		m.prepared[name] = m.name(text)
-	case 'B': // bind: a portal, the statement's name
+	case 'B': // a bind message contains the name of a portal and the statement's name
 		_, rest := cString(body)
 		name, _ := cString(rest)
 		m.bound = m.prepared[name]

@@ -31,9 +31,9 @@ type Proxy struct {
 	closed   bool
 }
 
-// Listen opens a free port of the loopback address. matcher makes the reader of each connection's
-// client stream; nil matches nothing. Until To is called, connections are accepted and closed at
-// once.
+// Listen opens a free port of the loopback address and returns the proxy that listens there. For each connection, it
+// calls matcher to make the Matcher of the client's bytes; a nil matcher matches nothing. Until the first call of To,
+// the proxy accepts connections and closes them at once.
 func Listen(matcher func() Matcher) (*Proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *Proxy) Decide(decide func(what string) Action) {
 	p.decide = decide
 }
 
-// CutAll breaks every open connection, and returns how many there were.
+// CutAll breaks every open connection, and returns the number of these connections.
 func (p *Proxy) CutAll() int {
 	open := p.open()
 	for _, l := range open {
@@ -124,7 +124,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 	}
 	server, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), "tcp", upstream)
 	if err != nil {
-		reset(client) // as if the upstream had refused the connection
+		reset(client) // the client sees the same as if the upstream had refused the connection
 		return
 	}
 	l := &link{proxy: p, client: client, server: server.(*net.TCPConn), matcher: p.matcher(), gone: make(chan struct{})}

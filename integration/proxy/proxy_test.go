@@ -48,7 +48,7 @@ func (a *asker) serve(conn net.Conn) {
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
 		a.lines.Add(1)
-		_, _ = io.WriteString(conn, "re: "+lines.Text()+"\n") // the client may be gone
+		_, _ = io.WriteString(conn, "re: "+lines.Text()+"\n") // fails, without harm, if the client is gone
 	}
 	a.ended <- lines.Err()
 }
@@ -113,7 +113,7 @@ func (c *client) want(answer string) {
 	}
 }
 
-// wantBroken: the connection ends without further bytes, before the deadline.
+// wantBroken checks that the connection to the proxy ends soon, and that no bytes arrive before the end.
 func (c *client) wantBroken() {
 	c.t.Helper()
 	got, err := c.in.ReadString('\n')
@@ -122,7 +122,7 @@ func (c *client) wantBroken() {
 	}
 }
 
-// wantSilence: no bytes arrive for a moment, but the connection stays open.
+// wantSilence checks that no bytes arrive for a moment, and that the connection stays open.
 func (c *client) wantSilence() {
 	c.t.Helper()
 	check.NoError(c.t, c.conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
@@ -133,7 +133,7 @@ func (c *client) wantSilence() {
 	check.NoError(c.t, c.conn.SetDeadline(time.Now().Add(patience)))
 }
 
-// always chooses the same action at each match, and counts.
+// always makes the proxy choose the same action at each match. It returns a counter of the matches.
 func always(p *Proxy, a Action) *atomic.Int64 {
 	var n atomic.Int64
 	p.Decide(func(string) Action {
@@ -179,7 +179,7 @@ func TestCut(t *testing.T) {
 	c.want("re: one")
 	c.send("two\nthree\n")
 	c.wantBroken()
-	server.wantLines(2) // the bytes before the cut arrived, and the bytes after the cut did not
+	server.wantLines(2) // the server got the bytes before the cut, and not the bytes after it
 	if n.Load() != 1 {
 		t.Errorf("%d matches, want 1", n.Load())
 	}
@@ -211,7 +211,7 @@ func TestBlackHole(t *testing.T) {
 	c.wantSilence()
 	other := dial(t, p)
 	other.send("one\n")
-	other.want("re: one") // other connections still get answers
+	other.want("re: one") // the action applies to one connection only
 }
 
 func TestCutAtAnswer(t *testing.T) {
@@ -325,7 +325,7 @@ func TestWithoutUpstreamConnectionsBreak(t *testing.T) {
 		p.To(to)
 		conn, err := net.Dial("tcp", p.Addr())
 		if err != nil {
-			continue // broken before the client's connect returned
+			continue // the proxy broke the connection before the client knew that it was connected
 		}
 		c := &client{t, conn, bufio.NewReader(conn)}
 		check.NoError(t, conn.SetDeadline(time.Now().Add(patience)))

@@ -8,7 +8,8 @@ import (
 // Slowness describes a slow network, which affects every connection without breaking one. The zero
 // value is a fast network.
 type Slowness struct {
-	// Latency delays the upstream's bytes. As in a real network, a latency does not reduce the throughput.
+	// Latency delays the bytes from the upstream to the client. As in a real network, it does not reduce the number of
+	// bytes per second.
 	Latency time.Duration
 
 	// BytesPerSecond limits each direction of each connection; 0 means no limit.
@@ -31,8 +32,8 @@ func (p *Proxy) slow() Slowness {
 	return p.slowness
 }
 
-// With a limited bandwidth and no Piece, bytes are sent in pieces of boundedPiece. Short pauses are added up, and the
-// pacer waits only when their sum reaches shortestPause.
+// If BytesPerSecond is set and Piece is not, bytes are sent in pieces of boundedPiece. The pacer adds up short pauses,
+// and waits only when their sum reaches shortestPause.
 const (
 	boundedPiece  = 4 << 10
 	shortestPause = 5 * time.Millisecond
@@ -40,7 +41,7 @@ const (
 
 // pacer delays one direction of a connection. The zero value is ready.
 type pacer struct {
-	free time.Time // when the bytes sent so far will have passed
+	free time.Time // time at which a network of this bandwidth has transferred the bytes sent so far
 }
 
 // send writes b at the network's current speed. It returns false when the connection has ended:
@@ -66,7 +67,7 @@ func (c *pacer) send(to io.Writer, b []byte, slow func() Slowness, wait func(tim
 	return true
 }
 
-// owed returns how long to wait until n more bytes have passed.
+// owed returns how long to wait until a network of this bandwidth has also transferred the next n bytes.
 func (c *pacer) owed(s Slowness, n int) time.Duration {
 	now := time.Now()
 	if s.BytesPerSecond <= 0 {

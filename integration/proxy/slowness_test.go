@@ -15,10 +15,10 @@ func TestSlow(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		slow  Slowness
-		least time.Duration // minimum time for two lines
+		least time.Duration // shortest allowed time until the answers to two lines have arrived
 	}{
 		{"Latency", Slowness{Latency: 200 * time.Millisecond}, 200 * time.Millisecond},
-		{"Bandwidth", Slowness{BytesPerSecond: 20_000}, 300 * time.Millisecond}, // 4 kB in each direction
+		{"Bandwidth", Slowness{BytesPerSecond: 20_000}, 300 * time.Millisecond}, // two lines are 4 kB in each direction
 		{"Pieces", Slowness{Piece: 3}, 0},
 		{"All", Slowness{Latency: 50 * time.Millisecond, BytesPerSecond: 40_000, Piece: 100}, 150 * time.Millisecond},
 	} {
@@ -27,7 +27,7 @@ func TestSlow(t *testing.T) {
 			server := newAsker(t)
 			p := newProxy(t, server.addr, nil)
 			client := dial(t, p)
-			client.send("before\n") // sent on the same connection while the network is still fast
+			client.send("before\n") // the connection exists before the network becomes slow
 			client.want("re: before")
 			p.Slow(c.slow)
 			began := time.Now()
@@ -69,7 +69,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestSlowConnectionsEnd: breaking a connection does not wait for delayed bytes.
+// TestSlowConnectionsEnd: CutAll breaks a connection at once, even if delayed bytes still wait in the proxy.
 func TestSlowConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]Slowness{

@@ -36,7 +36,7 @@ func invalid(err error) error {
 	return failure(http.StatusUnprocessableEntity, 42201, "Invalid schema: %s", err)
 }
 
-// plain is an answer that is a text and no JSON value.
+// plain is an answer of the registry that is sent as plain text and not as JSON.
 type plain string
 
 func write(w http.ResponseWriter, status int, answer any) {

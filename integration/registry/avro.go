@@ -21,8 +21,8 @@ func checkAvro(text string, used map[string]string) error {
 		types[name] = true
 	}
 	// A schema may also use the types of the schemas that it references, which were checked when they were registered.
-	// Here the referenced schemas are in no order, and a schema may need a type of a schema that comes later. Therefore
-	// all referenced schemas are read as many times as there are schemas.
+	// The map has no order, so a schema may be read before another one that defines its types. Therefore all referenced
+	// schemas are read as many times as there are schemas.
 	for range used {
 		for _, referenced := range used {
 			_ = types.checkText(referenced)
@@ -96,7 +96,7 @@ func (t avroTypes) checkComplex(s map[string]any, namespace string) error {
 	}
 }
 
-// define adds the name of a type and returns it in full.
+// define adds the name of a new type to the known names, and returns the full name with the namespace.
 func (t avroTypes) define(s map[string]any, namespace string) (string, error) {
 	name, _ := s["name"].(string)
 	if name == "" {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// faults are the failures that a registry shows. The zero value has no failure.
+// faults describes in which ways a registry fails at the moment, as set by the methods below. The zero value means no
+// failure.
 type faults struct {
 	down     bool
 	delay    time.Duration
@@ -29,11 +30,12 @@ func (r *Registry) Status(code int) { r.fail(func(f *faults) { f.status = code }
 // Content makes the registry answer 200 with a text. An empty text ends this failure.
 func (r *Registry) Content(text string) { r.fail(func(f *faults) { f.content = text }) }
 
-// Huge makes the registry answer 200 with a body of n bytes, which is valid JSON from 14 bytes on. The answer does not
-// announce the length of its body. Zero ends this failure.
+// Huge makes the registry answer 200 with a body of n bytes; from 14 bytes on, it is valid JSON. The answer has no
+// header Content-Length. Zero ends this failure.
 func (r *Registry) Huge(n int) { r.fail(func(f *faults) { f.huge = n }) }
 
-// RedirectTo makes the registry redirect every request to the same path below url. An empty url ends this failure.
+// RedirectTo makes the registry redirect every request to another server: to the same path below url. An empty url ends
+// this failure.
 func (r *Registry) RedirectTo(url string) { r.fail(func(f *faults) { f.redirect = url }) }
 
 // Heal ends all failures.
@@ -45,7 +47,8 @@ func (r *Registry) fail(change func(*faults)) {
 	change(&r.faults)
 }
 
-// answer answers the request with a failure. It returns false when there is none.
+// answer fails the request in the way that is set, after the delay that is set. It returns false, without an answer, if
+// only a delay or nothing is set.
 func (f faults) answer(w http.ResponseWriter, req *http.Request) bool {
 	f.wait(req)
 	switch {
@@ -100,7 +103,7 @@ func writeHuge(w http.ResponseWriter, n int) {
 	_, _ = io.CopyN(w, body, int64(n))
 }
 
-// letters is an endless text.
+// letters is a reader of endless text.
 type letters struct{}
 
 func (letters) Read(p []byte) (int, error) {

@@ -18,7 +18,7 @@ const (
 	kindJSON     = "JSON"
 )
 
-// parse checks a submitted schema and returns it without an identity.
+// parse checks a submitted schema, and returns it without the id and the GUID, which only a registered schema has.
 func (s *store) parse(body submission, normalize bool) (schema, error) {
 	parsed := schema{kind: body.SchemaType, references: slices.Clone(body.References)}
 	if parsed.kind == "" {
@@ -42,7 +42,8 @@ func (s *store) parse(body submission, normalize bool) (schema, error) {
 	return parsed, nil
 }
 
-// check sets the text of the schema and returns a text that is equal for equal schemas.
+// check sets the text of the schema. It returns a text by which equal schemas are recognized: it is the same for all of
+// them.
 func (p *schema) check(text string, used map[string]string, normalize bool) (identity string, err error) {
 	switch p.kind {
 	case kindAvro, kindJSON:
@@ -59,7 +60,7 @@ func (p *schema) check(text string, used map[string]string, normalize bool) (ide
 	}
 }
 
-// identityKey joins the properties by which schemas differ.
+// identityKey joins the type, the text and the references of a schema; schemas with the same key are equal.
 func identityKey(kind, text string, references []reference) string {
 	key, err := json.Marshal([]any{kind, text, append([]reference{}, references...)})
 	if err != nil {
@@ -68,7 +69,8 @@ func identityKey(kind, text string, references []reference) string {
 	return string(key)
 }
 
-// collect adds the texts of the referenced schemas, and of the schemas that those reference in turn.
+// collect adds the texts of the referenced schemas to the map into, by name, and also the texts of the schemas that
+// those reference.
 func (s *store) collect(references []reference, into map[string]string) error {
 	for _, ref := range references {
 		if _, ok := into[ref.Name]; ok {
@@ -87,7 +89,8 @@ func (s *store) collect(references []reference, into map[string]string) error {
 	return nil
 }
 
-// canonicalJSON removes white space. When it normalizes, it also sorts the keys of objects.
+// canonicalJSON returns the JSON text without white space. If normalize is set, it also sorts the members of objects by
+// name.
 func canonicalJSON(text string, normalize bool) (string, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, []byte(text)); err != nil {

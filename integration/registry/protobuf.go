@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// mainFile is the path of a schema while it is compiled. No reference has such a name.
+	// mainFile is the path that the compiled schema has for the compiler. No reference may have this name.
 	mainFile = "registry/main/schema.proto"
-	// serializedName is the name of the file in a serialized schema.
+	// serializedName is the file name in a schema that is returned as a descriptor.
 	serializedName = "default"
 )
 
@@ -40,8 +40,8 @@ func canonicalProtobuf(schema string, used map[string]string, normalize bool) (t
 	return schema, identity, err
 }
 
-// decodeDescriptor decodes a FileDescriptorProto in base64. Text of a .proto file is never base64:
-// it has semicolons or braces.
+// decodeDescriptor decodes a FileDescriptorProto in base64. It cannot mistake the text of a .proto file for base64,
+// because such a text contains semicolons or braces.
 func decodeDescriptor(schema string) (*descriptorpb.FileDescriptorProto, bool) {
 	raw, err := base64.StdEncoding.DecodeString(schema)
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *store) serialize(of *schema) (string, error) {
 	return base64.StdEncoding.EncodeToString(raw), err
 }
 
-// confluentFiles are imports that every registry knows, reduced to what the wire format needs.
+// confluentFiles are .proto files that schemas may import from every registry, reduced to what matters for encoded
+// values.
 var confluentFiles = map[string]string{
 	"confluent/meta.proto": `syntax = "proto3";
 package confluent;

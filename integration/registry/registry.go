@@ -1,5 +1,5 @@
-// Package registry is a schema registry for tests. It answers the public HTTP API of Confluent
-// Schema Registry from memory, well enough for the official clients, and it fails on demand.
+// Package registry is a schema registry for tests, which keeps its schemas in memory. It implements as much of the
+// public HTTP API of Confluent Schema Registry as the official clients use. Methods such as Down make it fail.
 //
 // It does not compare versions of a subject for compatibility, and it ignores metadata, rule sets
 // and contexts.
@@ -69,8 +69,8 @@ func (r *Registry) allowed(req *http.Request) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// Requests returns the method and the path of each request, in the order of arrival. It includes
-// requests that failed.
+// Requests returns the method and the path of each request, in the order of arrival, including requests that the
+// registry answered with an error.
 func (r *Registry) Requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,7 +39,7 @@ type call struct {
 	want         string // JSON; "" for any
 }
 
-// submit returns the body of a registration.
+// submit returns the body of a request that registers a schema.
 func submit(kind, text string, references ...reference) submission {
 	return submission{Schema: text, SchemaType: kind, References: references}
 }
@@ -257,7 +257,7 @@ func TestNormalize(t *testing.T) {
 	})
 }
 
-// described returns the answer of a request as a description of a schema.
+// described sends a GET request and returns the description of a schema that the answer contains.
 func described(t *testing.T, url, path string) description {
 	t.Helper()
 	answer, text := send(t, url, call{method: "GET", path: path})
@@ -281,8 +281,8 @@ func descriptorOf(t *testing.T, schema string) *descriptorpb.FileDescriptorProto
 	return d
 }
 
-// Registered as .proto text and registered as a serialized descriptor, a schema has the same messages in the same
-// order, and the same id.
+// A schema that is registered as .proto text gets the same id as the same schema registered as a serialized descriptor.
+// In both forms it has the same messages in the same order.
 func TestProtobufForms(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, Options{})

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// description is the answer that describes a schema. The API leaves out the type of an Avro schema.
+// description is the registry's answer that describes a schema. For an Avro schema, schemaType is missing, as in
+// Confluent's registry.
 type description struct {
 	Subject    string      `json:"subject,omitempty"`
 	Version    int         `json:"version,omitempty"`

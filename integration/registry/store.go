@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// reference is a use of another schema under a name.
+// reference says which version of which subject a schema uses, and the name by which the schema uses it.
 type reference struct {
 	Name    string `json:"name"`
 	Subject string `json:"subject"`
 	Version int    `json:"version"`
 }
 
-// schema is a schema with its identity in the registry.
+// schema is a registered schema with its id and its GUID.
 type schema struct {
 	kind       string
 	text       string
@@ -32,9 +32,9 @@ type version struct {
 	deleted bool
 }
 
-// store holds schemas and subjects. Callers must lock it.
+// store holds the schemas and subjects of a registry. Its callers must hold the registry's lock.
 type store struct {
-	schemas  []*schema // the schema with the id n has the index n-1
+	schemas  []*schema // the schema with the id n is at index n-1
 	subjects map[string][]*version
 	levels   map[string]string // compatibility levels of subjects
 }
@@ -57,7 +57,8 @@ func (s *store) register(subject string, candidate schema) *version {
 	return v
 }
 
-// intern gives the candidate an identity, or returns the same schema from another subject.
+// intern returns the registered schema that equals the candidate. If there is none, it gives the candidate an id and a
+// GUID and adds it.
 func (s *store) intern(candidate schema) *schema {
 	for _, known := range s.schemas {
 		if known.key == candidate.key {
@@ -70,7 +71,7 @@ func (s *store) intern(candidate schema) *schema {
 	return &candidate
 }
 
-// find returns the newest version of a subject with a schema, or nil.
+// find returns the newest version of a subject whose schema has the key; nil if there is none.
 func (s *store) find(subject, key string, deleted bool) *version {
 	for _, v := range slices.Backward(s.subjects[subject]) {
 		if v.schema.key == key && (deleted || !v.deleted) {
@@ -112,7 +113,7 @@ func (s *store) version(subject, text string, deleted bool) (*version, error) {
 	return nil, noVersion(text)
 }
 
-// latest is the number by which callers ask for the newest version.
+// latest is the version number by which a request asks for the newest version.
 const latest = -1
 
 func versionNumber(text string) (int, error) {
@@ -138,13 +139,13 @@ func (s *store) names(deleted bool) []string {
 	return names
 }
 
-// use is a version of a subject.
+// use is a version of a subject that has a certain schema.
 type use struct {
 	Subject string `json:"subject"`
 	Version int    `json:"version"`
 }
 
-// uses returns where a schema is used.
+// uses returns the subjects and versions in which a schema is registered.
 func (s *store) uses(of *schema, deleted bool) []use {
 	found := []use{}
 	for _, name := range s.names(deleted) {
@@ -157,7 +158,7 @@ func (s *store) uses(of *schema, deleted bool) []use {
 	return found
 }
 
-// byID returns the schema with an id, which is a text in a path.
+// byID returns the schema with an id, which comes from the path of a request as text.
 func (s *store) byID(text string) (*schema, error) {
 	id, err := strconv.Atoi(text)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // maxBody limits the body of a request.
 const maxBody = 16 << 20
 
-// submission is the body of a registration and of a look-up.
+// submission is the body of a request that registers or looks up a schema.
 type submission struct {
 	Schema     string      `json:"schema"`
 	SchemaType string      `json:"schemaType"`
@@ -25,7 +25,7 @@ func (r *Registry) register(req *http.Request) (any, error) {
 	return registered{ID: v.schema.id, Version: v.number, GUID: v.schema.guid}, nil
 }
 
-// registered is the answer to a registration. The serializers that write ids into headers read the GUID from this
+// registered is the answer to a registration. A serializer that names the schema in a header reads the GUID from this
 // answer.
 type registered struct {
 	ID      int    `json:"id"`

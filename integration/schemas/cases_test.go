@@ -2,24 +2,24 @@ package schemas_test
 
 import "github.com/dlq-manager/dlq-manager/integration/registry/official"
 
-// example is a schema with a value, which is the key and the value of records.
+// example is a schema with a value. The test writes the value both as the key and as the value of records.
 type example struct {
 	name, format, schema string
 	references           []official.Reference
 	message              string // full name of the Protobuf message
-	value                string // for the official encoder: see official.EncodeRequest
-	node                 bool   // the encoder for Node supports all types of the value
-	onlyNode             bool   // only the encoder for Node writes this value, and dlq-manager cannot read it
+	value                string // the value in the form that official.EncodeRequest describes
+	node                 bool   // the official encoder for Node can encode this value too
+	onlyNode             bool   // only the encoder for Node can write this value, and dlq-manager cannot decode it
 
-	// branches names the branch of union values that dlq-manager shows as {"branch": value}, by JSON pointers; the
-	// official decoder shows the value alone. Outer unions come first.
+	// branches lists the values of unions, by JSON pointers. dlq-manager shows such a value as {"branch": value}, but
+	// the official decoder shows it without the branch. Outer unions come before inner ones.
 	branches []branch
 
 	edit     string // JSON object of changed members and their new values (for Protobuf, null removes a member), or a whole new value
 	evolved  string // "": the schema has one version
 	inLatest string // additional members of the edited value in the evolved schema
 	reader   string // schema for the official decoder of edited values; "": the schema of the writer
-	unknown  string // members that only the reader's schema contains
+	unknown  string // JSON members that the decoder adds, because only the schema in the field reader contains them
 }
 
 type branch struct{ pointer, name string }

@@ -19,19 +19,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The ways in which the conformance test retries a message.
+// The ways in which the conformance test retries a message: without an edit, or with an edit of its key and payload.
 const (
 	plain  = "plain"  // without an edit
 	same   = "same"   // with the JSON that the API shows
-	edited = "edited" // with changed JSON, in the record's own schema
-	latest = "latest" // with changed JSON, in the latest schema
+	edited = "edited" // with JSON that is changed, encoded with the record's own schema
+	latest = "latest" // with JSON that is changed, encoded with the latest schema
 )
 
-// nodePrefix is a framing of the test: the prefix, written by the client for Node.
+// nodePrefix stands for the framing official.Prefix when the official client for Node writes the value.
 const nodePrefix = "node prefix"
 
-// specimen is an example in one framing, as a dead letter. For each way to send the dead letter back, there is a
-// separate message.
+// specimen is an example in one framing, written as a dead letter. There is a separate message for each way in which
+// the test retries the dead letter.
 type specimen struct {
 	example
 	framing, topic string
@@ -45,10 +45,10 @@ type specimenPart struct {
 	question official.EncodeRequest
 	encoded  official.Encoded
 	decoded  any            // value that the official decoder shows, in the form that docs/schemas.md describes
-	edited   map[string]any // values that edits send, by the way of sending the message back
+	edited   map[string]any // the JSON with which an edit replaces the part, by the way of the retry
 }
 
-// message contains the part of the API's answer about a message that the test compares, and the record that a retry
+// message holds those fields of the API's answer about a message that the test compares, and the record that the retry
 // of the message sent.
 type message struct {
 	ID             string          `json:"id"`
@@ -76,12 +76,12 @@ type schemaRef struct {
 // formats are the names of the formats in the API.
 var formats = map[string]string{official.Avro: "avro", official.Protobuf: "protobuf", official.JSON: "json_schema"}
 
-// Records that the official encoders wrote are shown as the official decoder reads them. An unchanged payload is sent
-// as its own bytes, and the official decoder reads an edited payload as it was edited. Numbers are compared by value,
-// and objects without the order of their members. The official decoder shows the value of a union without its branch.
+// The API shows the JSON that the official decoder returns for the records of the official encoders. A retry without
+// changes sends the same bytes, and the official decoder reads an edited payload as it was edited. The test compares
+// numbers by their value, and objects without the order of their members.
 //
-// The client for Node writes Protobuf in a form that no other client reads. A value in this form is shown as an error
-// and sent unchanged.
+// The client for Node writes Protobuf in a form that no other client reads. The API shows an error for a value in this
+// form, and a retry sends it unchanged.
 func TestRecordsOfOfficialClients(t *testing.T) {
 	s := newSite(t, "")
 	s.start("ingester")
@@ -122,7 +122,7 @@ func (s *site) specimens() (all []*specimen) {
 				x.messages[latest] = &message{}
 			}
 			if framing == nodePrefix && !e.onlyNode {
-				x.topic = s.topic(e.name + "-node") // the encoder for Node registers the schema with another text
+				x.topic = s.topic(e.name + "-node") // the client for Node registers another text of this schema
 			}
 			x.keys, x.values = x.part(s, official.Key), x.part(s, official.Value)
 			all = append(all, x)
@@ -176,8 +176,8 @@ func (s *site) encode(python *official.PythonClient, all []*specimen) {
 	}
 }
 
-// deadLetter returns the specimen as a dead letter. The parameter way is the way in which the test sends this dead
-// letter back: plain, same, edited or latest.
+// deadLetter returns the specimen as a dead letter. The parameter way says how the test will retry this dead letter:
+// plain, same, edited or latest.
 func (x *specimen) deadLetter(s *site, way string) *kgo.Record {
 	r := &kgo.Record{
 		Topic: s.prefix + "-all.dlq.v1", Key: x.keys.encoded.Value, Value: x.values.encoded.Value,
@@ -225,11 +225,11 @@ func (s *site) ingest(all []*specimen) {
 	}
 }
 
-// complete reports whether the schema was looked up completely. This may take time, because a registry gets only some
-// requests a second.
+// complete reports whether the API already knows the latest version of the schema too. This may take time, because the
+// API sends a registry only some requests a second.
 func (r *schemaRef) complete() bool { return r != nil && r.LatestVersion != 0 }
 
-// retry retries the message in the given way.
+// retry asks the API to retry the message m. The parameter way says with which edit.
 func (s *site) retry(x *specimen, way string, m *message) {
 	s.t.Helper()
 	edit := map[string]any{"payload": m.Payload, "key_json": m.KeyJSON}
@@ -247,7 +247,7 @@ func (s *site) retry(x *specimen, way string, m *message) {
 	s.call(http.MethodPost, "/api/v1/dlq/messages/"+m.ID+"/retry", map[string]any{"edit": edit}, http.StatusOK, nil)
 }
 
-// merged returns the JSON value after the members that the edit contains have replaced its own.
+// merged returns the JSON value with the changes of an edit: members of the edit replace members of the value.
 func (x *specimen) merged(text json.RawMessage, edit string) any {
 	value, changes := parse(text), parse([]byte(edit))
 	return merge(value, changes, x.format == official.Protobuf)
@@ -270,7 +270,7 @@ func merge(value, changes any, nullRemoves bool) any {
 	return members
 }
 
-// readSent finds, for each message, the record that the message's retry sent.
+// readSent finds, for each message, the record that the retry of the message sent to the original topic.
 func (s *site) readSent(all []*specimen) {
 	s.t.Helper()
 	messages, count := map[string]*message{}, map[string]int{}
@@ -365,8 +365,8 @@ func (x *specimen) check(t *testing.T) {
 	}
 }
 
-// checkShown checks that the API shows the value that the official decoder reads, and names the schema that the frame
-// of the value names.
+// checkShown checks that the API shows the JSON that the official decoder returns, and the schema that the prefix or
+// the header of the value names.
 func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessage, format string, ref *schemaRef) {
 	t.Helper()
 	check.Equal(t, format, formats[x.format], "format of the "+p.part)
@@ -385,7 +385,8 @@ func (x *specimen) checkShown(t *testing.T, p *specimenPart, shown json.RawMessa
 	check.Equal(t, *ref, want, "schema of the "+p.part)
 }
 
-// checkUnchanged checks that the sent record has the key, the value and the schema's headers of the dead letter.
+// checkUnchanged checks that the sent record has the dead letter's key and value, and those of its headers that name a
+// schema.
 func (x *specimen) checkUnchanged(t *testing.T, way string, sent *kgo.Record) {
 	t.Helper()
 	for _, p := range x.parts() {
@@ -404,7 +405,7 @@ func (x *specimen) checkUnchanged(t *testing.T, way string, sent *kgo.Record) {
 	}
 }
 
-// checkEdited checks that the official decoder reads the edited JSON from the record that the retry sent.
+// checkEdited checks the record that a retry with an edit sent: the official decoder must read the edited JSON from it.
 func (x *specimen) checkEdited(t *testing.T, p *specimenPart, way string, shown json.RawMessage) {
 	t.Helper()
 	want := x.merged(shown, x.edit)
@@ -417,7 +418,8 @@ func (x *specimen) checkEdited(t *testing.T, p *specimenPart, way string, shown 
 	wantSame(t, way+" "+p.part, p.edited[way], want)
 }
 
-// named adds the names of branches to the union values in a value of the official decoder, as dlq-manager shows them.
+// named changes a value that the official decoder returned: it adds the names of the branches to the values of unions,
+// as dlq-manager does.
 func (x *specimen) named(value any) any {
 	for _, b := range x.branches {
 		value = nameBranch(value, strings.Split(b.pointer, "/")[1:], b.name)

@@ -19,7 +19,8 @@ import (
 
 const eventSchema = `{"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"}]}`
 
-// failing is a registry that fails in one way. Its name is part of the name of the original topic of its messages.
+// failing is a schema registry that fails in one way, which its name says. The messages whose schemas it has come from
+// an original topic with this name.
 type failing struct {
 	name     string
 	begin    func(r *registry.Registry)
@@ -77,13 +78,13 @@ func TestFaultSchemaRegistry(t *testing.T) {
 	check.Equal(t, strayed.Load(), 0, "requests to the address of a redirect")
 	for _, f := range all {
 		if f.name == "oversized" && pick(0, 1) == 0 {
-			continue // the schema is requested again only after a minute
+			continue // dlq-manager requests this schema again only after a minute: too long for a short run
 		}
 		s.wantDecoded(f)
 	}
 }
 
-// failOne writes n further dead letters of the original topic whose schemas the failing registry f has.
+// failOne writes n more dead letters of the topic whose schemas the failing registry f has.
 func (s *site) failOne(f *failing, n int) {
 	s.t.Helper()
 	var records []*kgo.Record
@@ -142,7 +143,7 @@ func (s *site) wantDecoded(f *failing) {
 	}
 }
 
-// await waits until ok is true. The limit only ends a test that hangs.
+// await waits until ok returns true. It has a time limit only to end a test that hangs.
 func (s *site) await(what string, ok func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// paced is a registry that counts its requests and keeps the times of the first and the last request.
+// paced is a schema registry that counts its requests, and remembers the times of the first and the last one.
 type paced struct {
 	*registry.Registry
 	mu          sync.Mutex
@@ -32,7 +32,7 @@ func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Registry.ServeHTTP(w, r)
 }
 
-// wantFew checks that the registry got at least one request, and on average about ten requests a second at most.
+// wantFew checks that the registry got at least one request, and not more than about ten requests a second on average.
 func (p *paced) wantFew(t *testing.T) {
 	t.Helper()
 	p.mu.Lock()
@@ -42,8 +42,8 @@ func (p *paced) wantFew(t *testing.T) {
 	t.Logf("%d requests in %s", p.count, p.last.Sub(p.first))
 }
 
-// Records that name invented schemas cost a registry at most ten requests a second. All of
-// them are stored, listed and found by their keys.
+// Anybody can write records that name schemas which do not exist. dlq-manager sends a registry at most ten requests a
+// second because of such records. It stores and lists all of them, and finds them by their keys.
 func TestFaultInventedSchemas(t *testing.T) {
 	p := &paced{Registry: registry.New(registry.Options{})}
 	server := httptest.NewServer(p)

@@ -27,14 +27,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// sites numbers the sites of this process, for unique names.
+// sites counts the sites of this process, so that each of them gets unique names.
 var sites atomic.Int64
 
 // site is one installation: a schema registry, a database, topics with their own prefix, and the programs that use
 // them.
 type site struct {
 	t           *testing.T
-	prefix      string // prefix of the topics, and name of the consumer group
+	prefix      string // prefix of the names of topics, and the name of the ingester's consumer group
 	registry    *registry.Registry
 	registryURL string
 	database    *sqlx.DB
@@ -45,8 +45,9 @@ type site struct {
 	token       string // token for requests to the api; "" for none
 }
 
-// newSite returns a site without running programs. Its configuration contains the given registries, then the registry
-// with the name main for all other topics, and the sections in more. Both parameters are YAML.
+// newSite returns a site whose programs are not started yet. Its configuration contains the given registries, and after
+// them the registry named main for all other topics. The parameter more contains further sections of the configuration.
+// Both parameters are YAML.
 func newSite(t *testing.T, more string, registries ...string) *site {
 	t.Helper()
 	s := &site{
@@ -107,7 +108,7 @@ func (s *site) produce(records ...*kgo.Record) {
 	check.NoError(s.t, s.kafka.ProduceSync(ctx, records...).FirstErr())
 }
 
-// consume returns the first n records of a topic. It waits for them at most a minute.
+// consume waits, for at most a minute, until a topic has n records, and returns the first n of them.
 func (s *site) consume(topic string, n int) []*kgo.Record {
 	s.t.Helper()
 	client := check.Must(kgo.NewClient(

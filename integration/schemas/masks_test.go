@@ -38,9 +38,9 @@ const (
 		message Card { string holder_name = 1; }`
 )
 
-// A viewer sees no masked field of Avro and Protobuf in an answer of any route, not even in the difference of an edit
-// or in an export. Payloads that cannot be decoded are hidden, with their bytes. The logs and traces do not contain
-// the text either.
+// No answer of the API shows a viewer a masked field of an Avro or Protobuf payload, not even the difference of an edit
+// or an export. A payload that cannot be decoded is hidden completely, because it may contain masked fields. Logs and
+// traces do not contain the masked text either.
 func TestMaskedFieldsAreNowhere(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
 	admin, viewer := tokenOf("admin"), tokenOf("viewer")
@@ -67,7 +67,8 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 	inProto = protowire.AppendBytes(protowire.AppendTag(inProto, 2, protowire.BytesType), card)
 	values := [][]byte{
 		framed(1, inAvro), framed(2, inProto),
-		framed(1, []byte("\x7f"+hidden)), framed(999, inAvro), // one does not fit its schema, the other names an unknown schema
+		// These two cannot be decoded: the first does not fit its schema, and the second names an unknown schema.
+		framed(1, []byte("\x7f"+hidden)), framed(999, inAvro),
 	}
 	for i, value := range values {
 		key := fmt.Append(nil, "key-", i)
@@ -134,7 +135,7 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 			for _, of := range []string{id, group} {
 				for _, query := range []string{"", "?format=csv", "?topic=" + paid, "?q=" + hidden, "?part=key", "?by=key"} {
 					if path[1] == "/api/v1/messages/facets" && query == "?q="+hidden {
-						continue // the answer repeats the caller's own filter
+						continue // this answer repeats the filter of the request, which contains the hidden text
 					}
 					s.wantHidden(strings.NewReplacer("{id}", of, "{topic}", paid).Replace(path[1]) + query)
 				}
@@ -166,8 +167,8 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 	}
 }
 
-// wantHistoryOfEdits checks that the histories of two of these messages show what an edit changed, and that no
-// history contains the masked text.
+// wantHistoryOfEdits checks that the histories of two messages show which fields an edit changed, and that no history
+// shows the masked text.
 func (s *site) wantHistoryOfEdits(found []map[string]any) {
 	s.t.Helper()
 	differences := 0
@@ -181,7 +182,7 @@ func (s *site) wantHistoryOfEdits(found []map[string]any) {
 	check.Equal(s.t, differences, 2, "histories with the difference of an edit")
 }
 
-// tokenOf returns the token of the principal with this name, always the same.
+// tokenOf derives a token from the name of a principal, so that the same name always has the same token.
 func tokenOf(name string) string {
 	secret := sha256.Sum256([]byte(name))
 	return "dlqm_" + base64.RawURLEncoding.EncodeToString(secret[:])
@@ -201,7 +202,7 @@ func (s *site) get(path string) (status int, body []byte) {
 func (s *site) wantHidden(path string) {
 	s.t.Helper()
 	status, body := s.get(path)
-	own := strings.Contains(path, hidden) && status != http.StatusOK // an error may repeat the request
+	own := strings.Contains(path, hidden) && status != http.StatusOK // an error may repeat the request's hidden text
 	check.True(s.t, own || !leaks(body), "GET %s shows the masked text: %s", path, body)
 }
 
@@ -217,7 +218,7 @@ func leaks(text []byte) bool {
 	return bytes.Contains(bytes.ToLower(text), []byte(strings.ToLower(hidden)))
 }
 
-// traces keeps the spans that programs send, without reading them.
+// traces is a collector that stores the bytes of all spans that the programs send, without decoding them.
 type traces struct {
 	url string
 	mu  sync.Mutex

@@ -21,8 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// parcelSchema returns a schema of parcels in which the second status has the given name, and the carrier the given
-// type.
+// parcelSchema returns an Avro schema of parcels. The parameter sent is the name of the second status, and carrier is
+// the type of the field carrier.
 func parcelSchema(sent, carrier string) string {
 	return `{"type": "record", "name": "Parcel", "namespace": "com.acme", "fields": [
 		{"name": "id", "type": "string"},
@@ -36,7 +36,7 @@ var (
 	newParcels = parcelSchema("SHIPPED", `"string"`)
 )
 
-// pick returns how much a test does: more when DLQ_TEST_LONG=1.
+// pick returns the parameter short, or the parameter long if DLQ_TEST_LONG=1.
 func pick(short, long int) int {
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
 		return long
@@ -49,7 +49,7 @@ func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
 }
 
-// redrive holds the fields of the API's answers about redrives that the tests compare.
+// redrive holds those fields of the API's answers about a redrive that the tests compare.
 type redrive struct {
 	ID       string
 	State    string
@@ -69,9 +69,9 @@ type redrive struct {
 	Succeeded, Failed, Skipped, Waiting int
 }
 
-// In the new schema a symbol of an enum has another name, and the field carrier must have a value. A redrive with a
-// patch repairs all records that have a carrier: the consumer of the new schema gets each of these once. The other
-// messages stay PENDING.
+// The schema of parcels changes: a symbol of an enum gets another name, and the field carrier, which was optional, must
+// have a value. A redrive with a patch repairs all records that have a carrier, and a consumer of the new schema gets
+// each of these records once. The messages without a carrier stay PENDING.
 func TestMassRepair(t *testing.T) {
 	s := newSite(t, "")
 	parcels, dead := s.topic("parcels"), s.topic("parcels.dlq.v1")
@@ -178,11 +178,12 @@ func (s *site) deadParcels(dead, parcels, group string, n int) (misfits int) {
 
 func parcelID(i int) string { return fmt.Sprintf("P-%05d", i) }
 
-// strictConsumer is a member of a consumer group that knows only the new schema of parcels.
+// strictConsumer reads a topic as a member of a consumer group, and can decode only records with the new schema of
+// parcels.
 type strictConsumer struct {
 	*site
 	schema  *avro.Schema
-	records chan *kgo.Record // the records that this consumer has read
+	records chan *kgo.Record // receives each record that this consumer has read
 }
 
 func (s *site) strictConsumer(topic, group string, most int) *strictConsumer {
@@ -207,7 +208,7 @@ func (s *site) strictConsumer(topic, group string, most int) *strictConsumer {
 	return c
 }
 
-// wantEach checks that the topic has a repaired record of each of the n parcels that has a carrier, and no other
+// wantEach checks that the topic contains one repaired record for each of the n parcels with a carrier, and no other
 // record.
 func (c *strictConsumer) wantEach(topic string, n int) {
 	c.t.Helper()
@@ -231,7 +232,7 @@ func (c *strictConsumer) wantEach(topic string, n int) {
 	check.Equal(c.t, got, want, "records by parcel")
 }
 
-// parcel checks that the record is a repaired parcel, and returns the id of this parcel.
+// parcel decodes a record with the new schema, checks that the parcel is repaired, and returns its id.
 func (c *strictConsumer) parcel(r *kgo.Record) string {
 	c.t.Helper()
 	check.Require(c.t, bytes.HasPrefix(r.Value, framed(2, nil)), "value %x does not have the new schema", r.Value)

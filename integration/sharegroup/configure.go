@@ -12,12 +12,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// DeadLetterTopic is the setting of a topic that lets share groups write dead letters to it. By default the broker also
-// requires that the topic's name begins with "dlq.".
+// DeadLetterTopic is the topic setting that allows share groups to write their dead letters to the topic. By default
+// the broker also requires that the topic's name begins with "dlq.".
 var DeadLetterTopic = kafka.ConfigEntry{ConfigName: "errors.deadletterqueue.group.enable", ConfigValue: "true"}
 
-// Configure sets configs of a share group, such as errors.deadletterqueue.topic.name, and makes it start at the
-// earliest record. Configure returns when the broker uses these configs.
+// Configure sets configs of a share group, such as errors.deadletterqueue.topic.name. It also makes the group start at
+// the earliest record. It returns when the broker uses these configs.
 func Configure(ctx context.Context, client *kgo.Client, group string, configs map[string]string) error {
 	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
 	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group

@@ -1,10 +1,10 @@
-// Package sharegroup runs real members of share groups: Apache Kafka's Java consumer as a child
-// process, which asks its starter how to acknowledge each record.
+// Package sharegroup runs real members of share groups. Each member is Apache Kafka's Java consumer in a child process,
+// which asks this process how to acknowledge each delivery of a record.
 package sharegroup
 
 import (
 	"context"
-	_ "embed" // for the source of the consumer
+	_ "embed" // embeds the Java source of the consumer
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,7 +27,7 @@ const heapMB = 64
 // Decision says how a consumer acknowledges a delivery.
 type Decision string
 
-// A record that is released is delivered again, until its deliveries reach the limit of the group.
+// The broker delivers a released record again, until the number of its deliveries reaches the group's limit.
 const (
 	Accept  Decision = "accept"
 	Reject  Decision = "reject"
@@ -73,8 +73,8 @@ type Options struct {
 	Brokers  []string
 	Group    string
 	Topics   []string
-	Dir      string                  // the folder for the consumer's log
-	Decide   func(Delivery) Decision // nil means ByHeader; the consumer waits for the result of Decide
+	Dir      string                  // the folder for the log of the consumer
+	Decide   func(Delivery) Decision // decides how the consumer acknowledges a delivery; nil means ByHeader
 	Settings map[string]string       // further settings of the Java consumer
 }
 
@@ -89,8 +89,8 @@ type Consumer struct {
 	deliveries []Delivery
 }
 
-// Start starts a consumer, which ends when this process ends. The first start on a machine compiles
-// it. ctx limits only the preparation.
+// Start starts a consumer, which ends when this process ends at the latest. The first call on a machine compiles the
+// Java program of the consumer. ctx limits only the time until the consumer is started.
 func Start(ctx context.Context, opts Options) (*Consumer, error) {
 	args := []string{strings.Join(opts.Topics, ","), "bootstrap.servers=" + strings.Join(opts.Brokers, ","), "group.id=" + opts.Group}
 	for name, value := range opts.Settings {
@@ -145,16 +145,17 @@ func (c *Consumer) answer(deliveries io.ReadCloser) {
 	}
 }
 
-// Deliveries returns the deliveries that were decided. The broker may not know the last decisions yet.
+// Deliveries returns the deliveries for which a decision was made. The consumer may not have sent the last decisions to
+// the broker yet.
 func (c *Consumer) Deliveries() []Delivery {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.deliveries)
 }
 
-// Stop makes the consumer leave its group, and returns when it has ended.
+// Stop makes the consumer leave its share group, and returns when its process has ended.
 func (c *Consumer) Stop() error {
-	_ = c.answers.Close() // in further calls of Stop this fails, because it is already closed
+	_ = c.answers.Close() // only the first call of Stop closes it; the error of further calls is ignored
 	<-c.Done()
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("share consumer: %w\n%s", err, programs.Tail(c.log))

@@ -54,7 +54,7 @@ func total(items []item) json.Number {
 	sum := 0
 	for _, it := range items {
 		var euros, cents int
-		// The function money wrote the price, so the price has this format.
+		// The price has this format, because the function money has written it.
 		_, _ = fmt.Sscanf(it.UnitPrice.String(), "%d.%d", &euros, &cents)
 		sum += it.Quantity * (euros*100 + cents)
 	}

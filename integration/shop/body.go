@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bodies of the records in the three topics.
+// The types of the JSON values in the topics of orders, payments and users.
 type (
 	orderBody struct {
 		ID       string      `json:"order_id"`
@@ -55,8 +55,8 @@ const (
 	amountIsText
 )
 
-// read decodes into body, a pointer to one of the types above. It distinguishes the defects that
-// each framework reports with different texts.
+// read decodes the JSON value of a record into body, a pointer to one of the types above. It returns the defect of the
+// value; there is one defect for each error text that the frameworks produce.
 func read(value []byte, body any) defect {
 	switch {
 	case value == nil:

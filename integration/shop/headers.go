@@ -13,9 +13,10 @@ import (
 
 const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 
-// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: first the headers of the record, then
-// the headers of the position, which are added to those of earlier positions, then the headers of the exception, which
-// replace those of an earlier exception. Numbers are binary, big-endian. listener is the method that failed.
+// springHeaders returns a function that makes the headers of a dead letter as Spring's DeadLetterPublishingRecoverer
+// does. First come the headers of the record. Then come the headers of the record's position, which Spring adds to
+// those of earlier failures. Last come the headers of the exception, which replace those of an earlier failure. Numbers
+// are binary, big-endian. The parameter listener is the Java method that failed.
 func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		thrown := &throwable{
@@ -44,8 +45,8 @@ func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.Rec
 	}
 }
 
-// smallryeHeaders returns the headers of SmallRye's dead-letter queue: first the queue's own headers, with numbers as
-// text, then the headers of the record.
+// smallryeHeaders returns the headers of a dead letter as SmallRye writes them: first SmallRye's own headers, with
+// numbers as text, then the headers of the record.
 func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	list := []kgo.RecordHeader{
 		text("dead-letter-exception-class-name", f.thrown.class),
@@ -60,8 +61,8 @@ func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	return append(list, rec.Headers...)
 }
 
-// connectHeaders returns the headers of a Kafka Connect sink with context headers: first the headers of the record,
-// then the sink's own headers, all as text.
+// connectHeaders returns a function that makes the headers of a dead letter as a Kafka Connect sink with context
+// headers does: first the headers of the record, then Kafka Connect's own headers, all as text.
 func connectHeaders(connector string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		const prefix = "__connect.errors."

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// failing returns a record at orders.events.v1/2/1234 with two application headers.
+// failing returns a record at offset 1234 of partition 2 of orders.events.v1, with two headers of the application.
 func failing() *kgo.Record {
 	return &kgo.Record{
 		Topic: OrdersTopic, Partition: 2, Offset: 1234, Timestamp: time.UnixMilli(1714554000000),
@@ -81,7 +81,7 @@ func TestHeaders(t *testing.T) {
 			t.Parallel()
 			rec := failing()
 			compareHeaders(t, c.write(rec, broke()), c.want)
-			compareHeaders(t, rec.Headers, own) // the record itself is unchanged
+			compareHeaders(t, rec.Headers, own) // no function may change the headers of the record itself
 		})
 	}
 }

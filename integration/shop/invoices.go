@@ -31,7 +31,8 @@ message InvoiceIssued {
 
 const countryField = 4
 
-// firstMessage is the byte that encodes the message indexes of a schema's first message.
+// firstMessage is the byte between the id of a schema and a Protobuf value. It says that the value is the first message
+// of the schema.
 const firstMessage = 0
 
 // invoice returns the i-th invoice, in Protobuf with the old schema.
@@ -45,7 +46,7 @@ func invoice(i int, rng *rand.Rand, ids versions) *kgo.Record {
 	return &kgo.Record{Topic: InvoicesTopic, Key: []byte(id), Value: framed(ids.old, value, firstMessage)}
 }
 
-// newInvoicesService returns a Spring application that needs the country of an invoice.
+// newInvoicesService returns a Spring application that fails on an invoice without a country.
 func newInvoicesService(prefix string, ids versions, log *logbook) *service {
 	group, dead := prefix+InvoicesGroup, prefix+InvoicesDeadLetters
 	headers := springHeaders(group, "invoices.InvoiceListener.onInvoice(com.example.shop.invoices.InvoiceIssued)")

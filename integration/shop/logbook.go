@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// logbook writes whole lines for several goroutines.
+// logbook writes lines of several goroutines to the shop's log, so that the lines do not mix.
 type logbook struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -4,8 +4,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// newOrders returns a Spring application that checks the products of an order. Some failures are dead-lettered by the
-// application's own code, which adds two plain headers; Spring dead-letters the others.
+// newOrders returns a Spring application that checks whether the products of an order are in the catalogue. Some
+// failures are dead-lettered by the application's own code, with two plain headers, and the others by Spring.
 func newOrders(prefix string, w *world, log *logbook) *service {
 	group, dead := prefix+OrdersGroup, prefix+OrdersDeadLetters
 	return &service{

@@ -8,7 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// produce writes the burst at once and then one record per interval. Records with a schema are only in the burst.
+// produce writes all records of the burst at once, and then one record per interval. Shipments and invoices, whose
+// values have a schema, are only in the burst.
 func (s *Shop) produce(ctx context.Context) error {
 	client, err := s.client()
 	if err != nil {

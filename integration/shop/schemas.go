@@ -12,8 +12,8 @@ import (
 
 const registerPatience = 30 * time.Second
 
-// versions are the ids of a subject's two versions in the registry: producers write with the old version, and consumers
-// know the latest version.
+// versions holds the ids of two versions of a schema: producers write with the old one, and consumers know only the
+// latest one.
 type versions struct{ old, latest uint32 }
 
 // register registers the schemas of shipments and invoices, both versions of each.
@@ -38,7 +38,7 @@ func (s *Shop) register(ctx context.Context) error {
 	return nil
 }
 
-// registerVersion returns the id of a schema for the values of a topic.
+// registerVersion registers a schema for the values of a topic, and returns its id.
 func (s *Shop) registerVersion(ctx context.Context, topic, format, schema string) (uint32, error) {
 	subject := s.cfg.Prefix + topic + "-value"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.Registry+"/subjects/"+subject+"/versions",
@@ -61,13 +61,13 @@ func (s *Shop) registerVersion(ctx context.Context, topic, format, schema string
 	return made.ID, nil
 }
 
-// framed puts the id of the schema in front of a value. In front of a Protobuf value, the index of the value's message
-// follows the id.
+// framed returns a value with its prefix: the magic byte, the id of the schema and, for a Protobuf value, the index of
+// its message in the schema.
 func framed(id uint32, value []byte, index ...byte) []byte {
 	return append(append(binary.BigEndian.AppendUint32([]byte{0}, id), index...), value...)
 }
 
-const frame = 5 // bytes of the magic byte and the id
+const frame = 5 // number of bytes of the prefix: one for the magic byte, four for the id
 
 // unframed returns the id and the value; ok is false when the bytes do not begin with an id.
 func unframed(value []byte, indexes int) (id uint32, body []byte, ok bool) {

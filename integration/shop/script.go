@@ -25,7 +25,7 @@ const (
 	encodedStreams = 2
 )
 
-// record returns the n-th record as written at a time.
+// record returns the n-th record of the shop, as it is written at the given time.
 func (s script) record(n int, at time.Time) *kgo.Record {
 	// A predictable generator is right here: the records are no secrets, and they must be reproducible.
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n)))
@@ -45,7 +45,8 @@ func (s script) record(n int, at time.Time) *kgo.Record {
 	return rec
 }
 
-// encoded returns the n-th record with a schema as written at a time. Shipments and invoices alternate.
+// encoded returns the n-th record in Avro or Protobuf, written at the given time. Shipments in Avro and invoices in
+// Protobuf alternate.
 func (s script) encoded(n int, at time.Time, shipments, invoices versions) *kgo.Record {
 	rng := rand.New(rand.NewPCG(s.seed+1, uint64(n)))
 	var rec *kgo.Record
@@ -61,8 +62,8 @@ func (s script) encoded(n int, at time.Time, shipments, invoices versions) *kgo.
 	return rec
 }
 
-// The indexes of the records with a defect in the streams of orders, payments and users. They repeat after every round
-// records of a stream.
+// The records of orders, payments and users that fail, by their index in the topic. The indexes repeat after every
+// round records.
 const round = 20
 
 var (
@@ -108,7 +109,7 @@ func payment(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 func user(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 	who, owner := person(rng.IntN(people)), i
 	if takenEmailTurns[i%round] {
-		owner = i - 5 // an earlier user, whose own record has no defect
+		owner = i - 5 // the e-mail address of an earlier user, whose own record has no defect
 	}
 	body := userBody{
 		ID: fmt.Sprintf("U-%d", 301+i), Name: who.name, Email: fmt.Sprintf("customer%d@mail.example", 301+owner),
@@ -117,7 +118,7 @@ func user(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 	return &kgo.Record{Topic: UsersTopic, Key: []byte(body.ID), Value: spoil(encode(body), userDefects[i%round])}
 }
 
-// spoil gives a body without defects a defect.
+// spoil returns a JSON value with the given defect.
 func spoil(body []byte, d defect) []byte {
 	switch d {
 	case tombstone:
@@ -133,7 +134,7 @@ func spoil(body []byte, d defect) []byte {
 	}
 }
 
-// amountAsText replaces the amount of a body by a text in the format of another country.
+// amountAsText replaces the amount in a JSON value by a text, in the number format of another country.
 func amountAsText(body []byte) []byte {
 	before, rest, _ := bytes.Cut(body, []byte(`"amount":`))
 	number, after, _ := bytes.Cut(rest, []byte(","))

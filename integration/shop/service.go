@@ -8,17 +8,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// idHeader identifies a republished record; it is the same for every attempt.
+// idHeader is the header with the id of the republished message; all attempts to send a message have the same id.
 const idHeader = "dlq-message-id"
 
 const (
-	// acceptedIDs limits how many republished records are remembered.
+	// acceptedIDs limits how many ids of accepted replays a consumer remembers.
 	acceptedIDs = 10_000
 
-	// tries is how often a consumer tries a record with a temporary failure.
+	// tries is how often a consumer tries to process a record whose failure is temporary.
 	tries = 3
 
-	// finishPatience limits the work on fetched records when the shop closes.
+	// finishPatience limits how long a consumer still works on records that it has fetched when the shop closes.
 	finishPatience = 5 * time.Second
 )
 
@@ -26,10 +26,10 @@ const (
 type service struct {
 	group string
 	topic string
-	noun  string // the kind of object in the topic
+	noun  string // what a record is, in the shop's log, such as "invoice"
 	log   *logbook
 
-	// handle processes a record; nil means that it is accepted.
+	// handle processes a record. It returns nil if the consumer accepts the record, otherwise the failure.
 	handle func(rec *kgo.Record) *failure
 
 	// deadLetter makes the record for the dead-letter topic.
@@ -38,8 +38,8 @@ type service struct {
 	accepted *recent[string, struct{}]
 }
 
-// consume processes one record and returns its dead letter, or nil when the record is accepted. It
-// accepts a republished record only once and skips duplicates.
+// consume processes one record. It returns the record's dead letter, or nil if the consumer accepts the record. It
+// skips a replay of a message that the consumer has already accepted.
 func (s *service) consume(rec *kgo.Record) *kgo.Record {
 	id, redelivered := header(rec, idHeader)
 	if _, before := s.accepted.get(id); redelivered && before {
@@ -65,7 +65,8 @@ func (s *service) accept(rec *kgo.Record, id string, redelivered bool) {
 	s.log.line("%s accepted %s (redelivered, dlq-message-id %s)", s.group, s.about(rec), id)
 }
 
-// try repeats temporary failures, as frameworks do before they dead-letter a record.
+// try calls handle for a record, and repeats this after a temporary failure, as frameworks do before they dead-letter a
+// record.
 func (s *service) try(rec *kgo.Record) *failure {
 	for attempt := 1; ; attempt++ {
 		f := s.handle(rec)
@@ -87,7 +88,7 @@ func (f *failure) reason() string {
 	return f.thrown.root().message
 }
 
-// header returns the last header of that name, which takes precedence.
+// header returns the value of the last header with that name, because the last one takes precedence.
 func header(rec *kgo.Record, key string) (string, bool) {
 	for i := len(rec.Headers) - 1; i >= 0; i-- {
 		if rec.Headers[i].Key == key {

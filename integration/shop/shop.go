@@ -1,7 +1,7 @@
 // Package shop is a sample web shop that produces work for dlq-manager: a producer writes orders, payments and users to
 // Kafka; three consumers process them, fail on some records for everyday reasons, and dead-letter these records in the
 // formats of Spring, SmallRye and Kafka Connect. A republished record is consumed like any other: it is accepted if the
-// cause of its failure is gone, and otherwise dead-lettered again. The shop does not process its dead letters.
+// cause of its failure is gone, and otherwise dead-lettered again. No part of the shop reads its dead letters.
 package shop
 
 import (
@@ -39,8 +39,8 @@ type Config struct {
 	Burst    int
 	Interval time.Duration
 
-	// Outage is how long, from the opening on, one of the payment providers does not answer. CatalogueLag is the time
-	// between the first order of a new product and its entry in the catalogue. Recover ends both times early.
+	// Outage is how long one of the payment providers does not answer, from the opening of the shop on. CatalogueLag is
+	// the time between the first order of a new product and its entry in the catalogue. Recover ends both times early.
 	Outage       time.Duration
 	CatalogueLag time.Duration
 }
@@ -76,11 +76,11 @@ type Shop struct {
 	log   *logbook
 	world *world
 
-	shipments, invoices versions // the versions of their schemas; set by register
+	shipments, invoices versions // schema ids of shipments and invoices, which the method register sets
 }
 
-// New returns a shop. The shop writes a line to log for each republished record that a consumer handles, and when the
-// cause of a failure ends. When log is nil, it writes no lines.
+// New returns a shop that is not open yet. The shop writes a line to log when a consumer has processed a republished
+// record, and when the cause of a failure ends. If log is nil, it writes nothing.
 func New(cfg Config, log io.Writer) (*Shop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("shop: %w", err)
@@ -118,8 +118,8 @@ func (s *Shop) Run(ctx context.Context) error {
 	return nil
 }
 
-// BurstFailures returns how many records of the burst fail, by dead-letter topic, if no cause ends
-// before they are consumed.
+// BurstFailures returns how many records of the burst will fail, by their dead-letter topic, if no temporary cause ends
+// before the consumers process them.
 func (s *Shop) BurstFailures() map[string]int {
 	rehearsal := Shop{cfg: s.cfg, log: newLogbook(nil), world: newWorld(s.cfg, time.Now)}
 	rehearsal.world.open()
@@ -141,7 +141,7 @@ func (s *Shop) BurstFailures() map[string]int {
 	return failures
 }
 
-// services returns the consumers, in the order in which their records alternate.
+// services returns the consumers. The records of the script alternate between them in this order.
 func (s *Shop) services() []*service {
 	list := []*service{
 		newOrders(s.cfg.Prefix, s.world, s.log),

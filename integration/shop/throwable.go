@@ -39,10 +39,11 @@ func (t *throwable) trace() string {
 // failure is the reason why a consumer did not accept a record.
 type failure struct {
 	thrown    *throwable
-	temporary bool // an immediate retry may succeed, so the consumer retries
+	temporary bool // the record may be accepted if the consumer tries again at once
 	attempts  int  // number of tries
 
-	plain string // if set, the dead letter has two plain headers, original_topic and error, and error is this text
+	// text of the header error; if it is not empty, the dead letter has only the plain headers original_topic and error
+	plain string
 
-	stage, executing string // Kafka Connect's stage and class
+	stage, executing string // Kafka Connect's names for the stage and the class in which the record failed
 }

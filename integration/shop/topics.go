@@ -37,7 +37,7 @@ const (
 	InvoicesGroup  = "invoices-service"
 )
 
-// Topics returns all topics, without the prefix.
+// Topics returns the names of all topics of the shop, without the shop's prefix.
 func (s *Shop) Topics() []string {
 	list := []string{
 		OrdersTopic, OrdersDeadLetters, PaymentsTopic, PaymentsDeadLetters, UsersTopic, UsersDeadLetters,

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// unreliableProvider is the payment provider with the outage.
+// unreliableProvider is the name of the payment provider that does not answer during the outage.
 const unreliableProvider = "nordpay"
 
-// newProducts limits how many new products are remembered; the catalogue counts a product that is no longer remembered
-// as known.
+// newProducts limits for how many new products the shop remembers when they enter the catalogue. A new product that is
+// no longer remembered counts as being in the catalogue.
 const newProducts = 1000
 
-// world holds the consumers' dependencies: a payment provider with an outage and a catalogue that
-// lags. It is safe for concurrent use.
+// world holds what the consumers depend on: a payment provider that is down for some time, and a catalogue that gets
+// new products late. It is safe for concurrent use.
 type world struct {
 	outage time.Duration
 	lag    time.Duration
@@ -21,7 +21,7 @@ type world struct {
 
 	mu      sync.Mutex
 	backAt  time.Time                  // when the provider answers again
-	knownAt *recent[string, time.Time] // when the catalogue knows a new product
+	knownAt *recent[string, time.Time] // when a new product enters the catalogue, by the product
 }
 
 func newWorld(cfg Config, now func() time.Time) *world {
@@ -42,8 +42,8 @@ func (w *world) answers(provider string) bool {
 	return provider != unreliableProvider || !w.now().Before(w.backAt)
 }
 
-// lists reports whether the catalogue contains a product. The lag of a new product starts with the first call for that
-// product.
+// lists reports whether the catalogue contains a product. A new product enters the catalogue some time after the first
+// call of lists for this product.
 func (w *world) lists(product string) bool {
 	if !isNew(product) {
 		return true

@@ -14,15 +14,16 @@ import (
 // installPatience limits one download. Maven and npm retry by themselves.
 const installPatience = 10 * time.Minute
 
-// artefact is a set of packages that a package manager installs into the cache.
+// artefact is something that Maven, npm or another package manager installs into a folder of the cache, such as Kafka's
+// jars.
 type artefact struct {
 	name    string
-	files   map[string][]byte                           // input of the package manager
-	install func(ctx context.Context, dir string) error // downloads into dir, which already has the files
+	files   map[string][]byte                           // files with the pinned versions, for the package manager
+	install func(ctx context.Context, dir string) error // installs into dir, which already contains files
 }
 
-// ensure returns the folder of the artefact, after installing it if it is missing. It is safe for
-// concurrent processes: one of them installs.
+// ensure returns the folder of the artefact, and installs the artefact if the folder is missing. If several processes
+// call ensure, one of them installs and the others wait.
 func (a artefact) ensure(ctx context.Context, cache string) (string, error) {
 	dir := filepath.Join(cache, a.name+"-"+a.fingerprint())
 	if exists(dir) {
@@ -44,8 +45,8 @@ func (a artefact) ensure(ctx context.Context, cache string) (string, error) {
 	return dir, a.installInto(ctx, dir)
 }
 
-// installInto builds the folder under another name, so that dir exists only when it is complete,
-// whenever this process may die.
+// installInto installs into a folder of another name, and renames it to dir at the end. So dir is always complete, even
+// if this process is killed while it installs.
 func (a artefact) installInto(ctx context.Context, dir string) error {
 	building := dir + ".building"
 	if err := os.RemoveAll(building); err != nil {
@@ -65,7 +66,8 @@ func (a artefact) installInto(ctx context.Context, dir string) error {
 	return os.Rename(building, dir)
 }
 
-// fingerprint identifies a version of an artefact by its pinned files.
+// fingerprint returns a hash of the files with the pinned versions. Other versions have another hash and so another
+// folder in the cache.
 func (a artefact) fingerprint() string {
 	sum := sha256.New()
 	for _, name := range sortedKeys(a.files) {
@@ -75,8 +77,8 @@ func (a artefact) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// cacheFolder returns the permanent folder of the artefacts. For root, this folder is outside of root's home, because
-// PostgreSQL runs as another user, who cannot enter that home.
+// cacheFolder returns the folder with all artefacts, which remains when a process ends. For root, it is not in root's
+// home, because PostgreSQL runs as another user, who cannot enter that home.
 func cacheFolder(env environment) (string, error) {
 	if env.cache != "" {
 		return filepath.Abs(env.cache)

@@ -15,15 +15,15 @@ const (
 	lockName  = "in-use.lock"
 )
 
-// dataFolder is the temporary folder of a starter process, which holds a lock in it as long as it lives. The lock shows
-// reliably whether a folder is abandoned. A process id cannot show that, because the system uses the ids of ended
-// processes again.
+// dataFolder is the temporary folder of a process that has started servers. The process holds a lock on a file in the
+// folder as long as it lives. The lock shows reliably whether the folder is abandoned. A process id could not show
+// that, because the system uses the ids of ended processes again.
 type dataFolder struct {
 	path string
 	lock *fileLock
 }
 
-// newDataFolder creates a data folder below dir and removes the folders that killed starters left.
+// newDataFolder creates a data folder below dir. It removes the data folders of processes that were killed.
 func newDataFolder(dir string) (*dataFolder, error) {
 	home, err := dataHome(dir)
 	if err != nil {
@@ -38,9 +38,8 @@ func newDataFolder(dir string) (*dataFolder, error) {
 	return makeRun(home)
 }
 
-// lockGate lets only one process at a time create, remove and sweep folders below home. The lock of a folder is not
-// held while the folder is being created or removed, so without lockGate another process could take the folder for
-// abandoned.
+// lockGate lets only one process at a time create, remove or sweep folders below home. While a folder is being created
+// or removed, its own lock is not held, so without lockGate another process could consider the folder abandoned.
 func lockGate(home string) (*fileLock, error) { return lockFile(filepath.Join(home, "lock")) }
 
 // dataHome returns the folder that contains this user's data folders.
@@ -78,7 +77,7 @@ func makeRun(home string) (*dataFolder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make data folder: %w", err)
 	}
-	// PostgreSQL may run as another user, who must be able to enter this folder.
+	// PostgreSQL may run as another user than this process, and that user must be able to enter this folder.
 	if err := os.Chmod(path, 0o755); err != nil {
 		return nil, fmt.Errorf("open data folder to the servers: %w", err)
 	}
@@ -89,8 +88,8 @@ func makeRun(home string) (*dataFolder, error) {
 	return &dataFolder{path: path, lock: lock}, nil
 }
 
-// sweep removes the abandoned folders below home. It leaves folders that it cannot remove for the
-// next start.
+// sweep removes the abandoned folders below home. If it cannot remove a folder, it leaves the folder for the next start
+// of a stack.
 func sweep(home string) {
 	entries, err := os.ReadDir(home)
 	if err != nil {
@@ -114,7 +113,7 @@ func removeIfAbandoned(path string) {
 
 func (f *dataFolder) join(name string) string { return filepath.Join(f.path, name) }
 
-// remove deletes the folder with its content; a nil folder has already been removed.
+// remove deletes the folder with everything in it. It does nothing for a nil dataFolder.
 func (f *dataFolder) remove() error {
 	if f == nil {
 		return nil

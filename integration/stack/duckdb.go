@@ -11,7 +11,7 @@ import (
 // duckDBPin is the version of DuckDB for Python.
 const duckDBPin = "duckdb==2.0.1"
 
-// duckDBScript prints the rows of a query as JSON, one row on each line.
+// duckDBScript is a Python script that runs a query and prints each row as JSON on a line of its own.
 const duckDBScript = `
 import sys, json, duckdb
 found = duckdb.sql(sys.argv[1])
@@ -19,9 +19,9 @@ for row in found.fetchall():
     print(json.dumps(dict(zip(found.columns, row)), default=lambda v: v.hex() if isinstance(v, bytes) else str(v)))
 `
 
-// DuckDB prepares a query of DuckDB, an independent reader of Parquet files; the command prints each row as a JSON
-// object on a line, bytes as hexadecimal digits. It installs DuckDB into the cache if it is missing; there is no
-// stand-in.
+// DuckDB returns a command that runs a query of DuckDB, which can read Parquet files without the code of dlq-manager.
+// The command prints each row as a JSON object on a line, with bytes as hexadecimal digits. DuckDB installs the program
+// into the cache if it is missing; there is no stand-in.
 func DuckDB(ctx context.Context, query string) (*exec.Cmd, error) {
 	env := readEnvironment(os.Getenv)
 	cache, err := cacheFolder(env)

@@ -12,13 +12,15 @@ const (
 	// BrokersVariable names existing Kafka brokers to use instead of starting one, separated by
 	// commas.
 	BrokersVariable = "DLQ_STACK_KAFKA_BROKERS"
-	// KafkaVersionVariable selects another version of Kafka than the pinned one. Then no stand-in is used.
+	// KafkaVersionVariable selects another version of Kafka than the pinned one. If it is set, no stand-in replaces
+	// Kafka.
 	KafkaVersionVariable = "DLQ_STACK_KAFKA_VERSION"
-	// CacheVariable names another folder for the downloaded artefacts.
+	// CacheVariable sets another folder for the downloaded artefacts.
 	CacheVariable = "DLQ_STACK_CACHE"
-	// ForceFallbackVariable, when true, makes every artefact unavailable.
+	// ForceFallbackVariable, when true, makes Start behave as if no artefact could be installed, so that it uses
+	// stand-ins.
 	ForceFallbackVariable = "DLQ_STACK_FORCE_FALLBACK"
-	// CIVariable, when true, makes a fallback an error.
+	// CIVariable, when true, makes the use of a stand-in an error.
 	CIVariable = "CI"
 )
 

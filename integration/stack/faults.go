@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// ErrNotOurs is the error of stopping or starting a server that this stack did not start: it
-// existed before, or was not requested.
+// ErrNotOurs is the error of a method that stops or starts a server which this stack has not started, because the
+// server existed before or because Options did not ask for it.
 var ErrNotOurs = errors.New("the server was not started by this stack")
 
 // Broker is one broker of Kafka.
@@ -16,7 +16,7 @@ type Broker struct {
 	id    int
 }
 
-// Broker returns the broker with an id; the first has 1.
+// Broker returns the broker with this id. The ids begin with 1.
 func (s *Stack) Broker(id int) Broker { return Broker{stack: s, id: id} }
 
 // Stop stops the broker cleanly: it gives up its leaderships, closes its files and leaves the cluster.
@@ -33,11 +33,11 @@ func (b Broker) Start(ctx context.Context) error {
 	return b.with(func(srv *server) error { return srv.start(ctx) })
 }
 
-// Pause suspends the broker and returns when it is suspended: its connections stay open without answers. It does
-// nothing if the broker has ended.
+// Pause suspends the process of the broker, and returns when it is suspended. Its connections stay open, but it answers
+// no request. Pause does nothing if the process has ended.
 func (b Broker) Pause() error { return b.with((*server).pause) }
 
-// Resume resumes a paused broker.
+// Resume lets a broker continue that Pause has suspended.
 func (b Broker) Resume() error {
 	return b.with(func(srv *server) error { return srv.signal(syscall.SIGCONT) })
 }
@@ -49,19 +49,19 @@ func (b Broker) with(work func(*server) error) error {
 	return b.stack.withServer(&b.stack.kafka[b.id-1], work)
 }
 
-// StopKafka does Broker.Stop with the first broker; so do the next four methods.
+// StopKafka stops the first broker as Broker.Stop does.
 func (s *Stack) StopKafka() error { return s.Broker(1).Stop() }
 
-// KillKafka kills the broker.
+// KillKafka kills the first broker.
 func (s *Stack) KillKafka() error { return s.Broker(1).Kill() }
 
-// StartKafka starts a stopped or killed broker.
+// StartKafka starts the first broker again after it was stopped or killed.
 func (s *Stack) StartKafka(ctx context.Context) error { return s.Broker(1).Start(ctx) }
 
-// PauseKafka suspends the broker.
+// PauseKafka suspends the first broker.
 func (s *Stack) PauseKafka() error { return s.Broker(1).Pause() }
 
-// ResumeKafka resumes a paused broker.
+// ResumeKafka lets the first broker continue after PauseKafka.
 func (s *Stack) ResumeKafka() error { return s.Broker(1).Resume() }
 
 // StopPostgres performs the server's fast shutdown: it rolls back running transactions, notifies
@@ -80,7 +80,7 @@ func (s *Stack) StartPostgres(ctx context.Context) error {
 	return s.withServer(&s.postgres, func(srv *server) error { return srv.start(ctx) })
 }
 
-// KillStandby and StartStandby do the same with the standby.
+// KillStandby kills the standby, as KillPostgres kills the primary.
 func (s *Stack) KillStandby() error { return s.withServer(&s.standby, (*server).kill) }
 
 // StartStandby starts a killed standby, which then receives what it missed.
@@ -88,8 +88,8 @@ func (s *Stack) StartStandby(ctx context.Context) error {
 	return s.withServer(&s.standby, func(srv *server) error { return srv.start(ctx) })
 }
 
-// withServer calls work with a server of this stack. Stopping a stopped server does nothing;
-// starting a running one is an error.
+// withServer calls the function work with a server that this stack has started, or returns ErrNotOurs. A function that
+// stops a stopped server does nothing; a function that starts a running server returns an error.
 func (s *Stack) withServer(which **server, work func(*server) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

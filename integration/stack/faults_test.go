@@ -66,11 +66,11 @@ func pauses(t *testing.T, s *Stack) {
 	await(t, "answer of the resumed Kafka", func() bool { return pingKafka(patient(t), broker) == nil })
 }
 
-// TestKafkaBehindAProxy: the broker directs clients of the second listener to the proxy, but not clients of the first
-// listener.
+// TestKafkaBehindAProxy: the broker tells clients of its second listener the address of the proxy. It tells clients of
+// its first listener its own address.
 func TestKafkaBehindAProxy(t *testing.T) {
 	t.Parallel()
-	proxy, err := net.Listen("tcp", loopback+":0") // the test needs only an address, so nothing is forwarded
+	proxy, err := net.Listen("tcp", loopback+":0") // the test only needs the address of a proxy: nothing is forwarded
 	check.NoError(t, err)
 	t.Cleanup(func() { proxy.Close() })
 	s := start(t, Options{Kafka: true, KafkaAdvertise: proxy.Addr().String()})
@@ -97,7 +97,7 @@ func keepsRecords(t *testing.T, s *Stack, topic string, end func() error) {
 	broker := s.Brokers()[0]
 	createTopic(t, broker, topic)
 	produce(t, broker, topic, []byte("kept"))
-	for range 2 { // the second stop does nothing
+	for range 2 { // the second time checks that stopping a stopped server does nothing
 		if err := end(); err != nil {
 			t.Fatalf("end: %v", err)
 		}
@@ -113,7 +113,8 @@ func keepsRecords(t *testing.T, s *Stack, topic string, end func() error) {
 	}
 }
 
-// TestStandby: a standby shows what the primary committed, also after it was away, and cannot be written.
+// TestStandby: the standby shows what the primary has committed, even if the standby was down at that time. The standby
+// refuses writes.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Postgres: true, Standby: true})

@@ -15,7 +15,8 @@ type fileLock struct{ file *os.File }
 // errLocked means that another process holds the lock.
 var errLocked = errors.New("locked by another process")
 
-// lockFile waits for a lock that is only held for short times.
+// lockFile waits until it has the lock on a file. It has no time limit, because other processes hold this lock only for
+// short times.
 func lockFile(path string) (*fileLock, error) { return flock(path, syscall.LOCK_EX) }
 
 // tryLockFile takes the lock or returns errLocked.
@@ -61,6 +62,6 @@ func flock(path string, how int) (*fileLock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// release releases the lock. The file stays: removing it would allow two processes to hold locks on
-// different files of one name.
+// release releases the lock and keeps the file. If the file were removed, two processes could hold locks on two
+// different files of the same name.
 func (l *fileLock) release() error { return l.file.Close() }

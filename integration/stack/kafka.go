@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// kafkaDefaults configure a single node with a quick start that accepts records of 10 MB with a
-// margin and never creates topics automatically.
+// kafkaDefaults are the settings of a single node. The node starts fast, accepts records of more than 10 MB, and never
+// creates topics automatically.
 var kafkaDefaults = settings{
 	"process.roles":                  "broker,controller",
 	"controller.listener.names":      "CONTROLLER",
@@ -42,12 +42,12 @@ var kafkaDefaults = settings{
 
 	"broker.heartbeat.interval.ms": "500",
 
-	// No further member is expected, so a consumer group may start at once. Short sessions reveal a
-	// dead member soon.
+	// A consumer group starts at once, because tests do not need it to wait for more members. Sessions may be short, so
+	// that the broker soon notices a member that was killed.
 	"group.initial.rebalance.delay.ms": "0",
 	"group.min.session.timeout.ms":     strconv.Itoa(int(shortestSession.Milliseconds())),
 
-	// A new share group waits one heartbeat for its partitions.
+	// The members of a new share group get their partitions one heartbeat later, so heartbeats are frequent.
 	"group.share.heartbeat.interval.ms":     "500",
 	"group.share.min.heartbeat.interval.ms": "500",
 }
@@ -55,9 +55,9 @@ var kafkaDefaults = settings{
 // clusterSize is the number of brokers of Options.KafkaCluster.
 const clusterSize = 3
 
-// kafkaReplicated override kafkaDefaults for a cluster: every topic is on three brokers, and a record is acknowledged
-// when two have it. A suspended broker soon leaves the in-sync replicas, and a dead one soon loses the
-// leadership of its partitions.
+// kafkaReplicated overrides kafkaDefaults in a cluster. Every topic has a replica on each of the three brokers, and a
+// record is acknowledged when two of them have it. A suspended broker soon leaves the in-sync replicas, and a killed
+// one soon loses the leadership of its partitions.
 var kafkaReplicated = settings{
 	"default.replication.factor":                       "3",
 	"min.insync.replicas":                              "2",
@@ -157,11 +157,12 @@ func (n kafkaNode) addresses(ports []int) kafkaAddresses {
 	return at
 }
 
-// quorum contains the settings that all nodes of a cluster need before their first start.
+// quorum contains the settings that are the same for all nodes of a cluster and that each node needs before its first
+// start.
 type quorum struct {
 	clusterID   string
 	controllers string // their addresses
-	voters      string // their ids, addresses and directory ids
+	voters      string // ids, addresses and directory ids of the controllers
 }
 
 func newQuorum(nodes []kafkaNode, at []kafkaAddresses) quorum {
@@ -190,12 +191,13 @@ func formatAll(ctx context.Context, nodes []kafkaNode, at []kafkaAddresses) erro
 
 func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.properties") }
 
-// format formats the storage on each start, because the storage contains the addresses of the controllers.
+// format deletes and formats the node's storage before each start of a stack, because the storage contains the
+// addresses of the controllers, whose ports change.
 func (n kafkaNode) format(ctx context.Context, at kafkaAddresses, q quorum) error {
 	if err := os.RemoveAll(n.home); err != nil {
 		return err
 	}
-	// The folder must exist, because the JVM unpacks its native codecs into it.
+	// The JVM unpacks the native libraries of its compression codecs into this folder, so it must exist.
 	if err := os.MkdirAll(filepath.Join(n.home, "tmp"), 0o700); err != nil {
 		return err
 	}
@@ -229,7 +231,7 @@ func (n kafkaNode) settings(at kafkaAddresses, q quorum) settings {
 	return kafkaDefaults.with(own, n.opts.KafkaSettings)
 }
 
-// program prepares one of Kafka's main classes.
+// program returns a command that runs one of Kafka's Java classes with a main method.
 func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 	options := []string{
 		"-Xmx" + strconv.Itoa(heapMB) + "m",
@@ -238,7 +240,7 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 		"-XX:+ExitOnOutOfMemoryError",
 		"-Djava.io.tmpdir=" + filepath.Join(n.home, "tmp"),
 		"-Dlog4j2.configurationFile=" + filepath.Join(n.home, "log4j2.xml"),
-		"-cp", filepath.Join(n.jars, "*"), // the JVM expands the asterisk
+		"-cp", filepath.Join(n.jars, "*"), // the JVM replaces the asterisk by all jars in the folder
 	}
 	if n.opts.Fast {
 		// The JVM uses only its first compiler: this halves the start-up time, and lowers the peak speed.
@@ -249,10 +251,11 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// quickReturn shortens the session of the broker with its controller. A killed broker can return only after its last
-// session has expired, 9 s by default. But with a short session, the controller of a busy machine may take a
-// living broker for dead, and then refuses to create topics. Therefore only a restarted node gets this setting. The
-// brokers of a cluster have the session of kafkaReplicated at all times, because any of them may be the controller.
+// quickReturn shortens the session of a broker with its controller for a node that is restarted. A killed broker can
+// join the cluster again only after its last session has expired, which takes 9 s by default. But with a short session,
+// the controller of a busy machine may consider a living broker dead, and then refuses to create topics. Therefore
+// other nodes do not get this setting. The brokers of a cluster always have the session of kafkaReplicated, because any
+// of them may be the controller.
 var quickReturn = []string{"--override", "broker.session.timeout.ms=3000"}
 
 func (n kafkaNode) server(broker string) *server {
@@ -278,6 +281,6 @@ func (n kafkaNode) server(broker string) *server {
 func randomID() string {
 	id := make([]byte, 16)
 	rand.Read(id) // never fails
-	id[0] &= 0x7f // the first six bits are below 32, which is a capital letter or a to f
+	id[0] &= 0x7f // the first six bits are below 32, so the first character is a capital letter or one of a to f
 	return base64.RawURLEncoding.EncodeToString(id)
 }

@@ -31,7 +31,8 @@ func kafkaArtefacts(ctx context.Context, env environment) (java, jars string, er
 	return javaArtefacts(ctx, env, "kafka", kafkaPinsOf(env))
 }
 
-// kafkaPinsOf returns kafkaPins with the version that env selects.
+// kafkaPinsOf returns the pom.xml with the pinned versions, in which the version of Kafka is replaced if the
+// environment selects another one.
 func kafkaPinsOf(env environment) []byte {
 	if env.kafkaVersion == "" {
 		return kafkaPins
@@ -39,7 +40,8 @@ func kafkaPinsOf(env environment) []byte {
 	return kafkaVersion.ReplaceAllLiteral(kafkaPins, []byte("<kafka.version>"+env.kafkaVersion+"</kafka.version>"))
 }
 
-// javaArtefacts returns the java program and the folder with the jars of pins, a pom.xml.
+// javaArtefacts returns the path of the java program, and the folder with the jars that the pom.xml in pins names. It
+// downloads the jars if they are missing.
 func javaArtefacts(ctx context.Context, env environment, name string, pins []byte) (java, jars string, err error) {
 	if env.forceFallback {
 		return "", "", errForced

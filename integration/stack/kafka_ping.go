@@ -10,10 +10,10 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// pingKafka succeeds when the broker is in its cluster and serves clients and consumer groups. A request for a group's
-// offsets makes a new broker create its offsets topic, and a restarted broker answers it only after reading that topic.
-// Without this request, the first consumer group would have to wait for that topic, and kafka-go waits in steps of five
-// seconds.
+// pingKafka returns nil when the broker has joined its cluster and serves clients and consumer groups. It also asks for
+// the offsets of a consumer group. A new broker then creates its offsets topic, and a restarted broker answers only
+// after it has read that topic. Otherwise the first consumer group of a test would wait for that topic, and kafka-go
+// waits in steps of five seconds.
 func pingKafka(ctx context.Context, broker string) error {
 	// A transport remembers an unreachable broker, so each ping uses a new transport.
 	transport := &kafka.Transport{}
@@ -32,7 +32,7 @@ func pingKafka(ctx context.Context, broker string) error {
 		return err
 	}
 	if errors.Is(offsets.Error, kafka.GroupIdNotFound) {
-		return nil // kfake's answer for a consumer group without offsets
+		return nil // kfake, the stand-in, gives this answer for a consumer group without offsets
 	}
 	return offsets.Error
 }

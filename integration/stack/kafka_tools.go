@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// KafkaTool prepares one of Kafka's command line tools by the name of its class, with the heap size
-// and the settings of its start scripts. Only tools that need nothing but the broker's jars work.
-// It downloads the jars if they are missing; there is no stand-in.
+// KafkaTool returns a command that runs one of Kafka's command line tools, which is named by its class. The tool has
+// the heap size and the settings of Kafka's start scripts. Tools that need other jars than the broker's do not work.
+// KafkaTool downloads the jars if they are missing; there is no stand-in.
 func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*exec.Cmd, error) {
 	return javaTool(ctx, "kafka", kafkaPinsOf(readEnvironment(os.Getenv)), heapMB, class, args...)
 }
@@ -60,8 +60,9 @@ func KafkaConnect(ctx context.Context, heapMB int, args ...string) (*exec.Cmd, e
 	return javaTool(ctx, "connect", connectPins, heapMB, "org.apache.kafka.connect.cli.ConnectStandalone", args...)
 }
 
-// JavaSource prepares a Java program of one source file, which the java command compiles at each start. name is unique
-// to pins, a pom.xml whose jars JavaSource downloads if they are missing.
+// JavaSource returns a command that runs a Java program of one source file; java compiles the file at each start. pins
+// is a pom.xml with the jars that the program needs, and name must be used for this pom.xml only. JavaSource downloads
+// the jars if they are missing.
 func JavaSource(ctx context.Context, name string, pins []byte, heapMB int, source string, args ...string) (*exec.Cmd, error) {
 	return javaTool(ctx, name, pins, heapMB, source, args...)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Limits that Kafka and kfake share.
+// Limits that are the same for Kafka and for kfake, its stand-in.
 const (
 	largestBatch    = 70 << 20
 	shortestSession = time.Second
@@ -45,8 +45,8 @@ func launchKfake(ctx context.Context, opts Options, env environment, folder *dat
 	return k, err
 }
 
-// buildKfake compiles the program; Go's build cache makes later builds quick. The starter must run
-// inside this module, as tests do.
+// buildKfake compiles the stand-in for Kafka; Go's build cache makes later builds quick. The working folder of this
+// process must be inside this module, as in tests.
 func buildKfake(ctx context.Context, env environment, program, logFile string) error {
 	compiler, err := lookPath(env.path, "go")
 	if err != nil {

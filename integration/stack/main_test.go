@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// starterVariable makes the test binary a starter that another test can kill.
+// starterVariable makes the test binary start servers in place of running tests, so that a test can kill a process that
+// has started servers.
 const starterVariable = "DLQ_STACK_TEST_STARTER_DIR"
 
 func TestMain(m *testing.M) {
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beStarter starts Kafka and PostgreSQL, prints the addresses of the two servers, and waits until the test kills this
+// beStarter starts Kafka and PostgreSQL, prints the addresses of the two servers, and waits until a test kills this
 // process.
 func beStarter(dir string) {
 	s, err := Start(context.Background(), Options{Postgres: true, Kafka: true, Fast: true, Own: true, Dir: dir})
@@ -57,8 +58,8 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may be closed to that
-// user.
+// openDir returns a temporary folder that every user can enter. PostgreSQL may run as another user, for whom the test's
+// own temporary folder may be closed.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stack-test-")

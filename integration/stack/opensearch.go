@@ -73,5 +73,6 @@ func (s *OpenSearch) start(ctx context.Context) error {
 	return err
 }
 
-// recovered is the path that a node answers with status 200 when it has recovered its indexes.
+// recovered is a path of OpenSearch's API. A node answers it with status 200 when it has recovered its indexes after a
+// start.
 const recovered = "/_cluster/health?wait_for_status=yellow&timeout=1s"

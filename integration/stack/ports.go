@@ -10,8 +10,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// The ports are below the range of outgoing connections: a port in that range could be taken while
-// its server is stopped, even by a client that tries to connect to that server.
+// The ports of servers are outside of the range that the system uses for outgoing connections. Otherwise an outgoing
+// connection could take the port of a stopped server, even the connection of a client that tries to reach this server.
 const (
 	lowestPort  = 15000
 	highestPort = 32000

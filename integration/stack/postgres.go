@@ -13,17 +13,17 @@ import (
 	"strings"
 	"syscall"
 
-	_ "github.com/lib/pq" // the driver that checks whether the server is up
+	_ "github.com/lib/pq" // the driver with which pingPostgres checks that the server answers
 )
 
 // postgresDefaults suit a server that runs for minutes under the load of a test or a benchmark.
 var postgresDefaults = settings{
 	"listen_addresses":        loopback,
-	"unix_socket_directories": "", // a path in a data folder can be too long for a socket
+	"unix_socket_directories": "", // no socket file, because its path in a data folder can be too long
 	"max_connections":         "200",
 	"shared_buffers":          "256MB",
 	"max_wal_size":            "4GB",
-	"wal_keep_size":           "1GB", // a standby that was stopped finds what it missed
+	"wal_keep_size":           "1GB", // so much that a standby finds the changes that it missed while it was stopped
 	"timezone":                "UTC",
 	"log_timezone":            "UTC",
 }
@@ -35,10 +35,10 @@ var postgresFast = settings{
 	"full_page_writes": "off",
 }
 
-// postgresCluster is a data folder with the programs and settings to serve it.
+// postgresCluster is a data folder of PostgreSQL, with the programs and settings for a server on it.
 type postgresCluster struct {
 	bin      string
-	home     string // belongs to the user that runs the server
+	home     string // folder that belongs to the user as which the server runs
 	logFile  string
 	as       runAs
 	password string
@@ -86,7 +86,7 @@ func launchPostgres(ctx context.Context, opts Options, env environment, folder *
 	return s, note, err
 }
 
-// start returns the cluster's server, which answers, and the superuser's URL.
+// start starts the server of the cluster and waits until it answers. It returns the server and the superuser's URL.
 func (c postgresCluster) start(ctx context.Context) (srv *server, url string, err error) {
 	srv, err = startOnFreePorts(ctx, 1, func(ports []int) (*server, error) {
 		url = c.url(ports[0])
@@ -95,7 +95,7 @@ func (c postgresCluster) start(ctx context.Context) (srv *server, url string, er
 	return srv, url, err
 }
 
-// follow makes a copy of a cluster that never ran a standby of the server at primary.
+// follow makes the cluster, which has never run, a copy of the server at primary, so that it runs as its standby.
 func (c postgresCluster) follow(primary string) error {
 	signal := filepath.Join(c.data(), "standby.signal")
 	if err := os.WriteFile(signal, nil, 0o600); err != nil {
@@ -146,7 +146,8 @@ func (c postgresCluster) initdb(password string) *exec.Cmd {
 		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync")
 }
 
-// configure appends its settings, because in this file the last line of a name takes precedence.
+// configure appends the settings to the end of postgresql.conf, because the last line with a name takes precedence in
+// this file.
 func (c postgresCluster) configure() error {
 	file, err := os.OpenFile(filepath.Join(c.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -161,8 +162,8 @@ func quotePostgres(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// program prepares one of PostgreSQL's programs. Its environment is empty: the starter's PG
-// variables are meant for clients of other servers.
+// program returns a command that runs one of PostgreSQL's programs. The command's environment is empty, because PG
+// variables of this process are meant for clients of other servers.
 func (c postgresCluster) program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.home
@@ -176,7 +177,7 @@ func (c postgresCluster) server(port int, url string) *server {
 		command: func() *exec.Cmd { return c.program("postgres", "-D", c.data(), "-p", strconv.Itoa(port)) },
 		answers: func(ctx context.Context) error { return pingPostgres(ctx, url) },
 		logFile: c.logFile,
-		halt:    syscall.SIGQUIT, // the immediate shutdown; SIGKILL would not free shared memory
+		halt:    syscall.SIGQUIT, // immediate shutdown by PostgreSQL itself; after SIGKILL, shared memory remains
 	}
 }
 

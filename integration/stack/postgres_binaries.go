@@ -88,8 +88,9 @@ func nativeFolder(dir string) string {
 	return filepath.Join(dir, "node_modules", postgresScope, runtime.GOOS+"-"+machine, "native")
 }
 
-// hydrate creates the symbolic links that the libraries need and an npm package cannot contain; their list has paths
-// relative to the package's folder. The package has a script that creates them, but npm may refuse to run scripts.
+// hydrate creates the symbolic links that PostgreSQL's libraries need. An npm package cannot contain links, so the
+// package has a list of them, with paths relative to its folder. It also has a script that creates them, but npm may
+// refuse to run scripts.
 func hydrate(native string) error {
 	text, err := os.ReadFile(filepath.Join(native, postgresSymlinks))
 	if err != nil {

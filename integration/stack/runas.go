@@ -13,14 +13,14 @@ import (
 // runAs is the user of the PostgreSQL process. PostgreSQL refuses to run as root, or as a user
 // without a name.
 type runAs struct {
-	credential *syscall.Credential // nil: the starter's own user
+	credential *syscall.Credential // nil for the user of this process
 	name       string
 }
 
 // unprivileged lists the users to try in place of root.
 var unprivileged = [...]string{"nobody", "postgres"}
 
-// pickUser returns the starter's own user or, if that is root, an unprivileged user.
+// pickUser returns the user of this process or, if that is root, an unprivileged user.
 func pickUser() (runAs, error) {
 	if os.Getuid() != 0 {
 		return runAs{}, nil
@@ -63,8 +63,8 @@ func (r runAs) own(path string) error {
 	return os.Chown(path, int(r.credential.Uid), int(r.credential.Gid))
 }
 
-// reaches returns an error if the user cannot reach path: a parent folder, such as root's home, may
-// be closed to others.
+// reaches returns an error if the user cannot enter the folders that lead to path. For example, other users cannot
+// enter root's home.
 func (r runAs) reaches(path string) error {
 	if r.credential == nil {
 		return nil

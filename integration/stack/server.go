@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	startPatience = 90 * time.Second // a busy machine with two cores takes many seconds
+	startPatience = 90 * time.Second // long, because a busy machine with two cores needs many seconds for a start
 	stopPatience  = 30 * time.Second
 	probePatience = 2 * time.Second
 	probePause    = 25 * time.Millisecond
@@ -28,7 +28,7 @@ var errPortTaken = errors.New("port is taken")
 // server is a server process that can be stopped and restarted with the same port and data.
 type server struct {
 	command func() *exec.Cmd                // returns a new command for each start
-	answers func(ctx context.Context) error // sends a request to the server; nil when it serves
+	answers func(ctx context.Context) error // sends a request to the server; returns nil when the server answers it
 	logFile string
 	halt    syscall.Signal // stops the server at once, without saving anything
 	proc    *child.Process // nil while stopped
@@ -84,7 +84,7 @@ func (s *server) ended() error {
 	return fmt.Errorf("ended at once: %w: %s", s.proc.Err(), tail(s.logFile))
 }
 
-// portWasTaken reports whether the log has the message that every server writes when its port is in use.
+// portWasTaken reports whether the log contains the message that all these servers write when their port is in use.
 func (s *server) portWasTaken() bool {
 	text, err := os.ReadFile(s.logFile)
 	return err == nil && bytes.Contains(bytes.ToLower(text), []byte("address already in use"))
@@ -170,7 +170,8 @@ func startAllOnFreePorts(ctx context.Context, n int, build func(ports []int) ([]
 	return nil, last
 }
 
-// startAll starts servers that answer only together. After an error none is running.
+// startAll starts servers that answer requests only when all of them run, such as the brokers of a cluster. If it
+// returns an error, none of them is running.
 func startAll(ctx context.Context, servers []*server) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for _, srv := range servers {

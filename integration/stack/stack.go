@@ -1,7 +1,6 @@
-// Package stack starts the servers for trying and testing dlq-manager: PostgreSQL 17 and Apache
-// Kafka 4, as plain processes on free ports with their own data folder. The versions are pinned in
-// postgres/ and kafka/; npm and Maven download them on first use. The caller creates databases and
-// topics.
+// Package stack starts PostgreSQL 17 and Apache Kafka 4, to try and test dlq-manager. The servers are plain processes
+// that listen on free ports and keep their data in a folder of their own. The files in postgres/ and kafka/ pin their
+// versions; npm and Maven download them on first use. The caller creates databases and topics.
 package stack
 
 import (
@@ -20,16 +19,16 @@ type Options struct {
 	Postgres bool
 	Kafka    bool
 
-	// Standby also starts a streaming standby of PostgreSQL. It needs Own.
+	// Standby also starts a streaming standby of PostgreSQL. It requires that Own is set.
 	Standby bool
 
-	// KafkaCluster starts three brokers instead of one. Topics are on all three, and a record is acknowledged when two
-	// have it. It cannot be combined with KafkaAdvertise.
+	// KafkaCluster starts three brokers instead of one. Each topic has a replica on all three brokers, and a record is
+	// acknowledged when two of them have it. It cannot be combined with KafkaAdvertise.
 	KafkaCluster bool
 
-	// Fast starts and commits quickly, without safety against power loss and at a lower peak speed:
-	// right for tests, wrong for measurements. A killed server process still loses no acknowledged
-	// commit.
+	// Fast makes the servers start and commit quickly, but they lose data when the machine loses power, and their peak
+	// speed is lower. So it is for tests and not for measurements. If only the server process is killed, no
+	// acknowledged commit is lost.
 	Fast bool
 
 	// Own starts servers even if variables name existing ones. Tests that kill a server need Own, because they must not
@@ -43,14 +42,14 @@ type Options struct {
 	// Log receives one line per fallback, at the start and at the end. Nil discards these lines.
 	Log io.Writer
 
-	// PostgresSettings are added to postgresql.conf, KafkaSettings to server.properties; both
-	// override the settings of this package.
+	// PostgresSettings are added to postgresql.conf and KafkaSettings to server.properties. They override the settings
+	// that this package chooses.
 	PostgresSettings map[string]string
 	KafkaSettings    map[string]string
 
-	// KafkaAdvertise adds a second listener to the broker. This listener advertises the address to its clients. It is
-	// the address of a proxy that forwards to Stack.KafkaBehind. Empty means no such listener. Its name in the settings
-	// is PROXIED.
+	// KafkaAdvertise is the address of a proxy that forwards to Stack.KafkaBehind. If it is set, the broker has a
+	// second listener, which tells its clients this address. Kafka's settings call this listener PROXIED. Empty means
+	// no second listener.
 	KafkaAdvertise string
 
 	// KafkaOptions are more options of the broker's JVM, such as system properties.
@@ -72,7 +71,7 @@ type Stack struct {
 	mu       sync.Mutex
 	postgres *server
 	standby  *server
-	kafka    []*server // in the order of their ids
+	kafka    []*server // the brokers, in the order of their ids
 	stopped  bool
 
 	databaseURL string
@@ -141,8 +140,8 @@ func (s *Stack) startMissing(ctx context.Context) error {
 	return s.startBoth(ctx, wantPostgres, wantKafka)
 }
 
-// startBoth starts the servers in parallel: each spends most of its start on one core. If one
-// fails, the other is cancelled at once.
+// startBoth starts the servers at the same time, because each of them uses only one core for most of its start. If one
+// server fails to start, the start of the other is cancelled at once.
 func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +158,7 @@ func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) err
 
 	var failure error
 	for range 2 {
-		// Later failures may only be the result of the cancellation after the first one.
+		// Only the first failure is returned: the second one may be the result of the cancellation.
 		if err := <-results; err != nil && failure == nil {
 			failure = err
 			cancel()

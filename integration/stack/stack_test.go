@@ -52,7 +52,7 @@ func TestStart(t *testing.T) {
 	t.Run("KafkaIsNotOlderThanFour", func(t *testing.T) {
 		answer, err := newClient(t, s.Brokers()[0]).ApiVersions(patient(t), &kafka.ApiVersionsRequest{})
 		check.NoError(t, err)
-		// Kafka 4 is the first version that refuses the oldest versions of Fetch.
+		// This proves that the broker is Kafka 4: earlier versions still accept the oldest versions of Fetch.
 		const fetch = 1
 		i := slices.IndexFunc(answer.ApiKeys, func(k kafka.ApiVersionsResponseApiKey) bool { return k.ApiKey == fetch })
 		if i < 0 || answer.ApiKeys[i].MinVersion < 4 {
@@ -131,7 +131,7 @@ func TestStartFails(t *testing.T) {
 	t.Run("WhereItsUserCannotEnter", func(t *testing.T) {
 		t.Parallel()
 		if os.Getuid() != 0 {
-			return // only root runs PostgreSQL as another user
+			return // PostgreSQL runs as another user only if this process runs as root
 		}
 		dir := openDir(t)
 		check.NoError(t, os.Chmod(dir, 0o700))

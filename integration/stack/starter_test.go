@@ -29,7 +29,7 @@ func TestStarterIsKilled(t *testing.T) {
 	}
 
 	check.NoError(t, starter.Process.Kill())
-	_ = starter.Wait() // it was killed, so an error is expected
+	_ = starter.Wait() // returns an error, because the starter was killed
 
 	t.Run("ServersEnd", func(t *testing.T) {
 		await(t, "end of PostgreSQL", func() bool { return !listens(postgres) })

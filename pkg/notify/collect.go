@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// collect makes notifications from new events. The result more reports that there may be more events. If another
-// process has collected the same events first, the store keeps the notifications of that process.
+// collect stores notifications of new events. The result more reports that the store may have further events. If
+// another process has collected the same events before, the store keeps the notifications of that process.
 func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -24,7 +24,7 @@ func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err err
 	if err != nil {
 		return false, err
 	}
-	if len(found.List) == 0 && !spikes { // a search for spikes is saved even without events
+	if len(found.List) == 0 && !spikes { // the store also remembers a search for spikes that found no event
 		return false, nil
 	}
 	_, err = n.store.KeepNotifications(ctx, repository.KeptNotifications{
@@ -83,7 +83,7 @@ func (q Quiet) has(e repository.Event) bool {
 	return len(e.Topics) > 0 && !slices.ContainsFunc(e.Topics, loud)
 }
 
-// objectOf returns the object that an event concerns: for events of messages it is the topic.
+// objectOf returns the object that an event concerns, such as a redrive. For events of messages, this is the topic.
 func objectOf(e repository.Event) string {
 	switch e.Kind {
 	case repository.GroupNew, repository.GroupRegressed, repository.RedriveFinished, repository.RedriveStopped:

@@ -16,23 +16,23 @@ import (
 
 const (
 	TypeWebhook = "webhook" // a CloudEvent, signed
-	TypeSlack   = "slack"   // text for an incoming webhook
+	TypeSlack   = "slack"   // text for an incoming webhook of Slack or of a compatible receiver
 )
 
 // Config holds the receivers of notifications, and the intervals and timeouts.
 type Config struct {
 	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: notifications are off
-	Interval time.Duration `mapstructure:"interval"` // time between two queries for events, and between two queries for notifications of a sink
+	Interval time.Duration `mapstructure:"interval"` // time between two queries for new events or due notifications
 	Window   time.Duration `mapstructure:"window"`   // for how long similar events are collected into one notification
 	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notifications about the same object
-	GiveUp   time.Duration `mapstructure:"give_up"`  // how long sending a notification is tried
-	Timeout  time.Duration `mapstructure:"timeout"`  // longest time of one try
+	GiveUp   time.Duration `mapstructure:"give_up"`  // for how long sending a notification is tried again
+	Timeout  time.Duration `mapstructure:"timeout"`  // longest time of one request to a receiver
 	// Backoff is the pause after the first failed try, doubled after each further failed try up to BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Spike      SpikeConfig   `mapstructure:"spike"`
 	Source     string        `mapstructure:"source"`
-	// ConsoleURL is the console's URL for people; "" for notifications without links.
+	// ConsoleURL is the URL of the console, for links in notifications; "" for no links.
 	ConsoleURL string `mapstructure:"console_url"`
 }
 
@@ -57,7 +57,7 @@ type SinkConfig struct {
 	// without Topics.
 	Kinds     []string `mapstructure:"kinds"`
 	Topics    []string `mapstructure:"topics"`
-	PerMinute int      `mapstructure:"per_minute"` // maximum number of notifications; 0: defaultPerMinute
+	PerMinute int      `mapstructure:"per_minute"` // maximum number of notifications a minute; 0: defaultPerMinute
 }
 
 const (

@@ -27,8 +27,8 @@ func (n *Notifier) serve(ctx context.Context, s *sink) {
 	}
 }
 
-// deliver sends one notification, if one is due. If the result of sending cannot be stored, the notification is sent
-// again when the claim has expired.
+// deliver sends one notification of a sink, if one is due. If the store is unavailable afterwards, the result is not
+// stored, and the notification is sent again when its claim has expired.
 func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error) {
 	claim := repository.NotificationClaim{Sink: s.name, ID: uuid.New(), Lease: n.cfg.Timeout + 2*callTimeout, Pace: s.pace}
 	asking, cancel := context.WithTimeout(ctx, callTimeout)
@@ -46,7 +46,7 @@ func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error
 		result.Sent = true
 		s.failures = 0
 		n.metrics.tries.WithLabelValues(s.name, "sent").Inc()
-	case ctx.Err() != nil: // this process ends, so the receiver did not cause the failure
+	case ctx.Err() != nil: // this process stops, so the failure says nothing about the receiver
 		result.Error = notification.LastError
 	default:
 		n.fail(s, notification, sent, &result)
@@ -57,8 +57,8 @@ func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error
 	return true, n.store.SettleNotification(settling, result)
 }
 
-// fail sets when a notification is tried again, and how long its sink pauses. The sink does not pause when the receiver
-// refused only this notification.
+// fail sets when a notification is tried again after a failure, and for how long its sink sends nothing. The sink goes
+// on sending when the receiver has refused only this notification.
 func (n *Notifier) fail(s *sink, notification repository.Notification, err error, result *repository.NotificationResult) {
 	n.metrics.tries.WithLabelValues(s.name, "failed").Inc()
 	result.Error = err.Error()

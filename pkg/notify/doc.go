@@ -2,9 +2,9 @@
 // how often the same notification is repeated, and tries to send each notification to every sink that wants it, until
 // the sink accepts it or it is too old. The store keeps events and sent notifications.
 //
-// Any number of processes may send notifications with one store. Only one process collects an event, and only one
-// process sends a notification. If that process is killed while it sends, another process sends the notification
-// again with the same id.
+// Any number of processes may send notifications with one store. Each event is collected by one process, and each
+// notification is sent by one process. If a process is killed while it sends a notification, another process sends the
+// notification again with the same id.
 //
 // The files, in reading order:
 //

@@ -10,14 +10,14 @@ import (
 )
 
 type metrics struct {
-	names   []string // names of the sinks that have metrics
+	names   []string // names of the configured sinks
 	tries   *prometheus.CounterVec
 	givenUp *prometheus.CounterVec
 	waiting *prometheus.GaugeVec
 	overdue *prometheus.GaugeVec
 }
 
-// newMetrics sets a zero for every sink, so that its first failure is visible as a change.
+// newMetrics sets the counters of every sink to zero, so that the first failure of a sink is visible as an increase.
 func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	build := promauto.With(registry)
 	m := &metrics{

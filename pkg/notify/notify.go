@@ -21,13 +21,13 @@ import (
 
 const (
 	eventLimit = 500
-	// chores is the time between two searches for spikes, checks for expired notifications, and counts of waiting
-	// notifications.
+	// chores is the interval at which a process searches for spikes, ends notifications that are too old, and counts
+	// waiting notifications.
 	chores      = time.Minute
 	callTimeout = 10 * time.Second
 )
 
-// Notifier sends notifications about events to sinks.
+// Notifier sends notifications about events to the configured receivers, which it calls sinks.
 type Notifier struct {
 	cfg     Config
 	store   repository.Notifications
@@ -37,9 +37,9 @@ type Notifier struct {
 	now     func() time.Time
 	random  func() float64
 	quiet   Quiet
-	masked  bool // the texts of error groups are hidden
+	masked  bool // hides the texts of error groups in notifications
 
-	outage outage.Log // logs outages of the store
+	outage outage.Log // logs once that the store does not answer, and once that it answers again
 }
 
 type sink struct {
@@ -52,8 +52,8 @@ type sink struct {
 	failures int // consecutive failures in this process; used only by serve
 }
 
-// Quiet lists error groups and topics. An event of one of these error groups, or an event whose topics are all in
-// Topics, causes no notification.
+// Quiet lists the error groups and topics about which no notifications are sent. An event is quiet if its error group
+// is in Groups, or if all of its topics are in Topics.
 type Quiet struct {
 	Groups []uuid.UUID
 	Topics []string
@@ -62,10 +62,12 @@ type Quiet struct {
 // Option changes a Notifier.
 type Option func(*Notifier)
 
-// WithQuiet excludes events that the program itself causes.
+// WithQuiet sends no notifications about the error groups and topics of q, because the program itself causes their
+// events.
 func WithQuiet(q Quiet) Option { return func(n *Notifier) { n.quiet = q } }
 
-// WithMaskedGroups hides the texts of error groups, as they may contain masked values and receivers have no grant.
+// WithMaskedGroups hides the texts of error groups in notifications if masked is true. These texts may contain masked
+// values, and a receiver has no role that permits it to see them.
 func WithMaskedGroups(masked bool) Option { return func(n *Notifier) { n.masked = masked } }
 
 // New returns a Notifier and registers its metrics. cfg must be valid.
@@ -117,8 +119,9 @@ func (s *sink) wants(e repository.Event) bool {
 	return s.topics == nil || slices.ContainsFunc(e.Topics, s.topics.Match)
 }
 
-// Run works until ctx ends, and returns when no notification is being sent. A store that is unavailable is logged
-// once and tried until it answers. A sink that does not answer does not delay the others.
+// Run sends notifications until ctx ends, and returns when no request to a receiver is in progress. When the store is
+// unavailable, Run logs this once and tries again until the store answers. A receiver that does not answer does not
+// delay notifications to other receivers.
 func (n *Notifier) Run(ctx context.Context) {
 	if len(n.sinks) == 0 {
 		return
@@ -127,7 +130,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	for _, s := range n.sinks {
 		all.Go(func() { n.serve(ctx, s) })
 	}
-	var last time.Time // when the chores ran last
+	var last time.Time // when chores were last due and done
 	for ctx.Err() == nil {
 		due := n.now().Sub(last) >= chores
 		more, err := n.collect(ctx, due)

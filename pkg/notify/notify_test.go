@@ -52,7 +52,7 @@ type received struct {
 	body   string
 }
 
-// receiver is a sink's server. answer makes its answers.
+// receiver is an HTTP server that gets the notifications of a sink. The function answer writes its answers.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -106,7 +106,7 @@ func (r *receiver) want(t *testing.T, what string, n int) []received {
 	return got
 }
 
-// world is a store, and a notifier that the test runs step by step.
+// world holds a store and a notifier; the test calls the notifier's steps one by one.
 type world struct {
 	*testing.T
 	clock    *clock
@@ -129,7 +129,7 @@ func newWorld(t *testing.T, sinks ...SinkConfig) *world {
 	return w
 }
 
-// start replaces the process by a new process.
+// start makes a new notifier on the same store, as if the process had been killed and started again.
 func (w *world) start() {
 	w.Helper()
 	if err := w.cfg.Validate(); err != nil {
@@ -175,7 +175,7 @@ func (w *world) deliver() {
 	}
 }
 
-// pass collects events, and delivers them when their window is over.
+// pass collects the new events and then delivers their notifications, when their window is over.
 func (w *world) pass() {
 	w.Helper()
 	w.collect()
@@ -283,9 +283,9 @@ func TestNotifier(t *testing.T) {
 		},
 		"LosesNothingWhenItIsKilled": func(w *world, r *receiver) {
 			w.dead("orders", 1)
-			w.start() // the process ends before it has stored any notification
+			w.start() // the process is killed before it has stored any notification
 			w.collect()
-			w.start() // the process ends before it has sent any notification
+			w.start() // the process is killed before it has sent any notification
 			w.clock.advance(w.cfg.Window)
 			s := w.notifier.sinks[0]
 			n, found, err := w.store.ClaimNotification(w.Context(), repository.NotificationClaim{Sink: "ops", ID: uuid.New(), Lease: time.Minute, Pace: s.pace})
@@ -295,7 +295,7 @@ func TestNotifier(t *testing.T) {
 			if err := s.sender.send(w.Context(), n); err != nil {
 				w.Fatal(err)
 			}
-			w.start() // the process ends before it has stored the success
+			w.start() // the process is killed after the request, before it has stored the success
 			w.clock.advance(2 * time.Minute)
 			w.deliver()
 			if got := r.want(w.T, "both times", 2); got[0].header.Get(headerID) != got[1].header.Get(headerID) || got[0].body != got[1].body {
@@ -358,7 +358,7 @@ func TestNotifier(t *testing.T) {
 		},
 		"DoesNotTellOfLongAgo": func(w *world, r *receiver) {
 			w.dead("orders", 1)
-			w.clock.advance(w.cfg.GiveUp - time.Second) // no process ran during this time
+			w.clock.advance(w.cfg.GiveUp - time.Second) // no notifier ran, so the first event becomes too old
 			w.dead("payments", 1)
 			w.clock.advance(2 * time.Second)
 			w.start()
@@ -458,7 +458,7 @@ func TestNotifier_RunsUntilItIsStopped(t *testing.T) {
 	stop()
 	<-over
 
-	n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // no sinks: no call to the store
+	n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // Run must not call the nil store
 	check.NoError(t, err)
 	n.Run(t.Context())
 }

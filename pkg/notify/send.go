@@ -69,7 +69,8 @@ type target struct {
 	urlFile string
 }
 
-// address reads the file with the URL every time, as its content may have changed.
+// address returns the receiver's URL. If the URL is in a file, address reads the file in each call, because its content
+// may have changed.
 func (t target) address() (*url.URL, error) {
 	text := t.url
 	if t.urlFile != "" {
@@ -111,7 +112,8 @@ func (t target) post(ctx context.Context, body []byte, header http.Header) error
 	}
 }
 
-// withoutURL returns the cause of a client's error, whose text contains the URL.
+// withoutURL returns the cause of an error of the HTTP client, because the text of the error itself contains the
+// receiver's URL, which is a secret.
 func withoutURL(err error) error {
 	var named *url.Error
 	if errors.As(err, &named) {

@@ -82,7 +82,7 @@ func TestWebhook_Signs(t *testing.T) {
 	if want := sign([][]byte{first, second}, id, "1700000000", []byte(got.body)); at != "1700000000" || signature != want {
 		t.Errorf("got %s at %s, want %s with each secret, at the seconds", signature, at, want)
 	}
-	// The example in the specification of Standard Webhooks.
+	// The key, the id, the time, the body and the signature are the example in the specification of Standard Webhooks.
 	key, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	example := sign([][]byte{key, key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
 	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -199,8 +199,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// The texts of error groups may come from masked headers, so no receiver gets these texts, not even in notifications
-// that were stored before masks were configured.
+// The texts of error groups may come from masked headers. Therefore no receiver gets these texts, even in notifications
+// that were stored before the headers were masked.
 func TestGroupsAreMasked(t *testing.T) {
 	t.Parallel()
 	notification := notificationOf(repository.Event{

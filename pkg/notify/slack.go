@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// slack sends text to an incoming webhook of Slack, or of a compatible receiver.
+// slack sends notifications as text to an incoming webhook of Slack or of a compatible receiver.
 type slack struct {
 	target target
 	words  words

@@ -53,7 +53,8 @@ func (w *webhook) send(ctx context.Context, n repository.Notification) error {
 // secretPrefix marks a secret that is encoded in base64.
 const secretPrefix = "whsec_"
 
-// readSecrets reads one secret per line: during a replacement, a receiver may know only one of two secrets.
+// readSecrets returns the secrets in a file, one per line. A notification is signed with each of them: while the secret
+// is being replaced, a receiver may know only the old or only the new one.
 func readSecrets(file string) ([][]byte, error) {
 	text, err := secret.FromFile(file)
 	if err != nil {

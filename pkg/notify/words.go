@@ -17,8 +17,8 @@ import (
 
 const titleLength = 200
 
-// detail holds the fields of particular kinds of notifications. It contains no part of a record: no key, header or
-// payload.
+// detail holds those fields of a notification that only some kinds have. It contains no part of a record: no key,
+// header or payload.
 type detail struct {
 	Group   *groupDetail   `json:"group,omitempty"`
 	Spike   *spikeDetail   `json:"spike,omitempty"`
@@ -65,7 +65,7 @@ func packDetail(e repository.Event) []byte {
 	}
 	raw, err := json.Marshal(d)
 	if err != nil {
-		return []byte("{}") // json.Marshal cannot fail, because JSON can represent every value of these types
+		return []byte("{}") // never happens, because JSON can represent every value of these types
 	}
 	return raw
 }
@@ -78,7 +78,7 @@ func plain(text string) string {
 type words struct {
 	source  string
 	console string // the console's URL; "" for no links
-	masked  bool   // the texts of error groups are hidden
+	masked  bool   // hides the texts of error groups
 }
 
 const maskedText = "***"

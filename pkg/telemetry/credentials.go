@@ -15,9 +15,9 @@ type credentialFiles struct {
 	changed  *prometheus.Desc
 }
 
-// NewCredentialFiles returns a collector for files of credentials. The keys of paths say what the files are for; they
-// become a label. For each file the collector reports whether the file can be read and is not empty, and when it was
-// last written. Entries without a path are ignored.
+// NewCredentialFiles returns a collector that watches files with credentials. The keys of paths say what the files are
+// for; they are the values of the label credentials. For each file, the collector reports whether the file can be read
+// and is not empty, and when it was last written. It ignores entries whose path is empty.
 func NewCredentialFiles(paths map[string]string) prometheus.Collector {
 	paths = maps.Clone(paths)
 	maps.DeleteFunc(paths, func(_, path string) bool { return path == "" })

@@ -8,7 +8,7 @@ import (
 // MaxTopicLabels is the maximum number of topics that are labels in the metrics of one process.
 const MaxTopicLabels = 1000
 
-// OtherTopics is the label for all topics that are not labels.
+// OtherTopics is the label value that stands for all topics without a label of their own.
 const OtherTopics = "other"
 
 // TopicLabels decides which topics become labels in metrics: only topics that exist in the cluster, and at most

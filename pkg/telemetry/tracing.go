@@ -31,8 +31,9 @@ var spanLimits = sdktrace.SpanLimits{
 	AttributePerLinkCountLimit: 16,
 }
 
-// Tracing sends the spans of one program to a collector. Callers never wait for the collector: spans that cannot be
-// queued or sent are dropped and counted. A nil Tracing is off. It is safe for concurrent use.
+// Tracing sends the spans of one program to a collector. The code that makes spans never waits for the collector:
+// Tracing drops and counts spans that it cannot queue or send. A nil Tracing sends nothing. It is safe for concurrent
+// use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	counts   spanCounts
@@ -58,7 +59,7 @@ func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg
 	return newTracing(cfg, service, version, exporter, client.rejectedSpans, log, reg), nil
 }
 
-// newTracing does the same as NewTracing, but sends spans to the given exporter.
+// newTracing makes a Tracing as NewTracing does, but it sends spans to the given exporter.
 func newTracing(
 	cfg TracingConfig, service, version string, to sdktrace.SpanExporter, rejected func() int64, log *zap.Logger, reg prometheus.Registerer,
 ) *Tracing {
@@ -91,18 +92,18 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Stop sends the queued spans until ctx ends; spans that are still queued then are dropped. Spans that begin later are
-// not recorded.
+// Stop sends the queued spans until ctx ends, and drops the rest. Spans that are made after the call of Stop are not
+// recorded.
 func (t *Tracing) Stop(ctx context.Context) {
 	if t != nil {
 		_ = t.provider.Shutdown(ctx) // the exporter logs and counts its errors
 	}
 }
 
-// newSampler decides which traces are recorded. A child span is recorded if its parent is. A trace that comes from
-// another program is not recorded if its sender does not record it. If its sender records it, cfg decides whether the
-// sender is trusted: then the trace is recorded here too. Otherwise the ratio decides, as for traces that begin here,
-// because any client can write the header that requests recording.
+// newSampler returns the sampler that decides which spans are recorded. A span with a parent in this program is
+// recorded if its parent is. A span whose parent is in another program is not recorded if that program does not record
+// its trace. If that program records the trace and cfg trusts it, the span is recorded. If cfg does not trust it, the
+// ratio decides, as it does for new traces, because any client can write the header that requests recording.
 func newSampler(cfg TracingConfig) sdktrace.Sampler {
 	var options []sdktrace.ParentBasedSamplerOption
 	if !cfg.TrustParent {

@@ -24,7 +24,7 @@ import (
 
 const (
 	maxAnswer = 64 << 10 // maximum number of bytes of a collector's answer that are read
-	maxFile   = 1 << 20  // maximum size of the file of headers and of the file of certificate authorities
+	maxFile   = 1 << 20  // maximum size in bytes of each of the two files that TracingConfig names
 )
 
 // tracingClient sends requests to the collector, with the headers that headersFile contains at the time of the request.
@@ -32,7 +32,7 @@ const (
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper
-	rejected    atomic.Int64 // number of spans of the last export that the collector rejected; see rejectedSpans
+	rejected    atomic.Int64 // number of rejected spans that rejectedSpans returns next
 }
 
 func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
@@ -58,7 +58,8 @@ func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
 	return c, err
 }
 
-// options sets every option of the library, because the library would read missing options from environment variables.
+// options returns a value for every option of the OpenTelemetry library. Without these values, the library would read
+// the options from environment variables.
 func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	endpoint, _ := url.Parse(cfg.Endpoint) // Validate has checked it
 	if endpoint.Path == "" || endpoint.Path == "/" {
@@ -67,7 +68,7 @@ func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	return []otlptracehttp.Option{
 		otlptracehttp.WithEndpointURL(endpoint.String()),
 		otlptracehttp.WithHeaders(nil),
-		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client below has its own TLS configuration
+		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client below has its own TLS settings
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
 		otlptracehttp.WithTimeout(cfg.Timeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
@@ -78,7 +79,8 @@ func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	}
 }
 
-// RoundTrip implements http.RoundTripper. The library repeats failed requests until the timeout.
+// RoundTrip implements http.RoundTripper. It sends a request of the OpenTelemetry library to the collector; the library
+// repeats a failed request until the timeout.
 func (c *tracingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	headers, err := c.headers()
 	if err != nil {

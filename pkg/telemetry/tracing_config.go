@@ -10,11 +10,11 @@ import (
 
 // TracingConfig holds the settings of tracing.
 type TracingConfig struct {
-	// Endpoint is the URL of a collector that accepts OTLP over HTTP; "" turns tracing off. Without a path, the
-	// standard path /v1/traces is used.
+	// Endpoint is the URL of a collector that accepts OTLP over HTTP; "" turns tracing off. If the URL has no path,
+	// spans are sent to the standard path /v1/traces.
 	Endpoint string `mapstructure:"endpoint"`
-	// SampleRatio is the share of traces that are recorded. The trace of a request is never recorded when the sender of
-	// the request does not record it.
+	// SampleRatio is the share of traces that are recorded, from 0 to 1. If the sender of a request does not record its
+	// trace, this program does not record it either.
 	SampleRatio float64 `mapstructure:"sample_ratio"`
 	// TrustParent makes the program record every trace that the sender of a request records, whatever SampleRatio is.
 	TrustParent bool `mapstructure:"trust_parent"`
@@ -23,13 +23,15 @@ type TracingConfig struct {
 	Queue int `mapstructure:"queue"`
 	// Timeout limits the time for one export, including its retries.
 	Timeout time.Duration `mapstructure:"timeout"`
-	// HeadersFile holds headers for every export, one "name: value" per line. It is read for every export. "" for none.
+	// HeadersFile is the path of a file with headers for the collector, one "name: value" per line. The file is read
+	// before every export. "" means no headers.
 	HeadersFile string `mapstructure:"headers_file"`
-	// CAFile is a PEM file of the certificate authorities for the collector; "" for those of the system.
+	// CAFile is the path of a PEM file with the certificate authorities that may sign the collector's certificate. ""
+	// means the authorities of the operating system.
 	CAFile string `mapstructure:"ca_file"`
 }
 
-// maxTracingQueue is the maximum of Queue; that many spans use about 200 MB in the worst case. tracingBatch is the
+// maxTracingQueue is the maximum of Queue; in the worst case, so many spans use about 200 MB. tracingBatch is the
 // maximum number of spans in one export.
 const (
 	maxTracingQueue = 1 << 16

@@ -30,8 +30,9 @@ func newSpanCounts(reg prometheus.Registerer) spanCounts {
 	return spanCounts{spans.WithLabelValues("exported"), spans.WithLabelValues("failed"), spans.WithLabelValues("dropped")}
 }
 
-// spanLimiter drops, and counts, spans that end while too many spans are queued or being sent. The queue of the SDK
-// would not count the spans that it drops, and it limits their number, whatever their size.
+// spanLimiter drops and counts a span that ends while too many other spans are queued or being sent. The queue of the
+// SDK does not suffice: it does not count the spans that it drops, and it limits the number of spans but not their
+// size.
 type spanLimiter struct {
 	sdktrace.SpanProcessor
 	room    int64
@@ -62,8 +63,8 @@ func (l *spanLimiter) release(spans []sdktrace.ReadOnlySpan) {
 	}
 }
 
-// countedExporter counts exported spans by result and logs errors. Without it, the SDK would report errors to a handler
-// that the whole process shares.
+// countedExporter counts the spans that were exported or not, and logs the errors of exports. Without countedExporter,
+// the SDK would report the errors to a handler that is global to the process.
 type countedExporter struct {
 	sdktrace.SpanExporter
 	rejected func() int64 // returns the number of spans that the collector rejected from the last export
@@ -72,7 +73,7 @@ type countedExporter struct {
 	log      *zap.Logger
 
 	logged time.Time // time of the last log line. It needs no lock, because exports run one after the other.
-	lost   int       // number of spans that were not exported since the last log line
+	lost   int       // number of spans since the last log line that were not exported
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It returns no error.

@@ -32,8 +32,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// hanging is an exporter whose collector receives a batch and does not answer until the test sends to answer or the
-// request ends.
+// hanging is an exporter whose export of a batch ends only when the test sends a result to the channel answer, or when
+// the export's context ends.
 type hanging struct {
 	tracetest.InMemoryExporter
 	took   chan int
@@ -54,7 +54,7 @@ func (h *hanging) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 
 func (h *hanging) Shutdown(context.Context) error { return nil }
 
-// bench is a Tracing with an exporter of the test.
+// bench is a Tracing whose exporter the test chooses, with its log lines.
 type bench struct {
 	*Tracing
 	logs *observer.ObservedLogs
@@ -109,12 +109,12 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 		b.Stop(ctx)
 		b.make(3) // makes no span
 		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
-		<-time.After(time.Hour) // lets every export time out
+		<-time.After(time.Hour) // so long that every export has ended with a timeout
 		b.want(t, tracingBatch, 1000, 4000+2000-tracingBatch)
 	})
 }
 
-// For the limit of the queue, a span with links counts as several spans.
+// The limit of the queue counts a span with links as several spans, as TracingConfig.Queue says.
 func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,11 +135,11 @@ func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		b.Stop(ctx)
-		<-time.After(time.Hour) // lets every export time out
+		<-time.After(time.Hour) // so long that every export has ended with a timeout
 	})
 }
 
-// The queue uses only some megabytes, whatever the spans contain.
+// The queue uses only some megabytes, even if every span has the maximum number of links.
 func TestTracing_QueueIsSmall(t *testing.T) { //nolint:paralleltest // others' memory would be counted
 	b := tracing(t, newHanging(), func(*TracingConfig) {})
 	before := inUse()
@@ -159,7 +159,7 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// A span that is larger than the queue is still sent.
+// A span that needs more space than the whole queue is still sent.
 func TestTracing_SmallQueue(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
@@ -185,7 +185,8 @@ func (b bench) linked(spans int) {
 	}
 }
 
-// Stop waits for a hanging collector until its context ends, even if the timeout of an export is longer.
+// Stop waits for a collector that does not answer only until its context ends, even if the timeout of an export is
+// longer.
 func TestTracing_StopIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +199,7 @@ func TestTracing_StopIsBounded(t *testing.T) {
 		if took := time.Since(began); took != 1500*time.Millisecond {
 			t.Errorf("Stop took %s, want what it was given", took)
 		}
-		<-time.After(time.Hour) // lets every export time out
+		<-time.After(time.Hour) // so long that every export has ended with a timeout
 	})
 }
 
@@ -236,7 +237,7 @@ func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := tracing(t, newHanging(), func(c *TracingConfig) { c.Timeout = time.Second })
-		for range 40 { // each export takes 3 seconds: the delay until the batch is sent, and the timeout
+		for range 40 { // each export takes 3 seconds: 2 seconds until the batch is sent, and 1 second until the timeout
 			b.make(1)
 			<-time.After(3 * time.Second)
 		}
@@ -259,7 +260,9 @@ func TestTracing_Ratio(t *testing.T) {
 	for _, c := range []struct {
 		ratio float64
 		trust bool
-		want  float64 // number of recorded spans, out of one in a trace that its sender records, one in a trace that its sender does not record, and ten that begin here
+		// Number of recorded spans. Of twelve spans, one is in a trace that its sender records, one in a trace that its
+		// sender does not record, and ten begin new traces.
+		want float64
 	}{{0, false, 0}, {0, true, 1}, {1, false, 11}, {1, true, 11}} {
 		b := tracing(t, exporterFunc(to.ExportSpans), func(cfg *TracingConfig) { cfg.SampleRatio, cfg.TrustParent = c.ratio, c.trust })
 		for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled} {
@@ -271,8 +274,8 @@ func TestTracing_Ratio(t *testing.T) {
 	}
 }
 
-// Senders choose the ids of traces, but the choice of an id must not decide whether a trace is recorded. A sampler that
-// compares the id with the ratio would record this id at every ratio.
+// The sender of a request chooses the trace id, but this choice must not decide whether the trace is recorded. A
+// sampler that compares the trace id with the ratio would record the id of this test at every ratio.
 func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
@@ -286,14 +289,15 @@ func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	}
 }
 
-// asked makes the span of a request whose trace context has the given flags.
+// asked makes the span of an incoming request; its trace context has these flags, which say whether the sender records
+// the trace.
 func (b bench) asked(flags trace.TraceFlags) {
 	from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
 	_, s := b.Provider().Tracer("test").Start(trace.ContextWithRemoteSpanContext(context.Background(), from), "asked")
 	s.End()
 }
 
-// The texts of errors, which libraries record and which may quote dead letters, are not exported.
+// Libraries record the texts of errors, which may quote dead letters. These texts are not exported.
 func TestTracing_ErrorTextsAreNotExported(t *testing.T) {
 	t.Parallel()
 	var sent []sdktrace.ReadOnlySpan
@@ -324,7 +328,7 @@ func TestTracing_Off(t *testing.T) {
 	}
 }
 
-// A collector that is unavailable for a moment receives the spans that it missed.
+// When the collector is unavailable for a moment, its spans are sent again and none is lost.
 func TestTracing_TriesAgain(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -368,7 +372,8 @@ func TestTracing_TakenInPart(t *testing.T) {
 	}
 }
 
-// No text of a collector's answer is logged, whatever form the answer has, because it may repeat the headers.
+// A collector's answer may repeat the headers that it got. Therefore no part of an answer is logged, whatever form the
+// answer has.
 func TestTracing_AnswersWithSecrets(t *testing.T) {
 	t.Parallel()
 	partly, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{

@@ -81,7 +81,7 @@ func language(answer string) string {
 	return "text"
 }
 
-// linked returns the type of a field with a link to its schema.
+// linked returns the type of a field as Markdown, with a link to the schema of the type.
 func linked(f openapi.Field) string {
 	if f.Ref == "" {
 		return cell(f.Type)

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// comments are the comments of the reference file. The comment of a key is on the same line and may continue on the
-// next lines in the same column. Further comments may be on whole lines above the key.
+// comments are the comments of configs/config.yaml, the reference file. The comment of a key is on the same line and
+// may continue on the next lines in the same column. Further comments may be on whole lines above the key.
 type comments struct {
-	of       map[string]string // comment, by key or section
-	more     map[string]string // comment on the lines above a key, by the key
-	sections []string          // keys of the sections, in the order of the file
+	of       map[string]string // comment on the line of a key or section, by its name
+	more     map[string]string // comment on the lines above a key, by its name
+	sections []string          // names of the sections, in the order of the file
 }
 
-// keyLine matches a key, its value, and a comment. It requires that no value in the reference file contains #.
+// keyLine matches a key of configs/config.yaml, its value, and a comment. No value in this file may contain #.
 var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):([^#]*)(?:# *(.*))?$`)
 
-// readComments reads the reference file.
+// readComments returns the comments in the text of configs/config.yaml.
 func readComments(text string) comments {
 	c := comments{of: map[string]string{}, more: map[string]string{}}
-	var path []string // the key of the current line
+	var path []string // the names of the sections around the current line, and its key
 	var above []string
 	last, column := "", -1 // the last key with a comment on its line, and the column in which this comment begins
 	for _, line := range strings.Split(text, "\n") {
@@ -57,8 +57,8 @@ func readComments(text string) comments {
 	return c
 }
 
-// meaning returns the comments of a key; those of its section when the key has none; "" when the file does not contain
-// the key.
+// meaning returns the comments of a key, or the comments of its section if the key has none. It returns "" if the file
+// does not contain the key.
 func (c comments) meaning(key string) string {
 	text, there := c.of[key]
 	if !there {

@@ -28,7 +28,8 @@ Keep secrets in files (` + "`*_file`" + `), not in the configuration file or the
 a file is read again when it changes, any other value needs a restart.
 `
 
-// page returns the Markdown page. The parameter reference is the path of the file that contains every key.
+// page returns the text of docs/configuration.md. The parameter reference is the path of the file that contains every
+// key.
 func page(reference string) (string, error) {
 	text, err := os.ReadFile(reference)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// Every range of the reference file matches Validate: Validate accepts the first and the last number of the range, and
-// refuses the next numbers outside of it.
+// Every range that a comment in configs/config.yaml states agrees with Validate: Validate accepts the first and the
+// last number of the range, and refuses the next numbers outside of it.
 func TestRangesAgreeWithValidate(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(reference)
@@ -157,7 +157,8 @@ func (s setting) parse(text string) (n number, err error) {
 	return n, nil
 }
 
-// step returns the next number above or below n.
+// step returns the number next to n: 1 more or less for a whole number, 0.000001 more or less for a fraction. A
+// negative sign means less.
 func (s setting) step(n number, sign int) number {
 	return number{n.whole + int64(sign), n.fraction + float64(sign)*1e-6}
 }

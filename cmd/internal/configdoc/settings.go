@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// setting is a key that has a value.
+// setting is a key of the configuration file that has a value, and not a section.
 type setting struct {
 	key   string
 	value reflect.Value // the field of the configuration struct
@@ -55,7 +55,7 @@ func (s setting) variable() string {
 
 func (s setting) isDuration() bool { return s.value.Type() == reflect.TypeFor[time.Duration]() }
 
-// isSize reports whether the setting is shown as a size.
+// isSize reports whether the setting is a number of bytes.
 func (s setting) isSize() bool {
 	return s.value.Type() == reflect.TypeFor[config.ByteSize]() || s.value.CanInt() && strings.HasSuffix(s.key, "bytes")
 }
@@ -73,7 +73,7 @@ func (s setting) cutRange(comment string) (span, meaning string) {
 	return "", comment
 }
 
-// typeName returns the type as the page shows it.
+// typeName returns the name of the setting's type for docs/configuration.md, such as "duration".
 func (s setting) typeName() string {
 	typ := s.value.Type()
 	if typ.Kind() == reflect.Pointer {

@@ -30,7 +30,7 @@ type Config struct {
 	Log      telemetry.LogConfig `mapstructure:"log"`
 	Server   rest.Config         `mapstructure:"server"`
 	Database *postgres.Config    `mapstructure:"database"` // nil when the store is in memory
-	Kafka    *Kafka              `mapstructure:"kafka"`    // nil without the section; HasKafka reports whether it names brokers
+	Kafka    *Kafka              `mapstructure:"kafka"`    // nil when the file has no section kafka; see HasKafka
 	Ingest   ingest.Config       `mapstructure:"ingest"`
 	Redrive  redrive.Config      `mapstructure:"redrive"`
 	Archive  archive.Config      `mapstructure:"archive"`
@@ -100,13 +100,13 @@ func DefaultConfig() Config {
 // Production reports whether app.environment is production, in which the programs refuse to start without a database.
 func (c Config) Production() bool { return c.App.Environment == "production" }
 
-// HasKafka reports whether brokers are configured. A section without brokers is only valid if it sets
+// HasKafka reports whether brokers are configured. A section kafka without brokers is only valid if it sets
 // republish_required: otherwise an operator who forgot the brokers would get a program without Kafka, and no error
 // about it.
 func (c Config) HasKafka() bool { return c.Kafka != nil && len(c.Kafka.Broker.Brokers) > 0 }
 
-// RepublishRequired reports whether a retry is refused when there is no cluster. The default is
-// true in production only.
+// RepublishRequired reports whether a program without Kafka must refuse a retry. The default is true in production
+// only.
 func (c Config) RepublishRequired() bool {
 	if c.Kafka != nil && c.Kafka.Republish.RepublishRequired != nil {
 		return *c.Kafka.Republish.RepublishRequired
@@ -150,7 +150,7 @@ func (k *Kafka) DeadLetters(reserved func(topic string) bool) (deadletter.Patter
 	return patterns, decoder, err
 }
 
-// Validate checks the settings of the section that belong to no other package.
+// Validate checks those settings of the section kafka that no other package checks.
 func (k *Kafka) Validate() error {
 	var errs []error
 	if k.ConsumerGroup == "" {

@@ -32,8 +32,8 @@ func (b Base) OpenDatabase() (*sqlx.DB, error) {
 	return db, nil
 }
 
-// OpenKafka opens the program's only connections to Kafka, without connecting. It logs once that no token can be got to
-// sign in with, and once that tokens can be got again.
+// OpenKafka opens the program's only connections to Kafka, without connecting. If the connections need tokens to sign
+// in, it logs once that no token can be obtained, and once that tokens can be obtained again.
 func (b Base) OpenKafka() (*broker.Cluster, error) {
 	var tokens outage.Log
 	return broker.Open(b.Config.Kafka.Broker, broker.WithTokenReport(func(err error) {

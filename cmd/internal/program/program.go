@@ -24,7 +24,7 @@ import (
 // DefaultPath is the default path of the configuration file.
 const DefaultPath = "configs/config.yaml"
 
-// Run is the work of a program. It works until ctx ends, and returns the error because of which it stopped.
+// Run is the work of a program. It returns when ctx ends, or earlier with the error that stopped it.
 type Run func(ctx context.Context, args, environ []string, stdout io.Writer) error
 
 // Main runs a program until it returns or receives SIGINT or SIGTERM, and then exits. The exit code is 0 after a normal

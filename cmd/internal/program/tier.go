@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// movesAndRewrites is the second tier of the archive as the archiver uses it.
+// movesAndRewrites is the second tier of the archive for the archiver, which moves messages to objects and rewrites
+// objects.
 type movesAndRewrites struct {
 	*tier.Mover
 	*tier.Rewriter

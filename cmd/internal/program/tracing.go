@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// lastSpans is the maximum time for which the shutdown waits until a collector has accepted the last spans. It
-// waits less when otherwise less than lastWords would be left of the time for the shutdown.
+// lastSpans is the maximum time for which the shutdown waits until a collector has accepted the last spans. The wait is
+// shorter when the shutdown is late, so that at least lastWords is left of the time for the shutdown.
 const (
 	lastSpans = 1500 * time.Millisecond
 	lastWords = 500 * time.Millisecond
@@ -32,10 +32,10 @@ func (b Base) StopTracing() {
 	b.Tracing.Stop(ctx)
 }
 
-// endTime is the time at which the shutdown stops waiting.
+// endTime is the time at which the shutdown stops waiting for spans to be sent.
 type endTime struct{ at atomic.Pointer[time.Time] }
 
-// watch sets the time when ctx ends.
+// watch sets the endTime when ctx ends, which means that the shutdown begins.
 func (e *endTime) watch(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		at := time.Now().Add(patience - lastWords)

@@ -7,10 +7,11 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// mistake is a change to a file of the base or of a component that check must report.
+// mistake is a change to one file of the manifests that makes them wrong. Problems must report the mistake with the
+// text in want.
 type mistake struct{ name, file, old, new, want string }
 
-// in applies the mistake to a copy of the manifests and returns the folder to render.
+// in applies the mistake to a copy of the manifests, and returns the copy and the folder in it that Render must render.
 func (m mistake) in(t *testing.T) (tree filesys.FileSystem, dir string) {
 	t.Helper()
 	tree = loadTree(t)
@@ -27,8 +28,7 @@ func (m mistake) in(t *testing.T) (tree filesys.FileSystem, dir string) {
 	return tree, "base"
 }
 
-// Each row makes one mistake in the base or in a component; its last column is the expected
-// problem.
+// Each row makes one mistake in the manifests; its last column is the problem that Problems must report.
 func TestMistakesAreFound(t *testing.T) {
 	t.Parallel()
 	for _, mistake := range []mistake{
@@ -87,8 +87,8 @@ func problems(tree filesys.FileSystem, dir string) string {
 	return strings.Join(Problems(set), "\n")
 }
 
-// A digest always names the same image. A full version always names the same image only in a registry with immutable
-// tags.
+// An image is pinned by its digest, which always names the same image, or by a full version. A full version always
+// names the same image only in a registry with immutable tags.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

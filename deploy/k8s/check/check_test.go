@@ -43,7 +43,8 @@ func render(t *testing.T, tree filesys.FileSystem, dir string) *Set {
 	return set
 }
 
-// overlay writes an overlay of the base, with components and patches.
+// overlay writes a Kustomize overlay of the base manifests, with the components and patches in text, and returns its
+// folder.
 func overlay(t *testing.T, tree filesys.FileSystem, text string) (dir string) {
 	t.Helper()
 	text = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../../base]\n" + text
@@ -132,7 +133,7 @@ func TestEveryKustomizationIsSound(t *testing.T) {
 	}
 }
 
-// The promises about the deployment hold for the base and every overlay.
+// What docs/configuration.md and the manifests promise about the deployment is true for the base and for every overlay.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/configuration.md")
@@ -281,9 +282,9 @@ func TestTheProductionOverlayIsProtected(t *testing.T) {
 	}
 }
 
-// The documentation shows an overlay for passwords in a Secret and a Kafka that requires a sign-in. With its patches,
-// check reports no problems of the overlay, and none of the same overlay with KEDA. Without its patches, check reports
-// that no Secret holds a file.
+// The README shows an overlay for passwords in a Secret and for a Kafka that requires a sign-in. With the patches of
+// the README, Problems reports nothing for this overlay, nor for the same overlay with KEDA. Without the patches,
+// Problems reports that no Secret holds one of the files.
 func TestThePlainSecretSignsInAsDocumented(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../README.md")

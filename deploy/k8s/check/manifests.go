@@ -1,7 +1,7 @@
-// Package check renders the manifests of dlq-manager and checks them without a cluster. Each
-// manifest must decode strictly into its Kubernetes type and pass kube-score and the restricted Pod
-// Security level. The rules of this package cover the product: who connects where, which files hold
-// passwords, which images are pinned.
+// Package check renders the manifests of dlq-manager and checks them without a cluster. Each manifest must decode
+// strictly into its Kubernetes type and pass kube-score and the restricted Pod Security level. The rules of this
+// package check what is particular to dlq-manager: which pod connects to which server, which files hold passwords, and
+// which images are pinned.
 package check
 
 import (
@@ -50,7 +50,7 @@ type Set struct {
 	text    bytes.Buffer // all objects as YAML, the input of kube-score
 }
 
-// Pod is the pod template of one workload. Once means that its pods end by themselves.
+// Pod is the pod template of one workload. Once is true for a job, whose pods end by themselves.
 type Pod struct {
 	Kind, Name string
 	Once       bool
@@ -76,9 +76,9 @@ func Render(tree filesys.FileSystem, dir string) (*Set, error) {
 	return set, nil
 }
 
-// Add decodes one manifest. An unknown or repeated field is an error, and so is an unknown kind,
-// except those of KEDA: its Go module requires the client library of every queue that KEDA
-// supports.
+// Add decodes one manifest and adds it to the set. It returns an error for an unknown or repeated field and for an
+// unknown kind. The kinds of KEDA are decoded without their Go types, because KEDA's Go module requires the client
+// library of every queue that KEDA supports.
 func (s *Set) Add(manifest []byte) error {
 	object, err := decode(manifest)
 	if err != nil {
@@ -129,7 +129,7 @@ func (p Pod) Labels() labels.Set { return p.Template.Labels }
 // injected in the cluster.
 func (p Pod) Container() corev1.Container { return p.Template.Spec.Containers[0] }
 
-// All returns the objects of type T.
+// All returns the objects of type T in a set.
 func All[T runtime.Object](s *Set) (found []T) {
 	for _, object := range s.Objects {
 		if typed, ok := object.(T); ok {
@@ -139,9 +139,8 @@ func All[T runtime.Object](s *Set) (found []T) {
 	return found
 }
 
-// Setting returns the value that the pod's program reads for a key such as kafka.sasl.mechanism:
-// its environment variable, else the value in the ConfigMap, else "". Members of a list are joined
-// by commas.
+// Setting returns the value that the pod's program reads for a key such as kafka.sasl.mechanism: the value of the key's
+// environment variable, or else the value in the ConfigMap, or else "". It joins the elements of a list by commas.
 func (s *Set) Setting(pod Pod, key string) string {
 	name := "DLQ_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 	for _, variable := range pod.Container().Env {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Peers with their ports, in the notation that the function pairs uses. An overlay that moves a peer, or names a peer
-// by its addresses, must change this table too.
+// The servers that the pods connect to, with their ports, in the notation that the function pairs returns. An overlay
+// that puts a server into another namespace, or names it by its IP addresses, must change this table too.
 const (
 	names       = "kubernetes.io/metadata.name=kube-system/k8s-app=kube-dns:53"
 	namesByUDP  = names + "/UDP"
@@ -29,8 +29,8 @@ const (
 	prometheus  = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=prometheus:" // without the port
 )
 
-// network reports each pod for which the policies block a connection that the pod needs, or allow a connection that the
-// pod must not have. This applies to outgoing and to incoming connections.
+// network reports each outgoing or incoming connection that a pod needs and the network policies block, and each
+// connection that the policies allow although the pod must not have it.
 func network(set *Set) (problems []string) {
 	for _, pod := range set.Pods() {
 		report := func(text string, these, others []string) {
@@ -76,8 +76,8 @@ func metricsPort(set *Set, pod Pod) string {
 	return "8080"
 }
 
-// Reach returns the peers to which the pod may connect, and the peers that may connect to the pod, under all policies.
-// A direction without a policy means everywhere.
+// Reach returns the peers to which the pod may connect, and the peers that may connect to the pod, under all network
+// policies. If no policy restricts a direction, its result is "everywhere".
 func Reach(set *Set, pod Pod) (egress, ingress []string) {
 	var restricted []networkingv1.PolicyType
 	for _, policy := range All[*networkingv1.NetworkPolicy](set) {
@@ -104,7 +104,8 @@ func Reach(set *Set, pod Pod) (egress, ingress []string) {
 	return slices.Compact(egress), slices.Compact(ingress)
 }
 
-// pairs combines each peer with each port. No peers mean everywhere, no ports mean all ports.
+// pairs combines each peer with each port. A rule without peers allows every peer, and a rule without ports allows
+// every port.
 func pairs(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) (all []string) {
 	if len(peers) == 0 || len(ports) == 0 {
 		all = append(all, "everywhere, or every port")

@@ -42,7 +42,7 @@ func podSecurity(_ *Set, pod Pod) (problems []string) {
 	return problems
 }
 
-// drainSeconds is the longest time that the programs need to drain and exit.
+// drainSeconds is the longest time, in seconds, that a program needs from SIGTERM until it has exited.
 const drainSeconds = 25
 
 func podDefaults(_ *Set, pod Pod) (problems []string) {
@@ -74,8 +74,8 @@ func podDefaults(_ *Set, pod Pod) (problems []string) {
 // pinned matches a tag with a version of at least two parts, or a digest.
 var pinned = regexp.MustCompile(`(:v?[0-9]+\.[0-9]+[0-9A-Za-z._-]*|@sha256:[0-9a-f]{64})$`)
 
-// images reports images whose tags are not pinned, except outside production an image that every pod pulls again when
-// it starts. It also reports production without authentication.
+// images reports images that are not pinned. Outside production, it accepts such an image if every pod pulls the image
+// again when it starts. It also reports an API without authentication in production.
 func images(set *Set, pod Pod) (problems []string) {
 	container, production := pod.Container(), set.Setting(pod, "app.environment") == "production"
 	moves := container.ImagePullPolicy == corev1.PullAlways && !production

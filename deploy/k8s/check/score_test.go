@@ -13,12 +13,16 @@ import (
 // k8s.io/api.
 const kubeScore = "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"
 
-// ignored lists the checks of kube-score that do not apply here, with the reason.
+// ignored lists the checks of kube-score that do not apply to these manifests, each with the reason.
 var ignored = []string{
-	"container-image-pull-policy",                                  // the function images requires pinned images
-	"container-ephemeral-storage-request-and-limit",                // podDefaults requires a read-only root and limits of emptyDirs
-	"deployment-has-host-podantiaffinity",                          // topologySpreadConstraints spread the pods without preventing their start
-	"deployment-targeted-by-hpa-does-not-have-replicas-configured", // the API starts with the autoscaler's minimum
+	// not needed, because the function images requires pinned images
+	"container-image-pull-policy",
+	// not needed, because podDefaults requires a read-only root and limits of emptyDirs
+	"container-ephemeral-storage-request-and-limit",
+	// not needed, because topologySpreadConstraints spread the pods without preventing their start
+	"deployment-has-host-podantiaffinity",
+	// not needed, because the Deployment starts with as many pods as the autoscaler's minimum
+	"deployment-targeted-by-hpa-does-not-have-replicas-configured",
 }
 
 func TestKubeScore(t *testing.T) {

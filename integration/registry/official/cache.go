@@ -21,12 +21,12 @@ const cacheVariable = "DLQ_STACK_CACHE"
 // installPatience limits one installation.
 const installPatience = 10 * time.Minute
 
-// installation is a set of packages in the cache.
+// installation is a set of Python or Node packages that is installed into a folder of the cache.
 type installation struct {
 	name    string
 	tool    string                                      // version of the runtime (Python or Node) that runs the packages
 	files   map[string][]byte                           // files with the pinned versions, by name
-	install func(ctx context.Context, dir string) error // downloads into dir, which already has the files
+	install func(ctx context.Context, dir string) error // downloads the packages into dir, which has the files
 }
 
 // ensure returns the folder of the installation and makes it if it is missing. When several processes need the
@@ -56,8 +56,8 @@ func (i installation) ensure(ctx context.Context) (string, error) {
 	return dir, i.installInto(ctx, dir)
 }
 
-// installInto builds the folder under another name and renames it at the end, so that a folder named dir is always
-// complete.
+// installInto installs into a folder of another name, and renames the folder at the end. So a folder with the name dir
+// is always complete, even if a process was killed while it installed.
 func (i installation) installInto(ctx context.Context, dir string) error {
 	building := dir + ".building"
 	if err := os.RemoveAll(building); err != nil {
@@ -77,7 +77,7 @@ func (i installation) installInto(ctx context.Context, dir string) error {
 	return os.Rename(building, dir)
 }
 
-// fingerprint identifies the pinned versions and the program that runs them.
+// fingerprint returns a hash of the pinned versions and of the program that runs the packages.
 func (i installation) fingerprint() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, i.tool)
@@ -88,7 +88,7 @@ func (i installation) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// cacheFolder returns the folder for the installations, which is next to the cache of package stack.
+// cacheFolder returns the folder for all installations, next to the folder in which package stack keeps its downloads.
 func cacheFolder(getenv func(string) string) (string, error) {
 	const suffix = "-official"
 	if moved := getenv(cacheVariable); moved != "" {

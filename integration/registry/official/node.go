@@ -2,7 +2,7 @@ package official
 
 import (
 	"context"
-	_ "embed" // for the script and the pinned versions
+	_ "embed" // embeds the script for Node and the file with the pinned versions
 	"fmt"
 	"os/exec"
 )
@@ -48,8 +48,8 @@ func Node(ctx context.Context) (*NodeClient, error) {
 // Encode registers schemas and encodes values with the framing Prefix. One child process answers all requests. If the
 // client refuses a request, the answer to that request contains the error.
 //
-// This client does not write the indexes of the message after the id of a Protobuf schema. Therefore other clients
-// cannot read its Protobuf values.
+// After the id of a Protobuf schema, other clients write indexes that say which message of the schema the value is.
+// This client does not write them, so other clients cannot read its Protobuf values.
 func (n *NodeClient) Encode(ctx context.Context, requests ...EncodeRequest) ([]Encoded, error) {
 	return ask[EncodeRequest, Encoded](ctx, n.program, requests)
 }

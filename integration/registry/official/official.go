@@ -20,21 +20,21 @@ const (
 	JSON     = "json"
 )
 
-// Framings: where a record has the identity of its schema.
+// The framings: the places where a record names the schema of its key or value.
 const (
-	Prefix = "prefix" // magic byte 0 and the id, before the value
-	Header = "header" // magic byte 1 and the GUID, in a header of the record
+	Prefix = "prefix" // before the key or value: magic byte 0 and the schema's id
+	Header = "header" // in a header of the record: magic byte 1 and the schema's GUID
 )
 
-// Reference is a schema that another schema uses. It is registered in the subject that its field Subject names.
-// References are registered in their order, so each reference may use the references before it.
+// Reference is a schema that another schema uses. Encode registers it in the subject that its field Subject names. It
+// registers references in their order, so each reference may use those before it.
 type Reference struct {
-	Name    string `json:"name"` // name in the schema: an Avro type, an imported file or a URI
+	Name    string `json:"name"` // name that the using schema has for it: an Avro type, an imported file or a URI
 	Subject string `json:"subject"`
 	Schema  string `json:"schema"`
 }
 
-// Connection is the address of the registry and the credentials for it.
+// Connection is the address of the registry, and the user and password to sign in with.
 type Connection struct {
 	RegistryURL string `json:"registry_url"`
 	User        string `json:"user,omitempty"`
@@ -57,11 +57,11 @@ type EncodeRequest struct {
 	Framing    string          `json:"framing,omitempty"` // Prefix if empty
 	Schema     string          `json:"schema"`
 	References []Reference     `json:"references,omitempty"`
-	Message    string          `json:"message,omitempty"` // full name of a Protobuf message
+	Message    string          `json:"message,omitempty"` // full name of the value's Protobuf message
 	Value      json.RawMessage `json:"value"`
 }
 
-// RecordHeader is a header of a record. It is a pair in JSON.
+// RecordHeader is a header of a record. In JSON it is an array of the name and the value.
 type RecordHeader struct {
 	Name  string
 	Value []byte
@@ -70,21 +70,20 @@ type RecordHeader struct {
 // MarshalJSON writes the name and the value in base64.
 func (h RecordHeader) MarshalJSON() ([]byte, error) { return json.Marshal([]any{h.Name, h.Value}) }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the JSON that MarshalJSON writes.
 func (h *RecordHeader) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &[]any{&h.Name, &h.Value})
 }
 
-// Encoded is the answer to an EncodeRequest. Value is nil for a value that the client does not
-// encode.
+// Encoded is the answer to an EncodeRequest. Value is nil if the client returned no bytes for the value.
 type Encoded struct {
 	Value   []byte         `json:"value_base64"`
 	Headers []RecordHeader `json:"headers"`
 	Error   string         `json:"error"` // why the client refused the request
 }
 
-// DecodeRequest asks to decode a value. Schema, References and Message are for Protobuf: the
-// decoder in Python needs the class of the message.
+// DecodeRequest asks to decode a key or a value. Schema, References and Message are for Protobuf only: the decoder in
+// Python needs them to generate the class of the message.
 type DecodeRequest struct {
 	Connection
 	Topic      string         `json:"topic"`

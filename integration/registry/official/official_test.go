@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/registry"
 )
 
-// sample is a value in one format, and how a decoder shows it.
+// sample is a value in one format, with its schema, and the JSON that the decoder must return for it.
 type sample struct {
 	name       string
 	format     string
@@ -147,8 +147,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// roundTrip encodes and decodes every sample. The decoder runs in another process than the encoder, so it does not
-// share the encoder's caches.
+// roundTrip encodes all samples and decodes the results. The decoder runs in another process than the encoder, so it
+// cannot use the schemas that the encoder has cached.
 func roundTrip(t *testing.T, python *PythonClient, part, framing string) {
 	_, to := connect(t)
 	var questions []EncodeRequest
@@ -177,7 +177,8 @@ func roundTrip(t *testing.T, python *PythonClient, part, framing string) {
 	}
 }
 
-// checkFraming checks where the identity of the schema is.
+// checkFraming checks that an encoded key or value names its schema in the prefix or in the header, as the framing
+// says.
 func checkFraming(t *testing.T, name, part, framing string, e Encoded) {
 	t.Helper()
 	switch {
@@ -190,7 +191,8 @@ func checkFraming(t *testing.T, name, part, framing string, e Encoded) {
 	}
 }
 
-// Protobuf values of Node have no indexes of the message, so the test adds them for the decoder.
+// The client for Node writes Protobuf values without the indexes of the message. The test adds these indexes, because
+// the decoder in Python needs them.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	node, err := Node(t.Context())

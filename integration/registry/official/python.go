@@ -2,7 +2,7 @@ package official
 
 import (
 	"context"
-	_ "embed" // for the script and the pinned versions
+	_ "embed" // embeds the script for Python and the file with the pinned versions
 	"errors"
 	"fmt"
 	"os/exec"
@@ -45,8 +45,8 @@ func Python(ctx context.Context) (*PythonClient, error) {
 	return &PythonClient{program: pythonProgram(python, dir)}, nil
 }
 
-// installPython installs into a virtual environment. Some systems have python3 without venv or without ensurepip; on
-// these systems the packages are installed into a plain folder.
+// installPython installs the packages into a virtual environment. On systems whose python3 has no venv or no ensurepip,
+// it installs the packages into a plain folder.
 func installPython(ctx context.Context, python, dir string) error {
 	venvErr := installer(ctx, dir, python, "-m", "venv", venvFolder)
 	if venvErr == nil {
@@ -84,7 +84,7 @@ func (p *PythonClient) Decode(ctx context.Context, requests ...DecodeRequest) ([
 	return ask[DecodeRequest, Decoded](ctx, p.program.with("decode"), requests)
 }
 
-// with returns the program with one more argument.
+// with returns the program with one more command-line argument.
 func (p program) with(argument string) program {
 	p.command = append(p.command[:len(p.command):len(p.command)], argument)
 	return p

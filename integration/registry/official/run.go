@@ -24,7 +24,7 @@ type program struct {
 // ends, so it does not outlive this process.
 func ask[Q, A any](ctx context.Context, p program, requests []Q) ([]A, error) {
 	var in, out, problems bytes.Buffer
-	encoder := json.NewEncoder(&in) // one line for each request
+	encoder := json.NewEncoder(&in) // writes each request as JSON on a line of its own
 	for _, request := range requests {
 		if err := encoder.Encode(request); err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func ask[Q, A any](ctx context.Context, p program, requests []Q) ([]A, error) {
 	return answers, nil
 }
 
-// installer runs a command of an installation in dir. Its output is part of the error.
+// installer runs one command of an installation in the folder dir. If the command fails, the error contains its output.
 func installer(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -19,8 +19,8 @@ import (
 // patience includes the download of the servers in the first run on a machine.
 const patience = 10 * time.Minute
 
-// shared is one server for the whole test process. It is package state because the tests of a
-// process share nothing else.
+// shared is one server for all tests of the process. It is a package variable, because there is no other place that all
+// tests can reach.
 type shared[S interface{ Stop() error }] struct {
 	run     func(context.Context) (S, error)
 	start   sync.Once
@@ -82,7 +82,7 @@ func Main(m interface{ Run() int }) {
 func (s *shared[S]) get(t testing.TB) S {
 	t.Helper()
 	s.start.Do(func() {
-		// The test's own context would end the server too early: the server is used by later tests too.
+		// Later tests use the server too, so its start must not depend on the context of this test.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		s.server, s.err = s.run(ctx)
@@ -94,14 +94,14 @@ func (s *shared[S]) get(t testing.TB) S {
 	return s.server
 }
 
-// stop runs after the last test; the next start removes what stop cannot remove.
+// stop stops the server after the last test. What it cannot remove, the next start of a stack removes.
 func (s *shared[S]) stop() {
 	if s.running {
 		_ = s.server.Stop()
 	}
 }
 
-// Admin returns a kafka-go client of the test's Kafka, independent of the product's code.
+// Admin returns a client of kafka-go for the test's Kafka. It uses no code of dlq-manager.
 func Admin(t testing.TB) *kafka.Client {
 	t.Helper()
 	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
@@ -143,8 +143,8 @@ func DeleteTopic(t testing.TB, name string) {
 	}
 }
 
-// whenAvailable calls change again while the broker is unavailable, for one minute at most: on a busy machine the
-// broker's registration at the controller may be late by seconds.
+// whenAvailable repeats change, for at most one minute, while the broker is unavailable. On a busy machine, the broker
+// may register at the controller only after some seconds.
 func whenAvailable(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -74,7 +74,7 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
-// Must is for setup: Must(f())(t) returns the value of f and ends the test if f returned an error.
+// Must is for the preparation of a test: Must(f())(t) returns the value of f, and ends the test if f returns an error.
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -115,7 +115,7 @@ func Says(t testing.TB, err error, text, what string, args ...any) {
 	}
 }
 
-// Each returns the results of a function for each element of a list.
+// Each calls the function of for each element of the list, and returns the results in the same order.
 func Each[E, V any](list []E, of func(E) V) []V {
 	var values []V
 	for _, e := range list {

@@ -13,8 +13,8 @@ import (
 // The exit code of shells for a command that cannot be run.
 const exitNoCommand = 127
 
-// runCommand runs the command with additional environment, forwards signals to it and returns its
-// exit code: 128 plus the number of the signal if a signal ended it.
+// runCommand runs a command with additional environment variables, and forwards signals to it. It returns the command's
+// exit code, or 128 plus the number of the signal that ended the command.
 func runCommand(command, env []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
@@ -38,16 +38,17 @@ func runCommand(command, env []string, signals <-chan os.Signal, stdout, stderr 
 	}
 }
 
-// forward forwards a signal, except a Ctrl-C at the terminal: the terminal sends that to every
-// process in the foreground, so the command already has it.
+// forward forwards a signal to the command. It does not forward a Ctrl-C at the terminal, because the terminal sends
+// the signal to every process in the foreground, also to the command.
 func forward(sig os.Signal, to *os.Process) {
 	if sig == os.Interrupt && inForeground() {
 		return
 	}
-	_ = to.Signal(sig) // fails if the command has ended
+	_ = to.Signal(sig) // the error, for a command that has ended already, does not matter
 }
 
-// inForeground reports whether this process gets the terminal's signals.
+// inForeground reports whether this process is in the terminal's foreground, where it gets the signals of keys such as
+// Ctrl-C.
 func inForeground() bool {
 	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()

@@ -23,7 +23,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// Exit codes of the program itself, as shells use them.
+// The exit codes of the program stack itself; they are the same as those of shells.
 const (
 	exitUsage  = 2
 	exitFailed = 125
@@ -67,7 +67,7 @@ func parse(args []string, stderr io.Writer) (stack.Options, []string, error) {
 	return opts, flags.Args(), err
 }
 
-// start starts the servers and stops early on a signal.
+// start starts the servers. It stops them early if a signal arrives.
 func start(opts stack.Options, signals <-chan os.Signal) (*stack.Stack, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -83,7 +83,7 @@ func start(opts stack.Options, signals <-chan os.Signal) (*stack.Stack, error) {
 	return stack.Start(ctx, opts)
 }
 
-// serve runs the command, or without one waits for a signal.
+// serve runs the command and returns its exit code. Without a command, it waits for a signal.
 func serve(servers *stack.Stack, command []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
 	if len(command) > 0 {
 		return runCommand(command, servers.Environ(), signals, stdout, stderr)

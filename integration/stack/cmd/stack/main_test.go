@@ -12,7 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// existing sets variables that name servers, so that these tests start no servers.
+// existing sets the environment variables that name existing servers, so that the program stack starts no servers in
+// this test.
 func existing(t *testing.T) {
 	t.Helper()
 	t.Setenv(stack.DatabaseURLVariable, "postgres://there/db")
@@ -51,7 +52,8 @@ func TestCommand(t *testing.T) {
 
 func TestSignalsReachTheCommand(t *testing.T) {
 	existing(t)
-	// The command itself sends the signal to stack, as soon as it can handle the signal that stack forwards.
+	// The command sends SIGTERM to stack. It does so only after its trap is set, so that it can handle the signal that
+	// stack forwards to it.
 	const script = `trap 'echo got it; exit 3' TERM; kill -TERM "$STACK_PID"; while :; do read -r _ || sleep 0.05; done`
 	t.Setenv("STACK_PID", strconv.Itoa(os.Getpid()))
 	var stdout, stderr bytes.Buffer
