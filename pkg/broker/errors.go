@@ -27,13 +27,14 @@ var (
 	ErrUnauthorized = protocol.ErrUnauthorized
 	// ErrUnavailable means that the broker cannot serve now and may later.
 	ErrUnavailable = protocol.ErrUnavailable
-	// ErrCorrupt means that a batch has a wrong checksum or cannot be read; the records before it are delivered.
+	// ErrCorrupt means that a batch has a wrong checksum or cannot be read. Records before that batch are still delivered.
 	ErrCorrupt = protocol.ErrCorrupt
 	// ErrGone means that the record was removed from the log, by retention, compaction or an operator.
 	ErrGone = errors.New("record is gone")
 	// ErrTooLarge means that a record or its batch does not fit into the memory for reading it.
 	ErrTooLarge = protocol.ErrTooLarge
-	// ErrNotTried means that no byte of the record was sent: an earlier record failed, or the time was over.
+	// ErrNotTried means that no byte of the record was sent: an earlier record of the same call failed, or the time limit
+	// had passed.
 	ErrNotTried = errors.New("record not tried")
 	// ErrClosed means that the cluster was closed by its owner.
 	ErrClosed = conn.ErrClosed

@@ -38,7 +38,7 @@ func DefaultProducerConfig() ProducerConfig {
 	}
 }
 
-// Validate reports every problem at once. Keys are relative to the caller's section of the configuration.
+// Validate reports every problem at once. An error names a setting by its key within the section, such as "timeout".
 func (c ProducerConfig) Validate() error {
 	var problems []error
 	if c.Timeout < 0 {
@@ -77,9 +77,9 @@ func codecOf(name string) (compress.Compression, error) {
 	return c, nil
 }
 
-// Producer writes records so that a resend cannot duplicate them: each batch has a producer id and a sequence, by
-// which the broker recognises it. Each partition has at most one batch in progress; partitions do not wait for one
-// another. A Producer is safe for concurrent use and needs no closing.
+// Producer writes records so that sending a batch again cannot duplicate its records: each batch has a producer id and
+// a sequence, by which the broker recognises it. Each partition has at most one batch in progress; partitions do not
+// wait for one another. A Producer is safe for concurrent use and needs no closing.
 type Producer struct {
 	pool    *conn.Pool
 	leaders *leaders
@@ -90,13 +90,15 @@ type Producer struct {
 	lanes map[TopicPartition]*lane
 }
 
-// NewProducer makes a producer; zero fields of cfg have their defaults, an invalid compression is none.
+// NewProducer makes a producer; zero fields of cfg mean the defaults, and an invalid name of a compression means no
+// compression.
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	codec, _ := codecOf(cfg.Compression)
 	return &Producer{pool: c.pool, leaders: c.leaders, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
 }
 
-// OffsetUnknown is the offset of a record that is in the log, but whose offset the broker no longer knew at a resend.
+// OffsetUnknown stands for the offset of a record that is in the log at an unknown offset: when the batch was sent
+// again, the broker recognised it but no longer knew its offset.
 const OffsetUnknown = -1
 
 // RecordResult is the result for one record: all in-sync replicas have it at Offset, or Err is a *ProduceError.
@@ -105,7 +107,7 @@ type RecordResult struct {
 	Err    error
 }
 
-// ProduceResult has one entry for each record, in the order they were given.
+// ProduceResult has one entry for each record of a call of Produce, in the order of the records.
 type ProduceResult struct {
 	Records []RecordResult
 	// Throttle is the longest pause that the broker asked for. Later batches of the call wait for it; the caller must
@@ -125,12 +127,12 @@ func (r ProduceResult) Err() error {
 
 // Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate is
 // known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
-// until the rejected record is alone. Any other failure ends the call, and records left unsent are NotSent with
-// ErrNotTried (or TopicRefused).
+// until the rejected record is alone. Any other failure ends the call. The remaining records are then NotSent with
+// ErrNotTried; after TopicRefused they are TopicRefused.
 //
-// When ctx ends, records in progress are InDoubt and all other records are NotSent. Bytes of a batch in doubt may
-// still reach the broker for the rest of its RequestTimeout, not later. The caller must not change records during the
-// call and during this time.
+// When ctx ends, records in progress are InDoubt and all other records are NotSent. The bytes of a batch in doubt may
+// still reach the broker until the RequestTimeout of its last try has passed. The caller must not change records during
+// the call and during this time.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {
@@ -188,7 +190,8 @@ func batchEnd(records []Record, start, limit int) int {
 type lane struct {
 	tp   TopicPartition
 	turn chan struct{}
-	// id and sequence of the next batch; known is false before the first one and after a batch whose fate is open.
+	// id and sequence of the next batch; known is false before the first batch and after a batch in doubt: then a new
+	// producer id is needed.
 	known    bool
 	id       int64
 	epoch    int16

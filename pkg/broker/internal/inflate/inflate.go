@@ -1,6 +1,6 @@
-// Package inflate decompresses record batches with bounded memory: of whatever size the content is, a decoder takes
-// at most 20 MB. Kafka-go's decoders hold a decompressed batch completely in memory, refuse the window that zstd
-// producers above level 19 declare, and the header of old LZ4 producers.
+// Package inflate decompresses record batches with bounded memory: a decoder takes at most 20 MB, even if the content
+// is larger. Kafka-go's decoders hold a decompressed batch completely in memory, and refuse the window that zstd
+// producers above level 19 declare and the header of old LZ4 producers.
 package inflate
 
 import (
@@ -27,10 +27,11 @@ const (
 )
 
 const (
-	// maxWindow is a zstd frame's largest window. RFC 8878 asks for 8 MiB; levels above 19 use more.
+	// maxWindow is the largest window with which a zstd frame is decoded. RFC 8878 requires decoders to support 8 MiB;
+	// compression levels above 19 use more.
 	maxWindow     = 8 << 20
 	maxWindowByte = 13 << 3 // maxWindow as a frame header encodes it
-	sharedCount   = 2       // number of batches that are inflated at the same time, at most; each of them takes up to 20 MB in addition
+	sharedCount   = 2       // maximum number of batches that are inflated at the same time, each with up to 20 MB for its decoder
 )
 
 // Inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch. The
@@ -56,7 +57,7 @@ var shared = func() chan *Inflater {
 // Acquire waits for one of the inflaters that the process shares. The caller must Release it.
 func Acquire() *Inflater { return <-shared }
 
-// Release drops the references to the batch, and makes a shared inflater available to other callers.
+// Release drops the inflater's references to the batch, and makes the inflater available to other callers of Acquire.
 func Release(i *Inflater) {
 	i.drop()
 	shared <- i
@@ -110,7 +111,7 @@ func (i *Inflater) joined(head, body []byte) io.Reader {
 	return io.MultiReader(&i.head, &i.in)
 }
 
-// Scratch returns a buffer for skipped bytes.
+// Scratch returns a buffer into which a caller reads the bytes that it skips.
 func (i *Inflater) Scratch() []byte {
 	if i.scratch == nil {
 		i.scratch = make([]byte, 32<<10)
@@ -196,7 +197,7 @@ const (
 	// snappyWindow is the largest distance of a reference within a large block. Java's and C's encoders make blocks of at
 	// most 64 KiB; Go's encoder makes one block of a batch and refers back within the whole block.
 	snappyWindow = 16 << 20
-	snappySlack  = 4 << 20   // how much is decoded before bytes outside the window are dropped
+	snappySlack  = 4 << 20   // number of bytes outside the window at which they are dropped
 	snappyWhole  = 128 << 10 // a block up to this size is decoded at once
 )
 
@@ -210,9 +211,9 @@ type snappyReader struct {
 	in     []byte // blocks that are not decoded yet
 	framed bool
 	block  []byte // the rest of the current block
-	left   int64  // number of decoded bytes that the rest of the current block gives
-	begin  int    // index in out at which the block begins, or the window when the block began earlier
-	out    []byte // the last decoded bytes: the window, and bytes that are not read yet
+	left   int64  // number of bytes to which the rest of the current block will be decoded
+	begin  int    // index in out of the first byte to which the block may refer back
+	out    []byte // the last decoded bytes: the window to which the block may refer back, and bytes that the caller has not read yet
 	read   int    // number of bytes of out that the caller has read
 }
 

@@ -24,7 +24,7 @@ const (
 	atCount      = 57
 	atRecords    = 61
 
-	// BatchOverhead is more than the size of a batch without its records.
+	// BatchOverhead is an upper limit for the size of a batch without its records, for estimates of a batch's size.
 	BatchOverhead = batchPrefix + atRecords
 )
 

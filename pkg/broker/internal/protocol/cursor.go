@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/inflate"
 )
 
-// Cursor reads a broker's answer for one partition as a stream, in portions. It holds the compressed bytes and a
-// decoder of up to 20 MB, whatever the decompressed size. It is not safe for concurrent use.
+// Cursor reads a broker's answer for one partition as a stream, in portions. It keeps the compressed bytes and a
+// decoder of up to 20 MB in memory, however large the decompressed bytes are. It is not safe for concurrent use.
 type Cursor struct {
 	tp             TopicPartition
 	data           []byte // batches that are not read yet
@@ -45,7 +45,7 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	memory.taken = 0
-	c.names.headers = nil // otherwise a block with headers of two portions would keep the first portion in memory
+	c.names.headers = nil // a block with headers of two portions would keep the first portion in memory
 	if c.reader != nil {
 		c.reader.use(memory)
 	}
@@ -155,7 +155,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 		// record.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
-			if err := memory.take(recordMemory); err != nil { // control offsets take memory too
+			if err := memory.take(recordMemory); err != nil { // p.controls needs memory for each offset
 				return false, err
 			}
 			p.controls = append(p.controls, at)
@@ -178,8 +178,8 @@ func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) 
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }
 
-// claimed returns the first and last offset that a damaged batch declares, or only the next offset if that cannot
-// be true.
+// claimed returns the first and the last offset that a damaged batch declares. If the log does not contain these
+// offsets, it returns the parameter next as both.
 func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	from, last = max(next, b.base), b.base
 	if !b.legacy && len(b.raw) >= atRecords {
@@ -190,14 +190,14 @@ func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 			last = following - 1
 		}
 	}
-	if c.high >= 0 && (from >= c.high || last >= c.high) { // the claimed offsets cannot be true
+	if c.high >= 0 && (from >= c.high || last >= c.high) { // the log ends before the claimed offsets, so they are wrong
 		return next, next
 	}
 	return from, last
 }
 
-// broken ends an unreadable batch: its offsets up to the parameter last are skipped, or p.Err makes the caller fetch
-// again.
+// broken handles an unreadable batch. Either it adds placeholders for the offsets from the parameter from to the
+// parameter last, or it sets p.Err, so that the caller fetches the batch again.
 func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory *MemoryReservation) error {
 	if !c.skipUnreadable {
 		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)

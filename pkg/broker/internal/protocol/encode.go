@@ -217,7 +217,8 @@ func (p produceRequest) exchange(rw io.ReadWriter, v Versions) (*produce.Respons
 	return res.(*produce.Response), nil
 }
 
-// Acknowledgement returns the answer for the request's partition, and the pause that the broker asks for.
+// Acknowledgement returns the broker's answer for the only partition of a Produce request, and the pause that the
+// broker asks for.
 func Acknowledgement(res *produce.Response) (produce.ResponsePartition, time.Duration, error) {
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
 		return produce.ResponsePartition{}, 0, errors.New("produce answer without the partition")
@@ -225,8 +226,8 @@ func Acknowledgement(res *produce.Response) (produce.ResponsePartition, time.Dur
 	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
 }
 
-// writeTo writes the request in any version from 0 to 8, which differ only for transactions, with acknowledgement
-// by all in-sync replicas.
+// writeTo writes the request in any version from 0 to 8, which differ only in a field for transactions. The request
+// asks for acknowledgement by all in-sync replicas.
 func (p produceRequest) writeTo(w io.Writer, version int16) error {
 	b := make([]byte, 4, 128+len(p.tp.Topic)+atRecords+referenced)
 	b = binary.BigEndian.AppendUint16(b, uint16(kafkaprotocol.Produce))
@@ -246,7 +247,7 @@ func (p produceRequest) writeTo(w io.Writer, version int16) error {
 	b = append(b, p.head...)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4+p.body.size))
 	pieces := p.body.body
-	if len(pieces[0]) <= referenced { // one packet for small batches
+	if len(pieces[0]) <= referenced { // a small batch is written together with the request's first bytes, in one packet
 		b, pieces = append(b, pieces[0]...), pieces[1:]
 	}
 	if _, err := w.Write(b); err != nil {

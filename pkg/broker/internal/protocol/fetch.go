@@ -232,7 +232,7 @@ func (d *FetchDecoder) readPartition(s *stream, version int16, topic string, out
 		aborted = append(aborted, abortedTransaction{producer: s.int64(), first: s.int64()})
 	}
 	if version >= 11 {
-		s.int32() // preferred replica: we name no rack
+		s.int32() // preferred replica; there is none, because the request names no rack
 	}
 	var data []byte
 	size := int(s.int32())
@@ -256,7 +256,7 @@ func (d *FetchDecoder) readPartition(s *stream, version int16, topic string, out
 	return len(data)
 }
 
-// minShare is the size that a single batch may have in the smallest answer.
+// minShare is the memory for decoding that Fetch allows for a single batch, even if the request's MaxBytes is smaller.
 const minShare = 256 << 10
 
 // cursor returns a cursor over the answer for the i-th partition.
@@ -289,9 +289,9 @@ func (d *FetchDecoder) Decode(raw RawResponse) FetchResponse {
 	return res
 }
 
-// partition fills p with the records of c. It stops early, at a valid offset, when the answer has used up its bytes. A
-// batch that needs more memory even without other batches is left out: the caller must read it with Stream. It reports
-// whether memory could not be reserved.
+// partition fills p with the records of c. It stops between two batches when the decoded records of the answer have
+// used MaxBytes of memory. It leaves out a batch that alone needs more memory; the caller must read that batch with
+// Stream. The result starved means that no memory could be reserved.
 func (d *FetchDecoder) partition(p *FetchedPartition, c *Cursor) (starved bool) {
 	for d.memory.taken < int64(d.req.MaxBytes) {
 		records, controls, next, mark := len(p.Records), len(p.controls), p.Next, d.memory.taken

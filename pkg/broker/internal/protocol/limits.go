@@ -58,11 +58,13 @@ var (
 	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
 )
 
-// MemoryReservation is memory that is reserved for decoding. It is taken before the memory is allocated.
+// MemoryReservation is memory that is reserved for decoding. A decoder takes a part of the reservation before it
+// allocates that much memory.
 type MemoryReservation struct {
 	// Free is the memory reserved and not taken yet.
 	Free int64
-	// More reserves further bytes; it may wait. When More is nil, there are no further bytes.
+	// More reserves further bytes and reports whether it could; it may wait until they are free. When More is nil, no
+	// further bytes can be reserved.
 	More func(bytes int64) bool
 	// Done ends decoding early when it is closed; nil: never.
 	Done <-chan struct{}
@@ -97,12 +99,11 @@ func (r *MemoryReservation) ended() bool {
 	}
 }
 
-// back gives back the memory that was taken since a moment; the parameter mark is the value of the field taken at that
-// moment.
+// back gives back the memory that was taken since the field taken had the value mark.
 func (r *MemoryReservation) back(mark int64) {
 	r.Free += r.taken - mark
 	r.taken = mark
 }
 
-// unlimitedMemory returns the reservation for bytes that are already in memory.
+// unlimitedMemory returns a reservation without a limit, for decoding bytes that are already in memory.
 func unlimitedMemory() *MemoryReservation { return &MemoryReservation{Free: math.MaxInt64} }

@@ -89,7 +89,7 @@ func metadataRequest(version int16, names []string) []byte {
 	if version <= 10 {
 		b = append(b, 0) // cluster operations
 	}
-	b = append(b, 0, 0) // topic operations, no tagged fields
+	b = append(b, 0, 0) // do not report the allowed operations on topics; no tagged fields
 	return b
 }
 
@@ -151,7 +151,7 @@ func exchangeTopicsWithoutIDs(rw io.ReadWriter, v Versions, names []string) ([]T
 	return topics, nil
 }
 
-// listGroupsWithStates is the first version of ListGroups with states.
+// listGroupsWithStates is the first version of ListGroups whose answer contains the states of groups.
 const listGroupsWithStates = 4
 
 var errNoStates = errors.New("the broker is too old to tell the states of groups")

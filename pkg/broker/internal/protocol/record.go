@@ -60,8 +60,8 @@ func (r Record) Clone() Record {
 	return r
 }
 
-// Memory of a Record, a header and a Defect without the bytes that they point to, which is a large share for small
-// records.
+// Bytes of memory that a Record, a header and a Defect themselves take, without the bytes to which they point. For
+// small records this is a large part of the memory.
 const (
 	recordMemory = int(unsafe.Sizeof(Record{}))
 	HeaderMemory = int(unsafe.Sizeof(entity.Header{}))

@@ -94,7 +94,7 @@ func (w *wire) varbytes() []byte {
 	return w.take(int(n))
 }
 
-// count reads the length of a compact array, none for null.
+// count reads the length of a compact array; it returns 0 for null.
 func (w *wire) count() int {
 	n := w.uvarint()
 	if n == 0 {
@@ -123,7 +123,7 @@ func (w *wire) skipTags() {
 	}
 }
 
-// failed returns the first error of reading, with what was read.
+// failed returns the first error of reading, preceded by the text doing, which says what was read.
 func (w *wire) failed(doing string) error {
 	if w.err != nil {
 		return fmt.Errorf("%s: %w", doing, w.err)
@@ -135,7 +135,7 @@ func appendCompactString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s)+1)), s...)
 }
 
-// stream reads a response from a connection piece by piece, so that a large one is never held in one block.
+// stream reads a response from a connection piece by piece, so that a large response is never in memory as one block.
 type stream struct {
 	r    io.Reader
 	left int
