@@ -14,7 +14,7 @@ type Decoder struct {
 	dialects   []*dialect // the user's dialects, then the built-in ones
 	words      map[string]dialectSet
 	stacks     map[string]struct{} // names of the headers from which a dialect reads a stack trace
-	uber       Patterns            // topics of whose records the keys are read; see uberDLQ
+	uber       Patterns            // dead-letter topics in which the position is read from the record's key; see uberDLQ
 	strips     map[string]ownNames
 }
 
@@ -35,7 +35,7 @@ func New(cfg Config, patterns Patterns) (*Decoder, error) {
 }
 
 // Dialects returns the names of the dialects that Decode can report: first those of the configured dialects, then those
-// of the built-in dialects, the most certain first.
+// of the built-in dialects in the order of the function Dialects.
 func (d *Decoder) Dialects() []string {
 	var names []string
 	for _, own := range d.dialects {

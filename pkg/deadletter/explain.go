@@ -11,8 +11,8 @@ import (
 // MaxHops is the maximum number of hops in an explanation; the oldest hops are kept.
 const MaxHops = 64
 
-// trace is the source of one value. A header as the source is given by its index, counted from 1, in the field at; any
-// other source is in the field by. The zero value means that there is no source.
+// trace says from where one value was read. For a value from a header, the field at is the header's index, counted from
+// 1. For any other value, the field by names the kind of its source. The zero value means that there is no source.
 type trace struct {
 	dialect *dialect // nil when the value comes from no dialect
 	at      int32
@@ -43,7 +43,7 @@ func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists 
 	}
 }
 
-// derived converts the trace of a field to its public form. The parameter own is the number of the record's own
+// derived converts the trace of the field f to an entity.Derived. The parameter own is the number of the record's own
 // headers; a higher index means a header that was made from the record's key.
 func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	t := c.trail[f]

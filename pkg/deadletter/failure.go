@@ -17,8 +17,8 @@ const (
 	MaxStackTrace    = 256 << 10
 )
 
-// sources are the indexes of the headers from which the fields were read, counted from 1; 0 for a field that no header
-// gave.
+// sources are the indexes of the headers from which the fields were read, counted from 1; 0 for a field that was read
+// from no header.
 type sources [fieldCount]int32
 
 // failure is what one hop reports about a failure. message is "" when it reports no error message.
@@ -67,8 +67,8 @@ func (f *failure) pick(d *dialect, part headers, from int, of field, keys []stri
 }
 
 // failure returns the failure of the latest hop. When the dialect of that hop is a user's dialect that has no header
-// for a field, the field comes from the previous hop. Other missing fields come from hand-written headers, and a
-// missing error message at last from the header "error".
+// for a field, the field comes from the previous hop. Other missing fields come from hand-written headers. If the error
+// message is still missing, it is the value of the header "error".
 func (c *decoding) failure() failure {
 	var f failure
 	if len(c.hops) > 0 {
@@ -87,8 +87,9 @@ func (c *decoding) failure() failure {
 	return f
 }
 
-// supplement adds to f, from other dialects, the fields for which the dialect latest has no header. A dialect that has
-// no header for the error message describes no failure, so the failure is then read from hand-written headers.
+// supplement adds to f, from other dialects, the fields for which the dialect latest has no header. If latest reads no
+// header for the error message, its producer writes nothing about the failure, so the failure is read from hand-written
+// headers.
 func (c *decoding) supplement(f failure, latest *dialect) failure {
 	if latest.configured && len(c.hops) > 1 {
 		f = c.borrow(f, latest, c.hops[1], fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)
@@ -139,7 +140,7 @@ func (c *decoding) noteFailure(f failure, d *dialect, fields ...field) {
 }
 
 // rootCause returns f with the class and the message of the last cause in a Java stack trace. It ignores causes in
-// indented lines.
+// indented lines, because they belong to suppressed exceptions.
 func (f failure) rootCause() failure {
 	const causedBy = "\nCaused by: "
 	i := strings.LastIndex(f.StackTrace, causedBy)

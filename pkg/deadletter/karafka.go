@@ -54,7 +54,8 @@ func keyIsPartition(h headers, key []byte) bool {
 	return headervalue.Decimal(key) && bytes.Equal(key, h.last("original-partition"))
 }
 
-// karafkaKeys contains, by the name of the dialect, the header in which the record's own key is saved.
+// karafkaKeys contains, by the name of the dialect, the header in which the producer saves the key of the record that
+// failed.
 var karafkaKeys = map[string]string{
 	karafkaLegacy.name:     "original_key",
 	karafkaHyphenated.name: "original-key",

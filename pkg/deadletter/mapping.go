@@ -48,8 +48,8 @@ func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, 
 	return out, errors.Join(errs...)
 }
 
-// compileRule compiles the pattern of a rule. Every star of a glob becomes a group, so that $1 works with globs as with
-// expressions.
+// compileRule compiles the pattern of a rule. Every star of a glob becomes a group, so that $1 in the original topic
+// can refer to a star.
 func compileRule(text string) (*regexp.Regexp, error) {
 	p, err := entity.ParseTopicPattern(text)
 	if err != nil {

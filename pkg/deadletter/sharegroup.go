@@ -54,9 +54,9 @@ func PointsToOrigin(m *entity.Message) bool {
 // differ.
 const clockSkew = time.Minute
 
-// IsLaterRecord reports whether a record with the timestamp written is so much later than the time dead of a dead
-// letter that the dead letter cannot point to it. This happens when the topic was deleted and created again. When dead
-// is the zero time, the time is not known, and the result is false.
+// IsLaterRecord reports whether a record is so much later than a dead letter that the dead letter cannot point to it.
+// The parameter written is the record's timestamp; dead is the time of the dead letter. A later record is found when
+// the topic was deleted and created again. When dead is the zero time, the result is false.
 func IsLaterRecord(written, dead time.Time) bool {
 	return !dead.IsZero() && written.After(dead.Add(clockSkew))
 }

@@ -35,7 +35,7 @@ func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	}
 }
 
-// withFirst returns the number of deliveries: the number of retries and the first delivery.
+// withFirst returns the number of deliveries: the number of retries plus one for the first delivery.
 func withFirst(retries *int) *int {
 	if retries == nil {
 		return nil

@@ -49,7 +49,7 @@ var springRetryTopic = dialect{
 const (
 	retryTopicAttempts    = "retry_topic-attempts"
 	retryTopicFirstTime   = "retry_topic-original-timestamp"
-	maxRetryTopicAttempts = 32767 // the limit of Spring itself
+	maxRetryTopicAttempts = 32767 // Spring's own maximum number of attempts
 )
 
 func retryTopicTimestamp(h headers, p place) place {
