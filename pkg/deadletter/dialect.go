@@ -31,7 +31,7 @@ type dialect struct {
 	causes, classes, messages, stacks, groups, attempts []string
 
 	rootInStack  bool // the class and the message of the root cause are only in the stack trace
-	groupFollows bool // the producer writes the consumer group, if it knows it, after the topic, so that the order of the headers shows to which failure the group belongs
+	groupFollows bool // the producer may write no consumer group; if it does, the group's header follows the topic's header of the same failure
 	// unwrap extracts the value of a field from a header's value; nil when the header contains only the field.
 	unwrap func(field, []byte) []byte
 

@@ -2,15 +2,15 @@ package entity
 
 // Decoded is the key or the value of a record as JSON. It was decoded with the schema with which the producer wrote it.
 type Decoded struct {
-	Format Format // NoFormat when the bytes have no schema; then the other fields are zero
+	Format Format // NoFormat when the bytes were not written with a schema; then the other fields are zero
 	JSON   []byte // nil when Omitted is not empty
 	// Omitted says why there is no JSON: SchemaUnavailable, SchemaError, or one of the reasons for which payloads are
 	// omitted.
 	Omitted string
 	// Reason describes Omitted in more detail. It contains no part of the key or value.
 	Reason string
-	// Temporary says that the schema could not be read now, but may be readable later: the registry has not said that
-	// the schema does not exist.
+	// Temporary says that the schema could not be read now, but perhaps can be read later, because the registry did not
+	// answer that the schema does not exist.
 	Temporary bool
 	Schema    SchemaRef
 }
@@ -30,8 +30,8 @@ const (
 
 // Reasons why an encoded key or value has no JSON.
 const (
-	// SchemaUnavailable: the schema could not be read now, or the registry does not have it. The part is decoded again
-	// later.
+	// SchemaUnavailable: the schema could not be read now, or the registry does not have it. The key or value is decoded
+	// again later.
 	SchemaUnavailable = "schema_unavailable"
 	// SchemaError: the schema is not valid, or the bytes cannot be decoded with it.
 	SchemaError = "schema_error"

@@ -94,13 +94,14 @@ type Document struct {
 	Terms     []int64   // one term for the key, and two for each header and field: one for its name alone, one for its name and value
 	// Fingerprint is set only for messages that were stored without an error group.
 	Fingerprint *Fingerprint
-	// Incomplete: the record to which the dead letter points was not stored with the message yet.
+	// Incomplete means that the message is a pointer whose record was not stored yet when the document was made.
 	Incomplete bool
-	// Fields are set only for a search engine that counts facets by itself.
+	// Fields are set only for the search engine, which counts facets from them; PostgreSQL does not need them.
 	Fields *DocumentFields
 }
 
-// DocumentFields are the fields and values of a message that its facets have, without those that are masked.
+// DocumentFields are the fields and values of a message from which the search engine counts facets. They do not contain
+// masked values.
 type DocumentFields struct {
 	ErrorClass    string
 	ConsumerGroup string
@@ -108,8 +109,8 @@ type DocumentFields struct {
 	Values        []DocumentValue
 }
 
-// DocumentValue is a value that a message has at the place that Key names; a message may have several there. Equal values
-// of one kind have the same Value.
+// DocumentValue is one value of a message in the facet that Key names; a message may have several values there. Equal
+// values of one kind have the same text in Value.
 type DocumentValue struct {
 	Key   string // text of the facet's key
 	Kind  string // text of the FacetKind of the facet's value

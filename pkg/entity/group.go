@@ -31,13 +31,13 @@ func (f Fingerprint) ID() uuid.UUID {
 	}
 	var id uuid.UUID
 	copy(id[:], h.Sum(nil))
-	id[6] = id[6]&0x0f | 0x80 // version 8 of UUIDs has no prescribed content
+	id[6] = id[6]&0x0f | 0x80 // marks a UUID of version 8, which may have any content
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
 
-// Unclassified returns the fingerprint of the error group for messages that are not classified yet: those of a
-// dead-letter topic that has created too many new groups. The indexer classifies them later.
+// Unclassified returns the fingerprint of the error group for messages that are not classified yet: they arrived in a
+// dead-letter topic whose messages have created too many new error groups. The indexer classifies them later.
 func Unclassified(dlqTopic string) Fingerprint {
 	return Fingerprint{Title: "unclassified: too many new errors in " + dlqTopic, Rule: "unclassified"}
 }

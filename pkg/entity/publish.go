@@ -45,8 +45,8 @@ type Delivery struct {
 	Throttle time.Duration
 }
 
-// RetryValueLimit is the maximum length in bytes of a value that is read together with its message. At that time it is
-// not known yet whether the message can be retried.
+// RetryValueLimit is the maximum length in bytes of a value that a retry reads together with its message. A longer
+// value is read later, because it is not known yet whether the message can be retried.
 const RetryValueLimit = 1<<20 - 1
 
 // RetryOrder requests one attempt on one message.

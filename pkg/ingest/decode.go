@@ -38,7 +38,7 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[errorgroups.Key]
 	return b, errorGroups.Found
 }
 
-// empty returns a batch without records.
+// empty returns a batch with the ingester's settings for returns, but without messages.
 func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
 	return repository.Batch{ReturnWindow: i.cfg.ReturnWindow, Declared: func(m *entity.Message) bool { return i.declaredBy(decoder, m) }}
 }

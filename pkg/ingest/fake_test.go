@@ -33,11 +33,11 @@ type fakeCluster struct {
 	topics  map[string]*fakeTopic
 	change  chan struct{} // closed and replaced at every change of the cluster, which wakes waiting fetches
 	down    error         // the error that every call of the cluster returns; nil when the cluster works
-	fetches int           // number of requests for topics, plus the number of times that a fetch looked for records: when it begins and when its wait ends
+	fetches int           // number of requests for topics, plus twice the number of fetches: each counts when it begins and when its wait ends
 	maxSeen int32         // largest MaxBytes that a fetch requested
 
 	sent        int64  // number of bytes of keys and values in all answers
-	duringFetch func() // called when the records for an answer are selected, before the answer is returned
+	duringFetch func() // called after a fetch has selected the records of its answer, and before it returns the answer
 	throttle    time.Duration
 }
 
@@ -237,7 +237,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 				got.Next, some = r.Offset+1, true
 			}
 			if left > 0 && got.Next < log.next && (len(log.records) == 0 || log.records[len(log.records)-1].Offset < got.Next) {
-				got.Next, some = log.next, true // control records at the end
+				got.Next, some = log.next, true // only control records follow, which a fetch skips
 			}
 		}
 		some = some || got.Err != nil
@@ -519,7 +519,7 @@ func (w *world) messages(topic string) []entity.Message {
 }
 
 // wantOffsets checks that the stored messages of a partition have exactly the offsets from..to-1. The parameter life is
-// the number of the topic's incarnation.
+// the store's number of the topic's incarnation: 1 for the first.
 func (w *world) wantOffsets(topic string, life, partition int32, from, to int64) {
 	w.t.Helper()
 	var got []int64

@@ -34,8 +34,8 @@ type ShareGroups interface {
 	Answered() <-chan struct{}
 }
 
-// WithShareGroups makes the ingester also read the dead-letter topics of share groups, and mark their dead letters as
-// to be completed.
+// WithShareGroups makes the ingester also read the dead-letter topics of share groups, and store their dead letters so
+// that package completion completes them.
 func WithShareGroups(groups ShareGroups) Option {
 	return func(i *Ingester) {
 		i.shareGroups = groups

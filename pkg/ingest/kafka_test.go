@@ -113,7 +113,7 @@ func (p *plant) count(topic string) (rows int) {
 	p.t.Helper()
 	err := p.db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic)
 	if err != nil {
-		p.t.Logf("count messages: %v", err) // the test may be killing connections
+		p.t.Logf("count messages: %v", err) // the test may be killing the database's connections
 		return -1
 	}
 	return rows
@@ -195,7 +195,7 @@ func TestAGroupResetToTheEarliestOffsetAddsNothing(t *testing.T) {
 		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: 0, Offset: 0}, {Partition: 1, Offset: 0}}},
 	}))(t)
 	p.run()
-	p.caughtUp(topic, 2) // the committed offsets are wrong, so this passes only if the store's positions are used
+	p.caughtUp(topic, 2) // passes only if the ingester continues from the store's positions, because the committed offsets are 0
 	p.produce(topic, 0, 1)
 	p.stored(topic, 2, 151)
 }

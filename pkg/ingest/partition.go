@@ -15,14 +15,14 @@ const partitionBackoff = 5 * time.Second
 // while brokers disagree about the partition's leader.
 const reopenBackoff = 250 * time.Millisecond
 
-// partition is one partition of a generation. At any time it belongs to one goroutine, the reader's or a fetcher's; it
-// is passed on through channels. While chunks of the partition wait for the writers, its fields do not change, so the
+// partition is one partition of a generation. At any time only one goroutine uses it: the reader's or a fetcher's. They
+// pass it on through channels. While chunks of the partition wait for the writers, its fields do not change, so the
 // writers may read them.
 type partition struct {
 	broker.TopicPartition
 	writer *writer
 
-	opened  bool   // whether topicID, ref and next are known, so that the partition can be read
+	opened  bool   // whether topicID, ref and next are set, so that fetchers can read the partition
 	topicID string // Kafka's id of the topic; "" when the broker gives topics no ids
 	ref     repository.TopicRef
 	next    int64
@@ -60,7 +60,7 @@ func (p *partition) reopen() { p.opened = false }
 // damage that only the network caused.
 const damageTries = 3
 
-// damaged returns the number of fetches that have found the batch at the position damaged.
+// damaged returns how many fetches have found that the batch at the position is damaged.
 func (p *partition) damaged() int {
 	if p.damage.at != p.next {
 		return 0
@@ -68,5 +68,6 @@ func (p *partition) damaged() int {
 	return p.damage.times
 }
 
-// skipUnreadable reports whether the next fetch is to skip the damaged batch at the position.
+// skipUnreadable reports whether the next fetch must skip a damaged batch at the position, because it was fetched often
+// enough.
 func (p *partition) skipUnreadable() bool { return p.damaged() >= damageTries-1 }
