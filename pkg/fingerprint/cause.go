@@ -47,8 +47,8 @@ func innermost(class, message, stack string) string {
 }
 
 // Lines between two exceptions in Python's stack traces. The exception before the line pythonCause is the cause of the
-// exception after the line. The exception before the line pythonContext is not: the exception after the line occurred
-// while a handler dealt with it.
+// exception after the line. The exception before the line pythonContext is not the cause: the exception after that line
+// occurred in the handler of the first one.
 const (
 	pythonCause   = "The above exception was the direct cause of the following exception:"
 	pythonContext = "During handling of the above exception, another exception occurred:"
@@ -109,8 +109,8 @@ var wrappers = [...]struct{ begin, end string }{
 	{"", "nested exception is "},
 }
 
-// unwrap removes wrappers from the beginning of a message, and the name of a class when the message of its cause
-// follows it.
+// unwrap removes wrappers from the beginning of a message. It also removes the name of a class if the message of the
+// cause follows it.
 func unwrap(class, text string) string {
 	for before := ""; before != text; {
 		before = text

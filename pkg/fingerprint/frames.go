@@ -164,7 +164,7 @@ func rubyFrame(line string) (frame, bool) {
 	return located(file, strings.Trim(function, "'`"), lib), true
 }
 
-// goFrame reads a function and the file on the line below.
+// goFrame reads a frame of a Go trace: the function, and the file on the line below.
 func goFrame(line, rest string) (f frame, used int, ok bool) {
 	if rest == "" || rest[0] != '\t' {
 		return frame{}, 0, false
@@ -190,7 +190,8 @@ func goFrame(line, rest string) (f frame, used int, ok bool) {
 	return frame{name: clean(name, maxClass), path: file, lib: lib}, used, true
 }
 
-// lastOpen finds the bracket of the arguments: they may have brackets, and so may the receiver.
+// lastOpen returns the index of the bracket that opens the arguments. The arguments and the receiver before them may
+// contain brackets too.
 func lastOpen(name string) int {
 	depth := 0
 	for i := len(name) - 1; i >= 0; i-- {
@@ -206,7 +207,7 @@ func lastOpen(name string) int {
 	return -1
 }
 
-// rustFrame reads: 3: orders::handle, and the file on the line below.
+// rustFrame reads a line such as 3: orders::handle, and the file on the line below.
 func rustFrame(line, rest string) (f frame, used int, ok bool) {
 	end := digits(line, 0, 6)
 	name, found := strings.CutPrefix(line[end:], ": ")

@@ -50,7 +50,7 @@ func (t *titler) mixture(end int) {
 	switch tail := t.s[end:after]; {
 	case isUnit(tail):
 		t.put("<n>", after)
-	case countDigits(tail) == 0 && after-t.i <= 3: // such as 2nd and 4xx
+	case countDigits(tail) == 0 && after-t.i <= 3: // keeps short texts such as 2nd and 4xx
 		t.out = append(t.out, t.s[t.i:after]...)
 		t.i, t.word = after, ""
 	default:

@@ -114,7 +114,7 @@ func TestUpFails(t *testing.T) {
 		wantText(t, err, "migration to version 2, line 3", "TABEL")
 		wantVersion(t, db, 1)
 		wantTables(t, db, "one")
-		check.NoError(t, three().up(within(t), db)) // Up continues with the migration that failed, which is repaired now
+		check.NoError(t, three().up(within(t), db)) // three() contains the failed migration in a correct form; Up continues with it
 		wantVersion(t, db, 3)
 	})
 
@@ -361,7 +361,7 @@ func openOwn(t *testing.T) *sql.DB {
 	own := check.Must(url.Parse(server))(t)
 	own.Path = "/" + name
 	query := own.Query()
-	query.Set("binary_parameters", "yes") // the programs connect with this option too
+	query.Set("binary_parameters", "yes") // the programs use this option when they connect
 	own.RawQuery = query.Encode()
 	db := check.Must(sql.Open("postgres", own.String()))(t)
 	t.Cleanup(func() {

@@ -99,7 +99,8 @@ func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
 	return found
 }
 
-// noStateError is an error with this text. It has the kinds ErrNotKnown and entity.ErrNoShareState.
+// noStateError says in its text that a share group has no state for a partition. It has the kinds ErrNotKnown and
+// entity.ErrNoShareState.
 type noStateError string
 
 func (e noStateError) Error() string { return string(e) }
@@ -108,10 +109,10 @@ func (noStateError) Is(target error) bool {
 	return target == ErrNotKnown || target == entity.ErrNoShareState
 }
 
-// CheckPointer returns nil when a record of the dead-letter topic may name a position in the given partition as that of
-// the record that the group rejected; otherwise it returns why the position must not be read. Two conditions must hold:
-// the group's configuration names the dead-letter topic, and the group has state for the partition. An error of the
-// kind ErrNotKnown may disappear within seconds.
+// CheckPointer returns nil when a dead letter of the group in the dead-letter topic may point to a record of the given
+// partition. Otherwise it returns why that record must not be read. Two conditions must hold: the group's configuration
+// names the dead-letter topic, and the group has state for the partition. An error of the kind ErrNotKnown may
+// disappear within seconds.
 func (s *Snapshot) CheckPointer(dlqTopic, group string, at broker.TopicPartition) error {
 	g := s.Group(group)
 	switch {

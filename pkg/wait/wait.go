@@ -27,8 +27,8 @@ type Backoff struct {
 	Jitter    float64
 }
 
-// After returns the wait after the attempt with that number; the first attempt has the number 1. random must be in [0,
-// 1); it chooses the wait within the jitter.
+// After returns how long to wait after the attempt with the given number; the first attempt has the number 1. random
+// must be in [0, 1); it chooses where the wait lies within the jitter.
 func (b Backoff) After(attempt int, random float64) time.Duration {
 	wait := b.Base
 	for i := 1; i < attempt && wait < b.Max; i++ {
