@@ -31,7 +31,7 @@ func fetchPart(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp brok
 	return res.Partitions[0]
 }
 
-// drain fetches from 0 to the log's end and returns all records.
+// drain fetches from offset 0 to the end of the log and returns all records.
 func drain(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.TopicPartition) (records []broker.Record, next int64) {
 	t.Helper()
 	for range 200 {

@@ -25,7 +25,7 @@ type GroupConfig struct {
 	SessionTimeout time.Duration
 	// RebalanceTimeout is how long a rebalance waits for members, 30 s when 0.
 	RebalanceTimeout time.Duration
-	// ErrorLog receives the group's own error messages; nil drops them.
+	// ErrorLog receives kafka-go's error messages about the membership; nil drops them.
 	ErrorLog func(message string)
 }
 

@@ -34,26 +34,27 @@ type Cluster interface {
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
 }
 
-// Confirms returns nil when the cluster confirms that a dead letter of the group in the dead-letter topic may point to
-// a record of the partition; otherwise it returns the reason. See sharegroup.Snapshot.CheckPointer.
+// Confirms is a function that returns nil when a dead letter of the group in the dead-letter topic may point to a
+// record of the partition, as far as the cluster shows it; otherwise it returns the reason. See
+// sharegroup.Snapshot.CheckPointer.
 type Confirms func(dlqTopic, group string, at broker.TopicPartition) error
 
 const (
 	takeAtOnce = 500
-	takeBytes  = 8 << 20 // maximum size in bytes of the headers of all messages that one step takes
-	// lease is the time for which the messages of a step belong to its worker. It is longer than a step, which reads
-	// for at most readingTime and then saves for at most saveTimeout.
+	takeBytes  = 8 << 20 // maximum size in bytes of the headers of all messages that one call of step takes
+	// lease is the time for which the messages that a call of step takes belong to its Worker. It is longer than the call,
+	// which reads for at most readingTime and then saves for at most saveTimeout.
 	lease = time.Minute
 	idle  = 500 * time.Millisecond
 	// readTimeout limits the time for reading the records of one partition, so that a leader that does not answer
 	// delays the other partitions only a little.
 	readTimeout = 10 * time.Second
-	// readingTime is the time after which a step stops reading. Messages whose records were not read by then are due again
-	// at once.
+	// readingTime is the time after which a call of step stops reading. Messages whose records were not read by then are
+	// due again at once.
 	readingTime = 20 * time.Second
 	// atOnce is the number of partitions that are read at the same time.
 	atOnce = 3
-	// saveBytes is the total size of read records at which a step saves them. saveInterval is the longest time that a read
+	// saveBytes is the total size of read records at which they are saved. saveInterval is the longest time that a read
 	// record waits to be saved.
 	saveBytes    = 4 << 20
 	saveInterval = time.Second
@@ -226,7 +227,8 @@ func (w *Worker) refusal(m *entity.Message) error {
 	return w.confirms(m.Source.Topic, m.Failure.ConsumerGroup, at)
 }
 
-// topic is what the cluster reports about a topic. Kafka may mark a topic of any name as internal.
+// topic says whether the cluster has no topic of a name, and whether the topic is internal. Kafka may mark a topic of
+// any name as internal.
 type topic struct{ internal, missing bool }
 
 // topicsOf requests the original topics of the messages from the cluster.
@@ -271,7 +273,7 @@ func (w *Worker) readPartition(reading context.Context, b *batch, at broker.Topi
 		switch {
 		case err == nil:
 			b.add(ctx, w.completed(p, rec))
-		case reading.Err() != nil, ctx.Err() != nil && len(pointers)-i < all: // the time limit has passed, but the partition answers
+		case reading.Err() != nil, ctx.Err() != nil && len(pointers)-i < all: // no time is left, and the partition did not fail
 			b.giveBack(ctx, pointers[i:])
 			return
 		case isOfPartition(err):
@@ -311,7 +313,8 @@ func offsetOf(p repository.Pointer) int64 {
 	return offset
 }
 
-// areNeighbours reports whether reading all records with one request costs less than one request for each record.
+// areNeighbours reports whether the offsets lie so close together that one request for all records costs less than one
+// for each record.
 func areNeighbours(sorted []repository.Pointer) bool {
 	n := len(sorted)
 	return n > 1 && offsetOf(sorted[n-1])-offsetOf(sorted[0]) < sparse*int64(n)
@@ -395,7 +398,7 @@ func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.C
 // noRecord is the digest of a dead letter that contains no copy of its record.
 var noRecord = entity.DeadLetterDigest(nil, nil)
 
-// failed returns the completion of a message whose record could not be read.
+// failed returns the completion of a message whose record could not be read because of err.
 func failed(p repository.Pointer, at broker.TopicPartition, err error) repository.Completion {
 	_, offset := sourceOf(&p.Message)
 	switch {
@@ -435,7 +438,7 @@ func refused(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: reason}
 }
 
-// again returns the completion of a message that must not be completed now and is tried again later.
+// again returns the completion of a message whose record must not be read now; a later try may read it.
 func again(p repository.Pointer, err error) repository.Completion {
 	c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: err.Error(), Again: pause(p.Tries)}
 	if p.Tries < patience {

@@ -281,8 +281,9 @@ func TestRecordsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestPartitionsThatHang: while partitions hang, new records of other partitions are read first and saved; the step
-// ends before its lease; and messages whose partition was not reached are due again at once, without a counted try.
+// TestPartitionsThatHang: while the leaders of some partitions do not answer, new records of other partitions are read
+// first and saved. The call of step ends before its lease. Messages whose partition was not reached are due again at
+// once, without a counted try.
 func TestPartitionsThatHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,7 +321,8 @@ func TestPartitionsThatHang(t *testing.T) {
 	})
 }
 
-// TestKafkaIsAway: when not even the topics can be read, all messages are due again at once, without a counted try.
+// TestKafkaIsAway: when Kafka does not even answer the request for the topics, all messages are due again at once,
+// without a counted try.
 func TestKafkaIsAway(t *testing.T) {
 	t.Parallel()
 	f := &fakes{pointers: []repository.Pointer{pointer("orders", 2)}, away: broker.ErrUnavailable}

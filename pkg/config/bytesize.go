@@ -8,8 +8,8 @@ import (
 )
 
 // ByteSize is a number of bytes that is written with a unit: B, KiB, MiB, GiB (powers of 1024), kB, KB, MB, GB (powers
-// of 1000), or none for bytes. A fraction is not allowed. Packages that must not import this one use an integer field;
-// Load reads the same texts into every integer field.
+// of 1000), or none for bytes. A fraction is not allowed. Packages that must not import package config use an integer
+// field instead; Load reads the same texts into every integer field.
 type ByteSize int64
 
 var errSize = errors.New("must be a size such as 64MiB, 64KiB or a number of bytes")

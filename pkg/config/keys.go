@@ -23,7 +23,8 @@ type schema struct {
 	sections map[string]bool // whether a section is optional, by the section's key
 }
 
-// Keys returns every key that Load accepts for T, sorted. A reference file can be compared with them.
+// Keys returns every key that Load accepts for T, sorted. With this list a test can check that a reference file names
+// every key.
 func Keys[T any](defaults T) []string {
 	var keys []string
 	for _, s := range schemaOf(reflect.ValueOf(&defaults).Elem()).settings {

@@ -38,9 +38,9 @@ type loader struct {
 	problems  []error           // problems in the file and in the environment
 }
 
-// Load returns the parameter defaults, with the values that the YAML file at path sets, and over both the values that
-// the environment sets. T is a struct whose fields carry `mapstructure:"name"` tags; nested structs are sections, and
-// the key of a setting is its path, such as "database.port".
+// Load returns the parameter defaults, changed first by the values that the YAML file at path sets, and then by the
+// values that the environment sets. T is a struct whose fields carry `mapstructure:"name"` tags; nested structs are
+// sections, and the key of a setting is its path, such as "database.port".
 //
 // The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT. An
 // empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item with a comma, is

@@ -73,9 +73,9 @@ func (d *dialect) latestIndex(h headers, key string) int {
 	return h.lastIndex(key)
 }
 
-// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Some
-// headers are not written at every failure, such as that of a cause. They are read only inside this part, because
-// outside of it they belong to an earlier failure.
+// latestBlock returns the part h[from:to] of the headers that cannot belong to an earlier failure (hop) of the same
+// dialect. Some headers are not written at every failure, such as that of a cause. They are read only inside this part,
+// because outside of it they belong to an earlier failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
@@ -101,8 +101,8 @@ func firstOf(keys []string) string {
 	return keys[0]
 }
 
-// occurrence says which of count headers of the same name belongs to the hop of the given age, as an index among these
-// headers. The oldest hop has the age 0.
+// occurrence says which of count headers of the same name belongs to the failure (hop) of the given age, as an index
+// among these headers. The oldest failure has the age 0.
 func (d *dialect) occurrence(age, count int) int {
 	if d.newestFirst {
 		return count - 1 - age
@@ -110,9 +110,9 @@ func (d *dialect) occurrence(age, count int) int {
 	return age
 }
 
-// groupOfOrigin returns the consumer group of the hop from which the original topic was read, because that consumer
-// group reads the topic to which a replay goes. If there is only one hop, or if no hop names a topic, it returns the
-// parameter latest, which is the consumer group of the latest hop.
+// groupOfOrigin returns the consumer group that failed when the original topic was written into the headers, because
+// that consumer group reads the topic to which a replay goes. If the record failed only once, or if no header names a
+// topic, it returns the parameter latest, the consumer group of the latest failure.
 func (c *decoding) groupOfOrigin(latest string) string {
 	m := c.root
 	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {
@@ -154,7 +154,7 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 }
 
 // behindTopic returns the index of the first header with the given key after the index from, but before the header that
-// names the topic of the next hop; -1 when there is no such header.
+// names the topic of the next failure; -1 when there is no such header.
 func (c *decoding) behindTopic(key string, from int) int {
 	for i := from + 1; i < len(c.h); i++ {
 		if c.h[i].Key == key {

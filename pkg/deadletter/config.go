@@ -62,8 +62,8 @@ type DialectConfig struct {
 	// NewestFirst means that the first of several headers with the same name belongs to the latest failure. By default
 	// the last one does, because most producers append headers.
 	NewestFirst bool `mapstructure:"newest_first"`
-	// Strip lists further headers that a replay removes, in addition to those that are read. Each entry is a name, or a
-	// prefix followed by *.
+	// Strip lists further headers that a replay removes, in addition to those that the dialect reads. Each entry is a
+	// name, or a prefix followed by *.
 	Strip []string `mapstructure:"strip"`
 }
 

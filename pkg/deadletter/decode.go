@@ -16,7 +16,7 @@ import (
 // Reading is the decoded dead letter. All texts in it are valid UTF-8 of limited length without NUL.
 type Reading struct {
 	OriginalTopic string // "" when it is not known
-	ErrorMessage  string // never empty: entity.UnknownError when the record has none
+	ErrorMessage  string // never empty: entity.UnknownError when the record contains no error message
 	Origin        entity.Origin
 	Failure       entity.Failure // its field Dialect is "" when no dialect was recognised
 

@@ -14,7 +14,7 @@ type dialect struct {
 	configured bool
 	where      Patterns
 
-	shared      bool // other producers use the names of its anchors too, so that accept must recognise the dialect
+	shared      bool // other producers use the names of its anchors too, so the function accept must recognise the dialect by more than its anchors
 	weak        bool // used only when no other dialect matches the record
 	newestFirst bool // the producer writes its headers before those of the record, so the latest failure comes first
 	keepsTime   bool // the dead letter keeps the timestamp of the original record
@@ -32,7 +32,8 @@ type dialect struct {
 
 	rootInStack  bool // the class and the message of the root cause are only in the stack trace
 	groupFollows bool // the producer may write no consumer group; if it does, the group's header follows the topic's header of the same failure
-	// unwrap extracts the value of a field from a header's value; nil when the header contains only the field.
+	// unwrap extracts the value of a field from a header's value. It is nil when each header's value is the value of one
+	// field.
 	unwrap func(field, []byte) []byte
 
 	// Hooks for what the table cannot express. They take and return structs by value, because a struct whose address is

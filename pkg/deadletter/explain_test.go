@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestExplainAgreesWithDecode decodes, for each value of every golden case, a record that contains only the header that
-// the explanation names. The result must be the value that Decode returns for the complete record.
+// TestExplainAgreesWithDecode decodes, for each value of every case in testdata, a record that contains only the header
+// that the explanation names. The result must be the value that Decode returns for the complete record.
 func TestExplainAgreesWithDecode(t *testing.T) {
 	t.Parallel()
 	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)

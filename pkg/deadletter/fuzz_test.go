@@ -101,8 +101,8 @@ func fuzzWords() []string {
 	return slices.Compact(words)
 }
 
-// fuzzHeaders makes headers from raw, a sequence of a header's number, a length, and a value of this length. The length
-// 255 means null.
+// fuzzHeaders makes headers from raw, which contains for each header the index of its name in words, the length of its
+// value, and the value. The length 255 means null.
 func fuzzHeaders(words []string, raw []byte) []entity.Header {
 	var out []entity.Header
 	for len(raw) >= 2 {

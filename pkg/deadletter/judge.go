@@ -16,7 +16,7 @@ type Judge struct {
 	mapping func(context.Context) (entity.Mapping, error)
 
 	mu      sync.Mutex // guards the fields below
-	decoder *Decoder   // has the rules of the mapping with the version in the next field
+	decoder *Decoder   // decodes with the rules of the mapping whose version is in the next field
 	version int64
 	readAt  time.Time // when the mapping was read; zero when it has not been read
 

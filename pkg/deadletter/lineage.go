@@ -23,7 +23,8 @@ func ours(key string) bool {
 	return false
 }
 
-// lineage reads the dlq- headers, and of each name the last one. It returns nil when one is missing or malformed.
+// lineage reads the dlq- headers. Of several headers with the same name, it reads the last. It returns nil when one is
+// missing or malformed.
 func lineage(h headers) *Lineage {
 	redrive := h.last(HeaderRedriveID)
 	if redrive == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// place is the position at which a record failed, as one hop reports it.
+// place is the position at which a record failed, as the headers of one failure (hop) report it.
 type place struct {
 	topic     string
 	partition *int32
@@ -50,8 +50,8 @@ func (c *decoding) notePlace(p place, fields ...field) {
 
 // headerPlace looks for the original topic in the headers. It goes through the dialects, that of the latest failure
 // first, and through the topics that each dialect's headers name, the oldest first. It takes the first topic whose name
-// is not that of a dead-letter or retry topic; if there is none, it takes the first topic. If no dialect names a topic,
-// it tries the generic aliases.
+// is not that of a dead-letter or retry topic; if there is none, it takes the first topic. If no dialect's headers name
+// a topic, it tries the generic dialect.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {

@@ -141,7 +141,7 @@ func TestValueOverLimitIsNoPointer(t *testing.T) {
 	}
 }
 
-// The record has so many hops that a separate pass for each hop would take hours.
+// The record has the headers of so many failures (hops) that a separate pass for each of them would take hours.
 func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
 	t.Parallel()
 	const hops = 100_000

@@ -36,7 +36,7 @@ const (
 	SnappyRaw = SnappyXerial | 8
 )
 
-// Positions of the fields of a batch.
+// Byte positions of the fields in a batch.
 const (
 	batchPrefix  = 12
 	atMagic      = 16
@@ -50,7 +50,7 @@ const (
 	atLegacyCRC  = 12
 )
 
-// Seal sets the correct checksum of a batch.
+// Seal writes the correct checksum into a batch, after a test has changed other bytes of it.
 func Seal(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], crc32.MakeTable(crc32.Castagnoli)))
 	return b

@@ -14,7 +14,7 @@ const dialTimeout = 3 * time.Second
 // DialFunc opens one network connection to a broker.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Options has what a Pool needs beside its settings.
+// Options are what a Pool needs in addition to its Config.
 type Options struct {
 	// Dial opens TCP connections. When it is nil, a net.Dialer opens them.
 	Dial DialFunc

@@ -39,7 +39,7 @@ const (
 	RequestTimeout = 10 * time.Second
 )
 
-// ErrClosed means that the pool was closed by its owner.
+// ErrClosed means that Pool.Close was called before.
 var ErrClosed = errors.New("kafka cluster is closed")
 
 // Pool has the connections to one cluster. It is safe for concurrent use.

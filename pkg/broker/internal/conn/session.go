@@ -170,8 +170,8 @@ func (s *session) replace() {
 	_ = s.conn.SetWriteDeadline(s.writeDeadline)
 }
 
-// Read implements net.Conn. Kafka-go reads only while an answer is due, so no call waits on a connection that is
-// replaced.
+// Read implements net.Conn. Kafka-go reads only while an answer is due, so no call of Read waits on the old connection
+// when it is replaced.
 func (s *session) Read(b []byte) (int, error) {
 	n, err := s.current().Read(b)
 	s.mu.Lock()

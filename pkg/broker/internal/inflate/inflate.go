@@ -197,8 +197,8 @@ const (
 	// snappyWindow is the largest distance of a reference within a large block. Java's and C's encoders make blocks of at
 	// most 64 KiB; Go's encoder makes one block of a batch and refers back within the whole block.
 	snappyWindow = 16 << 20
-	snappySlack  = 4 << 20   // number of bytes outside the window at which they are dropped
-	snappyWhole  = 128 << 10 // a block up to this size is decoded at once
+	snappySlack  = 4 << 20   // decoded bytes before the window are dropped when there are this many
+	snappyWhole  = 128 << 10 // a block with up to this decoded size is decoded at once, not piece by piece
 )
 
 var (

@@ -36,7 +36,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// batch is one checked entry of a log, whose records are not read yet.
+// batch is one batch of a log whose header was checked and whose records are not read yet.
 type batch struct {
 	base       int64
 	last       int64

@@ -24,7 +24,7 @@ type Cursor struct {
 	limits         Limits
 	only           *string
 	inflater       *inflate.Inflater
-	high           int64 // the partition's end, -1 when it is not known
+	high           int64 // high watermark of the partition; -1 when it is not known
 	skipUnreadable bool  // unreadable offsets become placeholders
 
 	next   int64 // offset at which the next portion of records begins
@@ -45,7 +45,7 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	memory.taken = 0
-	c.names.headers = nil // a block with headers of two portions would keep the first portion in memory
+	c.names.headers = nil // so that no block contains headers of two portions; it would keep the first portion in memory
 	if c.reader != nil {
 		c.reader.use(memory)
 	}
@@ -90,8 +90,8 @@ func (c *Cursor) Mark(offset int64) (latest int64, crc uint32, found bool) {
 	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true
 }
 
-// step reads records of the present batch, or of the next one, until memory.taken reaches portion. io.EOF means
-// that no whole batch is left, or that p.Err has the error.
+// step reads records of the present batch, or of the next one, until memory.taken reaches portion. io.EOF means that no
+// whole batch is left, or that p.Err says why the next batch cannot be read.
 func (c *Cursor) step(p *FetchedPartition, memory *MemoryReservation, portion int64) error {
 	if c.reader == nil {
 		if ok, err := c.nextBatch(p, memory); !ok {
@@ -213,8 +213,8 @@ func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory
 	return pushUnreadable(p, from, max(from, last), reason, memory)
 }
 
-// maxPlaceholders is the largest number of unreadable offsets that get one record each. When there are more, all of
-// them together get one record.
+// maxPlaceholders is the largest number of unreadable offsets for which each gets a placeholder record. When there are
+// more, one placeholder stands for all of them.
 const maxPlaceholders = 1000
 
 // pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.
@@ -255,11 +255,11 @@ type abortedTransaction struct {
 	first    int64
 }
 
-// transactions decides which batches of one partition's answer hold records for consumers. Batches must be passed
-// in the order of the log.
+// transactions decides which batches of one partition's answer contain records that consumers receive. Batches must be
+// passed in the order of the log.
 type transactions struct {
 	aborted []abortedTransaction // ordered by first offset
-	open    map[int64]bool       // producers inside an aborted transaction
+	open    map[int64]bool       // ids of producers whose aborted transaction has begun and not ended yet
 }
 
 func newTransactions(aborted []abortedTransaction) *transactions {

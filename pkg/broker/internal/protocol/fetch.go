@@ -24,11 +24,11 @@ type FetchRequest struct {
 	MaxWait  time.Duration
 	MinBytes int32
 	// MaxBytes limits the answer, DefaultFetchBytes when 0. The broker sends the first batch completely even if it is
-	// larger. The additional memory for decompression and records is limited to the same size, plus the same size for
-	// the last batch; partitions beyond the limit are answered without records.
+	// larger. Decompression and records may use as much memory in addition, and the same once more for the last batch.
+	// Partitions for which no memory is left are answered without records.
 	MaxBytes int32
-	// MaxBatchBytes is the largest size of an answer that is larger than MaxBytes because of a large batch; 0 means no
-	// limit. A partition's answer beyond this limit is dropped, and the partition's Heavy is set.
+	// MaxBatchBytes limits an answer that is larger than MaxBytes because of a large batch; 0 means no limit. The part of
+	// the answer that exceeds this limit is dropped, and Heavy of its partition is set.
 	MaxBatchBytes int64
 	// Memory is the memory for decoding, nil for no limit.
 	Memory *MemoryReservation
@@ -178,7 +178,8 @@ type RawResponse struct {
 	throttle   time.Duration
 }
 
-// unanswered returns a response in which every requested partition has no records and still its requested offset.
+// unanswered returns a response in which no partition has records, and in which Next of each partition is the requested
+// offset.
 func (d *FetchDecoder) unanswered() RawResponse {
 	out := RawResponse{partitions: make([]rawPartition, len(d.req.Partitions))}
 	for i, p := range d.req.Partitions {
@@ -189,7 +190,7 @@ func (d *FetchDecoder) unanswered() RawResponse {
 	return out
 }
 
-// read reads a Fetch response of one of the versions 4 to 11. It may be called again for a further response.
+// read reads a Fetch response of one of the versions 4 to 11. It may be called again when the request is sent again.
 func (d *FetchDecoder) read(r io.Reader, version int16) (RawResponse, error) {
 	out := d.unanswered()
 	s, err := openResponse(r)
@@ -219,7 +220,8 @@ func (d *FetchDecoder) read(r io.Reader, version int16) (RawResponse, error) {
 	return out, s.err
 }
 
-// readPartition keeps at most as many bytes as the parameter left says, and returns how many it kept.
+// readPartition reads the part of a response that belongs to one partition. It drops the records when they have more
+// bytes than left, and returns the number of bytes that it kept.
 func (d *FetchDecoder) readPartition(s *stream, version int16, topic string, out *RawResponse, left int) int {
 	tp := TopicPartition{topic, s.int32()}
 	code := s.int16()

@@ -25,7 +25,7 @@ var errNested = errors.New("a compressed record inside a compressed list")
 type legacyReader struct {
 	opened
 	wrapped bool
-	add     int64 // number that is added to the offsets of records
+	add     int64 // difference between a record's offset in the log and its offset inside the compressed list
 	last    int64 // offset of the previous record
 	stamp   int64 // time of all records, set by the broker; valid only when stamped is true
 	stamped bool

@@ -34,8 +34,8 @@ const (
 // Defect describes the missing parts of a Record: the parts over a limit, or everything except the position if it is
 // unreadable.
 type Defect struct {
-	// Limit is the limit that the record exceeds. If it exceeds several, this is a limit of headers. Limit is "" when
-	// the record cannot be read.
+	// Limit is the limit that the record exceeds. If the record exceeds several limits, Limit is a limit of headers. Limit
+	// is "" when the record cannot be read.
 	Limit string
 	// Size and SHA256 are the length and the hash of the whole value; for a null value, 0 and the hash of no bytes.
 	Size   int64
@@ -45,16 +45,16 @@ type Defect struct {
 
 	// Reason is why the record cannot be read, "" when Limit is set.
 	Reason string
-	// Last is the last unreadable offset. The first is the record's own.
+	// Last is the last unreadable offset. The first unreadable offset is the record's own offset.
 	Last int64
 }
 
 var (
 	// errNoMemory stops decoding because no memory can be reserved at the moment.
 	errNoMemory = errors.New("no memory is free for the records")
-	// errHeavy stops decoding in Fetch because the batch needs more than its share.
+	// errHeavy stops decoding in Fetch because a batch needs more memory than Fetch allows for one batch.
 	errHeavy = errors.New("the batch is too large to be decoded with others")
-	// errBatchLimit is the reason for a batch over Limits.BatchBytes.
+	// errBatchLimit is the error of a batch whose decompressed size exceeds Limits.BatchBytes.
 	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
 )
 

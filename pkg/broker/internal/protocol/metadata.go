@@ -47,14 +47,14 @@ func (t Topic) LeaderOf(tp TopicPartition) (int32, error) {
 	return 0, ErrUnknownTopic
 }
 
-// Versions of the Metadata request with topic ids that this package supports.
+// The oldest version of the Metadata request with topic ids, and the newest version that package protocol supports.
 const (
 	metadataWithIDs = 10
 	metadataNewest  = 12
 )
 
-// Metadata returns the request for the named topics, or without names for all. It is sent to the broker of a
-// connection, because kafka-go would answer its own kind of Metadata request from its cache, which has no topic ids.
+// Metadata returns the request for the named topics, or without names for all. The request goes to a broker, whereas
+// kafka-go would answer its own Metadata request from its cache, which contains no topic ids.
 func Metadata(names []string) Request[[]Topic] {
 	return Request[[]Topic]{kafkaprotocol.Metadata, func(rw io.ReadWriter, v Versions) ([]Topic, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.Metadata)
@@ -177,7 +177,7 @@ func ListGroups() Request[map[string]string] {
 
 func listGroupsRequest() []byte {
 	b := requestHead(kafkaprotocol.ListGroups, listGroupsWithStates)
-	b = append(b, 1, 0) // no filter by states: all of them; no tagged fields
+	b = append(b, 1, 0) // no filter, so groups in all states; no tagged fields
 	return b
 }
 

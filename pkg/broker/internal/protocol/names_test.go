@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// heapBytes returns the bytes in memory after a collection.
+// heapBytes returns how many bytes of the heap are in use after a garbage collection.
 func heapBytes() int64 {
 	var m runtime.MemStats
 	runtime.GC()

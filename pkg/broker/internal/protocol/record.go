@@ -43,7 +43,7 @@ type Record struct {
 	// whole record.
 	Defect *Defect
 
-	// Control marks the end of a transaction, which is not a message and has no key or value. Only Scan returns such
+	// Control means that the record is only the end marker of a transaction, without key and value. Only Scan returns such
 	// records.
 	Control bool
 }

@@ -31,7 +31,7 @@ func ConfiguredGroups() Request[[]string] {
 			return nil, err
 		}
 		b := requestHead(listConfigResources, listGroupResources)
-		b = append(b, 2, GroupResource, 0) // an array of one type; no tagged fields
+		b = append(b, 2, GroupResource, 0) // an array with one resource type; no tagged fields
 		body, err := exchange(rw, b)
 		if err != nil {
 			return nil, err

@@ -154,7 +154,8 @@ func openResponse(r io.Reader) (*stream, error) {
 	return s, s.err
 }
 
-// requestHead starts a request of a flexible version; roundTrip writes its size into the first four bytes.
+// requestHead returns the header of a request in a flexible version; roundTrip later writes the request's size into the
+// first four bytes.
 func requestHead(key kafkaprotocol.ApiKey, version int16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
@@ -238,8 +239,8 @@ func (s *stream) block(n int) []byte {
 
 func (s *stream) string() string { return string(s.block(int(s.int16()))) }
 
-// count reads the length of an array, 0 for null. A damaged length is limited, because each element has at least one
-// byte.
+// count reads the length of an array, 0 for null. It refuses a length above the number of remaining bytes, because each
+// element has at least one byte.
 func (s *stream) count() int {
 	n := int(s.int32())
 	if n > s.left && s.err == nil {
