@@ -31,7 +31,7 @@ type Filter struct {
 	Key     []byte        // key of the record; nil for any
 	Headers []HeaderMatch // the record must have each of these headers
 	Fields  []FieldMatch  // each of these must occur in the record's JSON
-	Words   []string      // each must be a part of the error message or of the record's text, in upper or lower case
+	Words   []string      // each must be a part of the error message or of the record's text; upper and lower case do not matter
 
 	// Visible limits the filter to messages of topics that the caller may see (see TopicPatterns.Sees); nil for all.
 	Visible *TopicPatterns
@@ -113,7 +113,7 @@ type DocumentFields struct {
 // values of one kind have the same text in Value.
 type DocumentValue struct {
 	Key   string // text of the facet's key
-	Kind  string // text of the FacetKind of the facet's value
+	Kind  string // FacetKind of the value, as text
 	Value string
 }
 

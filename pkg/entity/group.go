@@ -18,8 +18,8 @@ type Fingerprint struct {
 	Frames []string // frames of the application's own code, innermost first; empty without a stack trace
 	Rule   string   // name of the configured rule that matched; "" when no rule matched
 
-	// Message is the whole error message without parts that differ between failures. It is only set when Title is just the
-	// cause of that message. Message is part of the id and is not stored.
+	// Message is the whole error message without parts that differ between failures. It is set only when Title describes
+	// the innermost cause alone. Message is part of the id and is not stored.
 	Message string
 }
 

@@ -98,8 +98,8 @@ type Record struct {
 	// KeyOmitted is the length in bytes of a key that the reader did not load because it is long; then Key is nil. When
 	// KeyOmitted is 0, Key is the record's key.
 	KeyOmitted int64
-	// HeadersOmitted: the record has more headers than the reader loads. Headers has the first headers; it is nil when the
-	// reader loads either all headers or none.
+	// HeadersOmitted: the record has more headers than the reader loads. Headers contains the first headers; Headers is
+	// nil when the reader loads either all headers or none.
 	HeadersOmitted bool
 }
 
@@ -145,7 +145,7 @@ type Source struct {
 	Partition   int32
 	Offset      int64
 	Timestamp   time.Time // the record's timestamp; zero when it lies outside the years 1970 to 9999
-	RawTime     int64     // the record's timestamp in milliseconds, if it lies outside these years; then Timestamp is zero
+	RawTime     int64     // the record's timestamp in milliseconds, if it lies outside the years 1970 to 9999; otherwise 0
 }
 
 // lastMilli is the last millisecond of the year 9999. RFC 3339 cannot express later times.

@@ -149,8 +149,8 @@ const (
 // RedriveCounts count a redrive's messages by result. Redrive.Selected is the sum of Succeeded, Failed, InDoubt,
 // Skipped and Waiting.
 type RedriveCounts struct {
-	Succeeded int // messages that became RESOLVED or, with the other actions, were changed
-	Failed    int // messages that became PENDING again or DEAD
+	Succeeded int // messages that became RESOLVED; for actions other than retry: messages that were changed
+	Failed    int // messages whose attempt failed, so that they became PENDING again or DEAD
 	Dead      int // messages that became DEAD; Failed includes them
 	InDoubt   int // messages that are RETRYING until their attempt is settled
 	Skipped   int // messages that were refused, held by another attempt, in another status, or deleted
@@ -253,8 +253,8 @@ type ReturnedError struct {
 	Messages int
 }
 
-// PreviewGroup counts the messages of a topic that would be sent, or those that would not be sent for one and the same
-// reason.
+// PreviewGroup counts messages of one topic: either those that would be sent, or those that would not be sent for one
+// and the same reason.
 type PreviewGroup struct {
 	Topic    string // original topic
 	Messages int

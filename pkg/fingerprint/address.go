@@ -111,7 +111,7 @@ func (t *titler) bracketed() bool {
 	return true
 }
 
-// email consumes an e-mail address. The part before the @ goes from i to end.
+// email consumes an e-mail address. The part before the @ is the text from t.i to end.
 func (t *titler) email(end int) bool {
 	domain := end + 1
 	stop := run(t.s, domain, isChunk)

@@ -100,8 +100,8 @@ func splitClass(line string) (class, text string) {
 
 func simpleName(class string) string { return class[strings.LastIndexAny(class, `.$\`)+1:] }
 
-// wrappers are texts that Spring adds before the message of the exception that a listener threw. A wrapper reaches from
-// begin to end.
+// wrappers are texts that Spring adds before the message of the exception that a listener threw. A wrapper is the text
+// from begin to end.
 var wrappers = [...]struct{ begin, end string }{
 	{"Listener method '", "threw exception; "},
 	{"Listener failed", "; "},

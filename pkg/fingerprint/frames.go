@@ -39,7 +39,7 @@ func atFrame(text string) (frame, bool) {
 	if proxy > 0 {
 		name = name[:proxy]
 	}
-	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // the text before the slash names the module or the class loader
+	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // drops the text before the slash, which names the module or the class loader
 		name = name[slash+1:]
 	}
 	name = stable(name)
@@ -94,7 +94,7 @@ func scriptFrame(function, place string) (frame, bool) {
 	return located(file, function, lib), true
 }
 
-// withoutPosition removes :line or :line:column from the end of a place.
+// withoutPosition removes :line or :line:column after the name of a file.
 func withoutPosition(place string) string {
 	for range 2 {
 		at := strings.LastIndexByte(place, ':')

@@ -9,7 +9,7 @@ const maxFrames = 5
 
 // frame is one line of a stack trace of any language.
 type frame struct {
-	name string // text of the frame, which users see and which two frames are compared by
+	name string // text of the frame as users see it; two frames are equal when their names are
 	path string // path of the source file, when name contains only the end of the path; "" otherwise
 	lib  bool   // whether the path shows that the file belongs to a runtime, a library or generated code
 }

@@ -84,7 +84,7 @@ func (t *titler) placeholder() bool {
 	return true
 }
 
-// placeholderAt returns the length of the replacement at i, or 0.
+// placeholderAt returns the length of the placeholder at i, or 0 when there is none.
 func placeholderAt(s string, i int) int {
 	if at(s, i) != '<' {
 		return 0

@@ -9,7 +9,7 @@ const maxTitle = 512 // maximum length of a title in bytes
 // kind of text at i. Each look-ahead is bounded, or the method consumes what it has read, so that the time is linear.
 type titler struct {
 	s    string
-	i    int    // number of bytes of s that are processed
+	i    int    // index in s of the first byte that is not processed yet
 	out  []byte // the title so far
 	word string // the last word of s, if only characters such as : and = follow it; otherwise ""
 }

@@ -78,7 +78,7 @@ func New(cfg Config, producer Producer, store Store, registry prometheus.Registe
 	}
 }
 
-// Run sends and measures until ctx ends. Run counts failures and goes on.
+// Run sends heartbeats and measures their delays until ctx ends. After a failure, it counts the failure and goes on.
 func (h *Heart) Run(ctx context.Context) {
 	sends := time.NewTicker(h.cfg.Interval)
 	defer sends.Stop()

@@ -78,8 +78,8 @@ func TestBudget(t *testing.T) {
 }
 
 // TestLargeRecordsPassOneAtATime: the memory for a backlog of large records is limited. However many large records
-// wait, the buffer stays within its limit, and only one large record at a time is passed to the driver, because the
-// driver makes a copy of it.
+// wait, the buffer stays within its limit, and only one large record at a time is passed to the PostgreSQL driver,
+// because the driver makes a copy of it.
 func TestLargeRecordsPassOneAtATime(t *testing.T) {
 	t.Parallel()
 	const size, each, full = 10 << 20, 25, 24 << 20 // DefaultConfig().BufferBytes

@@ -55,7 +55,7 @@ type fakeLog struct {
 	leader  int32
 	err     error
 
-	damage *broker.Record // the placeholder that is returned for offsets that cannot be read; nil when all can be read
+	damage *broker.Record // the placeholder that fetches return for offsets that cannot be read; nil when all offsets can be read
 	tries  int            // number of fetches that reached the offset of the damaged batch
 
 	heavy   bool   // makes usual fetches say that the log's next batch is too large for them, so that an unpacker reads the batch
@@ -262,7 +262,7 @@ func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset i
 	return 0, 0, false, c.down
 }
 
-// onePortion is a stream that returns all of its records in one portion.
+// onePortion is a broker.Portions that returns all of its records in one portion.
 type onePortion struct {
 	got    broker.FetchedPartition
 	before func()
@@ -275,7 +275,7 @@ func (p onePortion) Read(*broker.MemoryReservation, int64) (broker.FetchedPartit
 	return p.got, true, nil
 }
 
-// limited returns the record in the form in which a read with these limits returns it.
+// limited returns the record as a real broker.Cluster returns it under these limits.
 func limited(r broker.Record, l broker.Limits) broker.Record {
 	if int64(len(r.Key)+len(r.Value)) > l.RecordBytes {
 		r.Defect = &broker.Defect{
@@ -453,7 +453,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	return w
 }
 
-// bubble returns a test that runs with fake time in a new world.
+// bubble returns a test that runs with the fake time of testing/synctest in a new world.
 func bubble(do func(w *world), change ...func(*Config)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()

@@ -257,8 +257,8 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	p.produce(topic, 0, 400)
 	check.Eventually(p.t, "the first are stored", func() bool { return p.count(topic) >= 400 })
 
-	// The positions are locked, so that the ingester's statement is waiting when its connection is cut, and waits again
-	// when the driver repeats it on a new connection.
+	// The test locks the rows of the positions. So the ingester's statement is waiting when its connection is cut, and
+	// waits again when the driver repeats it on a new connection.
 	holder := p.db.MustBeginTx(p.ctx(), nil)
 	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
 	p.produce(topic, 0, 400)

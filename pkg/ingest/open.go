@@ -185,7 +185,7 @@ func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int6
 
 // saveMark stores the offset of the last record of a log, with the time and the checksum of the record's batch, for
 // topics without an id. detectNewLog compares the time and the checksum with those in the log. If saveMark fails, the
-// mark that was stored before stays valid.
+// values that an earlier call stored stay valid.
 func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	if c.p.topicID != "" || len(c.records) == 0 {
 		return

@@ -37,8 +37,8 @@ type reader struct {
 	large     *semaphore.Weighted // held while a record, or an answer, that is larger than a portion is in memory
 }
 
-// maxUnpackers limits the number of unpackers that run at the same time; each uses up to 25 MB in addition to the
-// budget. A topic has at most one, because its producer could keep an unpacker busy for minutes.
+// maxUnpackers limits the number of unpackers that run at the same time; each uses up to 25 MB in addition to
+// Config.BufferBytes. A topic has at most one unpacker, because its producer could keep an unpacker busy for minutes.
 const maxUnpackers = 2
 
 func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {

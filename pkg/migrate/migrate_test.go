@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// files makes a set of migrations from pairs of a name and its SQL.
+// files returns a runner whose migrations are given as pairs of a file's name and its SQL.
 func files(pairs ...string) runner {
 	set := fstest.MapFS{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -265,8 +265,8 @@ func TestCheck(t *testing.T) {
 	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // a schema that is newer than the program is accepted
 }
 
-// TestNumbering: every function refuses a database that the migrations before v0.1.0 made, whatever its version. A
-// database at a version that both numberings have in common is accepted.
+// TestNumbering: every function refuses a database that the migrations before v0.1.0 made, at any version from 004 on.
+// A database at a version that both numberings have in common is accepted.
 func TestNumbering(t *testing.T) {
 	t.Parallel()
 	for _, version := range []uint{ours.marked, Latest(), 33} {

@@ -21,7 +21,7 @@ const (
 	// lockKey is "dlq_migr" in ASCII. The key need not be unique on the server, because an advisory lock belongs to one
 	// database.
 	lockKey = 0x646c715f6d696772
-	// lockPoll is how often a waiting migrator tries to get the lock.
+	// lockPoll is the pause between two tries of a waiting migrator to get the lock.
 	lockPoll = 200 * time.Millisecond
 )
 

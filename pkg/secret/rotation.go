@@ -24,7 +24,7 @@ type Rotation[T comparable] struct {
 	hopeless T // the refused content of the file; SignIn has already waited in vain for other content
 }
 
-// NewRotation returns a Rotation that calls read for each attempt.
+// NewRotation returns a Rotation that reads the present secret with the function read.
 func NewRotation[T comparable](read func() (T, error)) *Rotation[T] {
 	return &Rotation[T]{read: read}
 }
