@@ -13,7 +13,7 @@ import (
 // partition is in that partition's entry of the response.
 //
 // Keys and values of uncompressed batches point into the bytes of the broker's answer, one block of memory for each
-// partition. Those of compressed batches point into blocks of 128 KiB.
+// partition. Keys and values of compressed batches point into blocks of 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	if len(req.Partitions) == 0 {
 		return FetchResponse{}, nil
@@ -21,8 +21,8 @@ func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, e
 	if req.MaxBytes <= 0 {
 		req.MaxBytes = protocol.DefaultFetchBytes
 	}
-	// After ctx ends, Fetch returns, but a connection may still read the request. The caller may then change its list of
-	// partitions, so the request gets a copy.
+	// After ctx ends, Fetch returns, but a connection may still read the request. The caller may meanwhile change its list
+	// of partitions, so the request gets a copy of the list.
 	req.Partitions = slices.Clone(req.Partitions)
 	d := protocol.NewFetchDecoder(req)
 	res, err := conn.Ask(ctx, c.pool, req.Leader, conn.RequestTimeout+req.MaxWait, d.Request())

@@ -31,8 +31,8 @@ type GroupConfig struct {
 
 // Group joins a consumer group with the classic protocol. The list of topics of a membership is fixed: to read other
 // topics, close the group and join again. The returned group does not notice new partitions, because kafka-go's watcher
-// for them joins thousands of times a second when a topic is deleted. Partitions without a committed offset start at
-// the first offset. The caller closes the group; closing the cluster does not.
+// for new partitions joins the group thousands of times a second when a topic is deleted. Partitions without a
+// committed offset start at the first offset. The caller closes the group; closing the cluster does not.
 func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
@@ -96,7 +96,8 @@ func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 }
 
 // CheckDescribe returns an error unless the user has the permission to describe a consumer group. The group need not
-// exist. GroupStates cannot tell, because it leaves out groups that the user may not describe.
+// exist. GroupStates does not show whether the permission is missing, because it leaves out groups that the user may
+// not describe.
 func (c *Cluster) CheckDescribe(ctx context.Context, group string) error {
 	if err := c.pool.Closed(); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (c *Cluster) brokers(ctx context.Context) ([]kafka.Broker, error) {
 	return known.Brokers, nil
 }
 
-// coordinator returns the id of the broker that coordinates a group. The error is that of kafka-go.
+// coordinator returns the id of the broker that coordinates a group. It returns the error of kafka-go unchanged.
 func (c *Cluster) coordinator(ctx context.Context, group string) (int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, conn.RequestTimeout)
 	defer cancel()

@@ -24,8 +24,8 @@ type topicLeaders struct {
 	partitions map[int32]int32
 }
 
-// leadersTTL is how long a cached leader is used. It may be long, because a wrong leader only costs a round trip: that
-// broker refuses the request.
+// leadersTTL is how long a cached leader is used. The time may be long, because a wrong leader only costs a round trip:
+// a broker that does not lead the partition refuses the request.
 const leadersTTL = time.Minute
 
 func (l *leaders) get(tp TopicPartition) (int32, bool) {

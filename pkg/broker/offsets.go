@@ -44,7 +44,7 @@ func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[T
 }
 
 // AppendedOffsets returns the offset after the last record in the leader's log, which consumers cannot see yet when
-// replicas lag. A search that must prove that a record was never written reads up to this offset. Errors are as in
+// replicas lag. A search that must prove that a record was never written reads up to AppendedOffsets. Errors are as in
 // StartOffsets.
 func (c *Cluster) AppendedOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	return c.listOffsets(ctx, parts, offsetsQuery{asDebugger, logEnd})
@@ -75,7 +75,7 @@ func justElected(err error) bool {
 }
 
 // askOffsets asks the leaders of parts once, and writes their answers into offsets and errs. It removes errors that
-// earlier requests left in errs for these partitions.
+// earlier requests left in errs for the partitions in parts.
 func (c *Cluster) askOffsets(ctx context.Context, parts []TopicPartition, query offsetsQuery, offsets map[TopicPartition]int64, errs map[TopicPartition]error) error {
 	leaders, leaderless, err := c.leaders.query(ctx, parts)
 	if err != nil {
@@ -143,8 +143,8 @@ func byTopic(parts []TopicPartition) map[string][]int32 {
 	return topics
 }
 
-// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions that the group never
-// committed are missing from the result. Errors are as in StartOffsets.
+// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions for which the group
+// has never committed an offset are missing from the result. Errors are as in StartOffsets.
 func (c *Cluster) CommittedOffsets(ctx context.Context, consumerGroup string, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	if len(parts) == 0 {
 		return map[TopicPartition]int64{}, nil // a request without topics would ask for all topics

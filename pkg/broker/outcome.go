@@ -16,7 +16,7 @@ import (
 // Fate is the state of a record after a failed write.
 type Fate int
 
-// The four fates. A later one means more work for the caller.
+// The four fates. A fate that is later in this list means more work for the caller.
 const (
 	// NotSent: this call has not written the record and never will. Another try may succeed.
 	NotSent Fate = iota + 1

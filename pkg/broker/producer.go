@@ -22,7 +22,8 @@ type ProducerConfig struct {
 	Timeout time.Duration `mapstructure:"timeout"`
 	// RequestTimeout limits one try, so that a silent connection leaves time for another try.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
-	// MaxBatchBytes limits a batch; a larger record is sent alone. Keep it below message.max.bytes of the brokers.
+	// MaxBatchBytes limits a batch; a larger record is sent alone. MaxBatchBytes should be below message.max.bytes of the
+	// brokers.
 	MaxBatchBytes int `mapstructure:"max_batch_bytes"`
 	// Compression is none, gzip, snappy, lz4 or zstd.
 	Compression string `mapstructure:"compression"`
@@ -110,8 +111,8 @@ type RecordResult struct {
 // ProduceResult has one entry for each record of a call of Produce, in the order of the records.
 type ProduceResult struct {
 	Records []RecordResult
-	// Throttle is the longest pause that the broker asked for. Later batches of the call wait for it; the caller must
-	// delay later calls.
+	// Throttle is the longest pause that the broker asked for. Later batches of the same call wait for that pause; the
+	// caller must delay later calls.
 	Throttle time.Duration
 }
 
@@ -127,12 +128,12 @@ func (r ProduceResult) Err() error {
 
 // Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate is
 // known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
-// until the rejected record is alone. Any other failure ends the call. The remaining records are then NotSent with
-// ErrNotTried; after TopicRefused they are TopicRefused.
+// until the rejected record is alone. Any other failure ends the call. After another failure, the remaining records are
+// NotSent with ErrNotTried; after TopicRefused they are TopicRefused too.
 //
 // When ctx ends, records in progress are InDoubt and all other records are NotSent. The bytes of a batch in doubt may
 // still reach the broker until the RequestTimeout of its last try has passed. The caller must not change records during
-// the call and during this time.
+// the call, nor before the RequestTimeout of the last try has passed.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {

@@ -18,7 +18,7 @@ const (
 	retryWait = 100 * time.Millisecond
 )
 
-// Memory that calls of ReadAt and Scan use. All calls in a process share it.
+// Memory that calls of ReadAt and Scan use. All calls in a process share this memory.
 const (
 	// readBytes is the usual memory of one call. largeRead is the memory of a call that needs more; only one such call
 	// runs at a time.
@@ -124,8 +124,8 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 }
 
 // Scan calls fn for every record with from <= offset < to, in order, whether or not its transaction was committed, and
-// for the ends of transactions (see Record.Control), until fn returns true. Compaction may have removed some of these
-// records. fn gets only a record's position, its time, and its first header with the given name, with at most 1 KiB of
+// for the ends of transactions (see Record.Control), until fn returns true. Records that compaction has removed are
+// missing. fn gets only a record's position, its time, and its first header with the given name, with at most 1 KiB of
 // the value. When the given name is empty, fn gets the whole record within DefaultLimits.
 //
 // It returns nil after the last record or when fn stopped it, ErrOutOfRange when the log starts after from or was

@@ -30,7 +30,8 @@ const (
 )
 
 // ShareGroups returns the groups whose configuration names a dead-letter topic, in the order of their names. It needs
-// the permission to describe the configurations of the cluster and of the groups. Brokers before Kafka 4.4 have none.
+// the permission to describe the configurations of the cluster and of the groups. With brokers before Kafka 4.4,
+// ShareGroups returns no group.
 func (c *Cluster) ShareGroups(ctx context.Context) ([]ShareGroup, error) {
 	names, err := conn.Ask(ctx, c.pool, conn.AnyBroker, conn.RequestTimeout, protocol.ConfiguredGroups())
 	if err != nil {

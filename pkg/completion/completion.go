@@ -1,7 +1,7 @@
 // Package completion stores the records to which the dead letters of share groups point. A broker copies key and value
 // of a record into its dead letter only if the group's configuration says so, and never headers and timestamp. When the
-// retention of the original topic ends before a record is read, the record is lost. So a Worker reads each record
-// within seconds after its dead letter arrived.
+// retention of the original topic ends before a record is read, the record is lost. Therefore a Worker reads each
+// record within seconds after its dead letter arrived.
 package completion
 
 import (
@@ -59,8 +59,8 @@ const (
 	saveBytes    = 4 << 20
 	saveInterval = time.Second
 	saveTimeout  = 30 * time.Second
-	// sparse decides whether the wanted records of a partition are read with one request. They are when that request reads
-	// fewer than sparse offsets for each wanted record.
+	// sparse decides whether the wanted records of a partition are read with one request. They are read together when one
+	// request reads fewer than sparse offsets for each wanted record.
 	sparse = 20
 
 	// patience is the number of tries that may fail before a message gets the state CompletionRefused. The first tries
@@ -209,8 +209,8 @@ func isFull(taken []repository.Pointer) bool {
 	return len(taken) == takeAtOnce || bytes >= takeBytes
 }
 
-// sourceOf returns the position of the record to which a message points. The message must have one; see
-// deadletter.PointsToOrigin.
+// sourceOf returns the position of the record to which a message points. The message must name a partition and an
+// offset; see deadletter.PointsToOrigin.
 func sourceOf(m *entity.Message) (broker.TopicPartition, int64) {
 	return broker.TopicPartition{Topic: m.OriginalTopic, Partition: *m.Origin.Partition}, *m.Origin.Offset
 }

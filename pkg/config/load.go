@@ -47,19 +47,19 @@ type loader struct {
 // written as a YAML list in brackets. Load returns a warning for each variable that begins with the prefix but belongs
 // to no key, sorted, except for variables that begin with the prefix and STACK_.
 //
-// A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a mapping,
-// possibly an empty one, or a variable sets one of its keys; then its values are those of the section in defaults,
-// changed by the file and the variables. A section's name without a value in the file is an error, because its meaning
-// would not be clear. The parameter defaults is never modified.
+// A field that is a pointer to a struct is an optional section. An optional section is nil unless the file contains the
+// section as a mapping, possibly an empty one, or a variable sets one of its keys. When it is not nil, its values are
+// those of the section in defaults, changed by the file and the variables. A section's name without a value in the file
+// is an error, because its meaning would not be clear. The parameter defaults is never modified.
 //
 // Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as a
 // number, or as true or false, where the field needs it. But a number is not read as text: an unquoted password 0123
 // would silently become 83.
 //
-// Finally Load calls the method Validate() error of every section that has it. It also calls that of T, which checks
-// rules across sections. A section with this method has to validate its own parts. The error lists all problems on one
-// line. Each names the key and the file or the variable, but never a value. The file must exist and may contain only
-// keys that T has.
+// Finally Load calls the method Validate() error of every section that has it. It also calls the method Validate of T,
+// which checks rules across sections. A section with the method Validate has to validate its own parts. The error lists
+// all problems on one line. Each problem names the key and the file or the variable, but never a value. The file must
+// exist and may contain only keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
 		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),
@@ -141,8 +141,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 		case !l.schema.has(key):
 			l.complain("unknown key %s", key)
 		case value == nil && optional:
-			// The section could be empty because a template is broken. Load must not treat it like a section that was
-			// left out on purpose.
+			// The section could be empty because a template is broken. Load must not treat an empty section like a section that
+			// was left out on purpose.
 			l.complain("%s: the section is empty; remove it or fill it in", key)
 		case value != nil && isSection:
 			l.complain("%s: must be a section with keys of its own, not %s", key, kindOf(value))
@@ -153,8 +153,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 	}
 }
 
-// setVariables finds the variable of each key. The other way, from a variable to its key, would be ambiguous: "_" in a
-// variable may stand for "." or for "_" in the key.
+// setVariables finds the variable of each key. Finding the key of a variable would be ambiguous: "_" in a variable may
+// stand for "." or for "_" in the key.
 func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
 	given := map[string]string{}
 	for _, entry := range l.environ {

@@ -74,8 +74,8 @@ func (d *dialect) latestIndex(h headers, key string) int {
 }
 
 // latestBlock returns the part h[from:to] of the headers that cannot belong to an earlier failure (hop) of the same
-// dialect. Some headers are not written at every failure, such as that of a cause. They are read only inside this part,
-// because outside of it they belong to an earlier failure.
+// dialect. Some headers are not written at every failure, such as the header with the class of a cause. Headers that
+// are not always written are read only in h[from:to], because outside of this part they belong to an earlier failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}

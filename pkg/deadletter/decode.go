@@ -21,7 +21,7 @@ type Reading struct {
 	Failure       entity.Failure // its field Dialect is "" when no dialect was recognised
 
 	// Returned contains the values of the dlq- headers, with which dlq-manager marks its replays; nil when one of them is
-	// missing or malformed. Any producer can write them, so the caller must check that the attempt exists.
+	// missing or malformed. Any producer can write dlq- headers, so the caller must check that the attempt exists.
 	Returned *Lineage
 
 	// Pointer means that the dead letter names the position of the record that failed but contains no copy of it; see
@@ -36,9 +36,9 @@ type Lineage struct {
 }
 
 // Decode reads one record of a dead-letter topic. ts is the timestamp of this record; some dialects preserve it, and
-// then it is also the timestamp of the original record. exists reports whether a topic is in the cluster. It is called
-// only when no header names the original topic; nil means that no topic exists. Decode accepts any bytes, never panics,
-// and keeps no reference to rec.
+// then it is also the timestamp of the original record. exists reports whether a topic is in the cluster. The function
+// exists is called only when no header names the original topic; nil means that no topic exists. Decode accepts any
+// bytes, never panics, and keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
 	var room [4]*dialect
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}

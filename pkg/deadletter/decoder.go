@@ -61,8 +61,8 @@ func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 // MaxRules is the maximum number of operators' rules.
 const MaxRules = 1000
 
-// CheckRules returns every problem with operators' rules. Each is a *entity.FieldError for rules[i].pattern or
-// rules[i].original; errors.Join combines them.
+// CheckRules returns every problem with operators' rules. Each problem is a *entity.FieldError for rules[i].pattern or
+// rules[i].original; errors.Join combines the problems.
 func (d *Decoder) CheckRules(rules []entity.TopicRule) error {
 	if len(rules) > MaxRules {
 		return &entity.FieldError{Field: "rules", Reason: "must be 1000 or fewer"}
@@ -93,7 +93,7 @@ func (d *Decoder) Mapped(dlqTopic string) string {
 }
 
 // possible reports whether the name can be the original topic of records in the dead-letter topic: Kafka allows the
-// name, and it is not a dead-letter topic. Without the second condition, a replay could return again and again.
+// name, and it is not a dead-letter topic. If a dead-letter topic were possible, a replay could return again and again.
 func (d *Decoder) possible(dlqTopic, name string) bool {
 	return entity.ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
 }

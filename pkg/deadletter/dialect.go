@@ -9,8 +9,8 @@ type dialect struct {
 	anchors [][]string // sets of headers; the dialect matches a record that contains all headers of any one set, unless accept returns false
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are the user's own. They are used in the dead-letter topics that where matches, and are tried
-	// before all others.
+	// configured dialects are the user's own. A configured dialect is used in the dead-letter topics that the field where
+	// matches, and is tried before all built-in dialects.
 	configured bool
 	where      Patterns
 
@@ -23,7 +23,8 @@ type dialect struct {
 	// is used as a topic only if the cluster has a topic with this name.
 	queues bool
 
-	// Headers of the position. When they repeat, the n-th topic, partition, offset and timestamp belong together.
+	// Headers of the position. When these headers occur several times, the n-th topic, partition, offset and timestamp
+	// belong together.
 	topic, partition, offset, timestamp string
 
 	// Headers of the failure. Of each list, the first header that has a value is used. Producers write the headers in
@@ -32,19 +33,20 @@ type dialect struct {
 
 	rootInStack  bool // the class and the message of the root cause are only in the stack trace
 	groupFollows bool // the producer may write no consumer group; if it does, the group's header follows the topic's header of the same failure
-	// unwrap extracts the value of a field from a header's value. It is nil when each header's value is the value of one
-	// field.
+	// unwrap extracts the value of a field from a header's value. unwrap is nil when each header's value is the value of
+	// one field.
 	unwrap func(field, []byte) []byte
 
-	// Hooks for what the table cannot express. They take and return structs by value, because a struct whose address is
-	// passed to a function value would be allocated on the heap.
+	// Hooks for what the table cannot express. The hooks take and return structs by value, because a struct whose address
+	// is passed to a function value would be allocated on the heap.
 	refinePlace   func(headers, place) place
 	refineFailure func(headers, failure) failure
 }
 
 // dialects are the built-in dialects, the most certain first: dialects with header names that are reserved for a
-// product, then those with a framework's own names. The last ones have header names that other producers use too, so
-// they are recognised only by further headers. The order decides between two dialects when nothing else does.
+// product, then those with a framework's own names. The last dialects in the list have header names that other
+// producers use too, so they are recognised only by further headers. The order decides between two dialects when
+// nothing else does.
 var dialects = []dialect{
 	shareGroup, connect, streams, confluentRule,
 	springDLT, springRetryTopic, smallryeDLQ, smallryeRetry, smallryeDeserialization, micronaut, watermill,

@@ -181,7 +181,7 @@ func show(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Every dialect must have at least two cases in testdata. TestGolden alone does not fail when they are missing.
+// Every dialect must have at least two cases in testdata. TestGolden alone does not fail when a dialect has no case.
 func TestEveryDialectHasTwoGoldenCases(t *testing.T) {
 	t.Parallel()
 	for _, name := range Dialects() {

@@ -33,7 +33,7 @@ func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (
 }
 
 // Standing reads the mapping and returns a function that judges the original topic of a message. Only one goroutine at
-// a time may call that function. The error is that of reading the mapping.
+// a time may call the returned function. Standing fails when the mapping cannot be read.
 func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	at := j.now()
 	m, err := j.mapping(ctx)

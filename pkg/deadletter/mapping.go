@@ -17,8 +17,8 @@ type mapping struct {
 	original string
 }
 
-// reference matches $1 and ${1} in the original topic of a rule. Package regexp cannot expand them here: it would read
-// $1_x as the group with the name "1_x", and replace it by the empty string.
+// reference matches $1 and ${1} in the original topic of a rule. Package regexp cannot expand these references: it
+// would read $1_x as the group with the name "1_x", and replace it by the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
 // compileRules compiles rules. The error names every wrong rule by the parameter where, which is the key of the list in

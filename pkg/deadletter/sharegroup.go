@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// shareGroup is the dialect of the broker, which writes the dead letters of share groups. It copies no headers of the
-// record, and key and value only if the configuration says so.
+// shareGroup is the dialect of the broker, which writes the dead letters of share groups. The broker never copies
+// headers of the record into its dead letter, and copies key and value only if the configuration says so.
 var shareGroup = dialect{
 	name:      "sharegroup",
 	anchors:   [][]string{{"__dlq.errors.topic"}},
@@ -23,9 +23,9 @@ var shareGroup = dialect{
 }
 
 // IsPointer reports whether the dead letter only names the position of the record that failed. When the broker does not
-// copy a record, it writes a null key and a null value. Such a dead letter must not be replayed as a tombstone, which
-// would delete a value. A copied tombstone has a key, so it is no pointer. A completed dead letter contains the record
-// that failed, so it is no pointer either.
+// copy a record, it writes a null key and a null value. A dead letter that is only a pointer must not be replayed as a
+// tombstone, which would delete a value. A copied tombstone has a key, so it is no pointer. A completed dead letter
+// contains the record that failed, so it is no pointer either.
 func IsPointer(rec entity.Record) bool {
 	return !rec.Completed && rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored &&
 		headers(rec.Headers).has(shareGroup.topic)

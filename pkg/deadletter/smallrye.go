@@ -2,8 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
-// smallryeDLQ is the dialect of the dead-letter queue of SmallRye and Quarkus. The producer writes these headers before
-// those of the record.
+// smallryeDLQ is the dialect of the dead-letter queue of SmallRye and Quarkus. Its producer writes the headers of the
+// failure before those of the record.
 var smallryeDLQ = dialect{
 	name:        "smallrye-dlq",
 	anchors:     [][]string{{"dead-letter-topic", "dead-letter-offset"}, {"dead-letter-topic", "dead-letter-reason"}},

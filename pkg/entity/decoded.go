@@ -1,6 +1,7 @@
 package entity
 
-// Decoded is the key or the value of a record as JSON. It was decoded with the schema with which the producer wrote it.
+// Decoded is the key or the value of a record as JSON. The bytes were decoded with the schema with which the producer
+// had written them.
 type Decoded struct {
 	Format Format // NoFormat when the bytes were not written with a schema; then the other fields are zero
 	JSON   []byte // nil when Omitted is not empty
@@ -69,8 +70,8 @@ const (
 // PartReader decodes keys and values for one answer or one batch. One time limit applies to all its look-ups together.
 // It must not be used concurrently.
 type PartReader interface {
-	// Decode returns a part of a message as JSON of at most limit bytes. When the message has no such part, or the part
-	// has no schema, the result has the format NoFormat.
+	// Decode returns a part of a message as JSON of at most limit bytes. When the message has no key or value, or it was
+	// written without a schema, the result has the format NoFormat.
 	Decode(m *Message, part RecordPart, limit int) Decoded
 	// Complete adds to d the subject and the versions of the schema, if the registry knows them and answers in time.
 	Complete(m *Message, part RecordPart, d *Decoded)

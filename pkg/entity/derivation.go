@@ -98,8 +98,8 @@ func (e Explanation) Fields() map[string]Derived {
 }
 
 // Of returns the explanation that fits the stored message m. An explanation is computed with the present rules and
-// topics; since m was stored, these may have changed, and an operator may have set the original topic. So when the
-// stored origin has another source, Of returns that source for the original topic.
+// topics; since m was stored, rules and topics may have changed, and an operator may have set the original topic. So
+// when the stored origin has another source, Of returns that source for the original topic.
 func (e Explanation) Of(m *Message) Explanation {
 	if from := sourceOf(m.Origin.Confidence); from != e.OriginalTopic.Source.rank() {
 		e.OriginalTopic = derivedBy(from)

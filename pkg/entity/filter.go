@@ -46,13 +46,13 @@ type HeaderMatch struct {
 // FieldMatch is a path in a record's JSON, with the values that the record may have there.
 type FieldMatch struct {
 	Path string // the path in the form of payload.Path.String
-	// Values are scalars in their canonical form (see FieldTerm). The record must have one of them; empty for any
-	// value.
+	// Values are scalars in their canonical form (see FieldTerm). The record must contain one of the Values at the path;
+	// with an empty list, any value.
 	Values []string
 }
 
-// Narrow reports whether the filter has a condition other than on times and statuses. A filter without such a condition
-// could match all messages.
+// Narrow reports whether the filter has a condition other than on times and statuses. A filter with conditions on times
+// and statuses only could match all messages.
 func (f Filter) Narrow() bool {
 	return len(f.MessageIDs) > 0 || f.Topic != "" || len(f.Topics.list) > 0 || f.ErrorClass != "" || f.ConsumerGroup != "" || f.Dialect != "" ||
 		f.Group != uuid.Nil || f.UnknownOrigin || f.NeedsSearchIndex()
@@ -100,8 +100,8 @@ type Document struct {
 	Fields *DocumentFields
 }
 
-// DocumentFields are the fields and values of a message from which the search engine counts facets. They do not contain
-// masked values.
+// DocumentFields are the fields and values of a message from which the search engine counts facets. DocumentFields
+// contain no masked values.
 type DocumentFields struct {
 	ErrorClass    string
 	ConsumerGroup string
@@ -121,7 +121,7 @@ type DocumentValue struct {
 func KeyTerm(key []byte) int64 { return term("key", "", key) }
 
 // HeaderTerm returns the term by which the search index finds a header with that value, or with any value when the
-// parameter value is nil. A header whose value is null has the same term as one whose value is empty.
+// parameter value is nil. A header whose value is null has the same term as a header whose value is empty.
 func HeaderTerm(name string, value []byte) int64 {
 	if value == nil {
 		return term("header", name, nil)

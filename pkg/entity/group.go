@@ -37,7 +37,8 @@ func (f Fingerprint) ID() uuid.UUID {
 }
 
 // Unclassified returns the fingerprint of the error group for messages that are not classified yet: they arrived in a
-// dead-letter topic whose messages have created too many new error groups. The indexer classifies them later.
+// dead-letter topic whose messages have created too many new error groups. The indexer classifies messages of this
+// error group later.
 func Unclassified(dlqTopic string) Fingerprint {
 	return Fingerprint{Title: "unclassified: too many new errors in " + dlqTopic, Rule: "unclassified"}
 }

@@ -10,8 +10,8 @@ import (
 // Cause returns, on one line, the text that describes a failure to users best: the message of the innermost cause. If
 // the class of that cause differs from the given class, the text contains that class before the message. The cause is
 // read from the stack trace; if the trace contains no cause, Cause removes from the error message the texts with which
-// frameworks wrap the message of the cause. For a cause without a message, Cause returns the cause's class, or the
-// error message if that class is the given one.
+// frameworks wrap the message of the cause. For a cause without a message, Cause returns the cause's class; if that
+// class is the given class, it returns the error message.
 func Cause(class, message, stack string) string {
 	return oneLine(innermost(class, message, stack))
 }

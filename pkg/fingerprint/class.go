@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// RootClass returns the class of the root cause. This is the given class, except in two cases: when the given class is
-// empty, or when it only wraps another error and the stack trace contains the class of that error.
+// RootClass returns the class of the root cause. The result is the given class, except in two cases: the given class is
+// empty, or it only wraps another error whose class is in the stack trace.
 func RootClass(class, stack string) string {
 	known := clean(class, maxClass)
 	if known != "" && !isWrapper(known) {

@@ -24,14 +24,15 @@ const Fresh = time.Minute
 // this header.
 const Header = "dlq-heartbeat"
 
-// Error class and message of a heartbeat. They give heartbeats their own error group, for which no notification is
-// sent.
+// Error class and message of a heartbeat. Class and message give heartbeats their own error group, for which no
+// notification is sent.
 const (
 	Class   = "dlqmanager.Heartbeat"
 	Message = "A heartbeat of dlq-manager, which measures how fresh the list is"
 )
 
-// The names of the headers for class and message. They belong to the generic dialect, so every decoder reads them.
+// The names of the headers for class and message. These headers belong to the generic dialect, so every decoder reads
+// them.
 const (
 	classHeader   = "error-class"
 	messageHeader = "error-message"
@@ -42,9 +43,9 @@ const (
 	lookEvery = 250 * time.Millisecond
 	// callTimeout limits each call of the store and each send of a record.
 	callTimeout = 10 * time.Second
-	// pageSize is the number of messages of a heartbeat topic that one query reads. It is larger than the number of
-	// heartbeats that one process waits for even at the shortest useful interval. A killed process leaves no more than
-	// that.
+	// pageSize is the number of messages of a heartbeat topic that one query reads. A page is larger than the number of
+	// heartbeats that one process waits for, even at the shortest useful interval. A killed process leaves no more
+	// heartbeats than it waited for.
 	pageSize = 100
 )
 

@@ -23,7 +23,7 @@ type Config struct {
 	// headers, the first headers are stored, together with the SHA-256 of its value.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
 	// MaxBatchBytes limits the decompressed size of a batch; the records of a batch that lie after this size cannot be
-	// read. It limits the time that a batch takes, not the memory.
+	// read. MaxBatchBytes limits the time that a batch takes, not the memory.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
 	// Payload says when the column payload, which contains a value as JSON for SQL, is filled: "background" fills it
 	// within seconds, "inline" fills it when the message is stored, "never" leaves it empty.

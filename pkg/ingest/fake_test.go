@@ -487,7 +487,7 @@ func (w *world) commitsSeen() map[broker.TopicPartition]int64 {
 }
 
 // start runs a generation that reads the given partitions. stop ends it and returns its error. The end of the test ends
-// it too.
+// the generation too.
 func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

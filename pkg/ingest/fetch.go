@@ -92,8 +92,8 @@ func (f *fetcher) take(p *partition) {
 	f.quiet = 0
 }
 
-// release removes the partitions that this fetcher must no longer read. It returns them to the reader, except those
-// that an unpacker reads.
+// release removes the partitions that this fetcher must no longer read. It returns the removed partitions to the
+// reader, except those that an unpacker reads.
 func (f *fetcher) release() {
 	if len(f.gone)+len(f.away) == 0 {
 		return
@@ -113,9 +113,9 @@ func (f *fetcher) release() {
 	clear(f.away)
 }
 
-// poll sends one request. It first reserves memory for the answer and half as much for decoding. So it fetches nothing
-// while the buffer is full of records that the writers have not stored. Decoding uses more memory only if some is free
-// at that moment.
+// poll sends one request. It first reserves memory for the answer and half as much for decoding. So a fetcher sends no
+// request while the buffer is full of records that the writers have not stored. Decoding uses more memory only if some
+// is free at that moment.
 func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
@@ -256,8 +256,8 @@ func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 // errInterrupted says that the wait for an answer was ended because there are new partitions to request.
 var errInterrupted = errors.New("the wait for records was cut short")
 
-// ask sends one request. When the reader adds a partition, a long wait ends with errInterrupted. The next request then
-// covers all partitions, old and new.
+// ask sends one request. When the reader adds a partition, a long wait ends with errInterrupted. After errInterrupted,
+// the next request covers all partitions, old and new.
 func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
 	if req.MaxWait <= fetchWait {
 		return f.i.cluster.Fetch(ctx, req)

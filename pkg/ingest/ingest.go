@@ -21,8 +21,8 @@ type Option func(*Ingester)
 // messages have no error group.
 func WithFingerprints(f Fingerprinter) Option { return func(i *Ingester) { i.fingerprinter = f } }
 
-// WithOrigins sets the declarations of kafka.origins. With them, a return is also confirmed in each dead-letter topic
-// that is declared for the topic to which the replay was sent.
+// WithOrigins sets the declarations of kafka.origins. With these declarations, a return is also confirmed in each
+// dead-letter topic that is declared for the topic to which the replay was sent.
 func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) { i.origins = origins } }
 
 // ShareGroups says in which topics dead letters of share groups are. It is safe for concurrent use.

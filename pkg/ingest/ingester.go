@@ -75,8 +75,8 @@ type Ingester struct {
 	abandoned atomic.Int64        // number of calls to the store that were abandoned and have not returned
 }
 
-// The kinds of work whose last result is recorded, each with the dependency that it uses. Each kind is recorded
-// separately, so that a success of one does not hide the failure of another one with the same dependency.
+// The kinds of work whose last result is recorded, each with the dependency that it uses. Each kind of work is recorded
+// separately, so that its success does not hide the failure of other work with the same dependency.
 const (
 	topicsHealth        = "topics"
 	consumerGroupHealth = "group"
@@ -103,7 +103,7 @@ func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error
 	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
 }
 
-// backoff returns the pause after a failed attempt. It doubles from 100 ms to 5 s.
+// backoff returns the pause after a failed attempt. The pause doubles with each attempt, from 100 ms to 5 s.
 func backoff(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
 }

@@ -91,7 +91,7 @@ func (p *plant) ingester(options ...Option) *Ingester {
 // run starts a new ingester.
 func (p *plant) run() (stop func()) { return p.runThis(p.ingester()) }
 
-// runThis runs an ingester. stop ends it and waits for its end. The end of the test ends it too.
+// runThis runs an ingester. stop ends it and waits for its end. The end of the test ends the ingester too.
 func (p *plant) runThis(i *Ingester) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -119,8 +119,8 @@ func (p *plant) count(topic string) (rows int) {
 	return rows
 }
 
-// stored waits until a topic has at least that many messages. Then it checks that it has no more, that no position is
-// stored twice, and that the consumer group's offsets are committed.
+// stored waits until a topic has at least that many messages. Then it checks that the topic has no more messages, that
+// no position is stored twice, and that the consumer group's offsets are committed.
 func (p *plant) stored(topic string, partitions int, want int) {
 	p.t.Helper()
 	check.Eventually(p.t, fmt.Sprintf("%d messages of %s; now %d", want, topic, p.count(topic)), func() bool { return p.count(topic) >= want })
@@ -257,8 +257,8 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	p.produce(topic, 0, 400)
 	check.Eventually(p.t, "the first are stored", func() bool { return p.count(topic) >= 400 })
 
-	// The test locks the rows of the positions. So the ingester's statement is waiting when its connection is cut, and
-	// waits again when the driver repeats it on a new connection.
+	// The test locks the rows of the positions. So the ingester's statement is waiting when the test cuts its connection,
+	// and waits again when the driver repeats the statement on a new connection.
 	holder := p.db.MustBeginTx(p.ctx(), nil)
 	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
 	p.produce(topic, 0, 400)

@@ -60,7 +60,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 	}
 }
 
-// startGeneration starts a generation with the partitions of gen. When the function that it passes to gen.Start
+// startGeneration starts a generation with the partitions of gen. When the function that was passed to gen.Start
 // returns, kafka-go ends gen and joins the consumer group again. So after a generation that ended with errFenced, a new
 // generation reads the positions again.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {

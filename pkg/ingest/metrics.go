@@ -109,7 +109,7 @@ func (m *metrics) label(topic string) string {
 }
 
 // lag is what showLag remembers for one partition. Partitions of topics that metrics do not name share one gauge, to
-// which each adds its lag.
+// which each partition adds its lag.
 type lag struct {
 	gauge prometheus.Gauge // nil until the partition's lag is known
 	label string

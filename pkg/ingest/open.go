@@ -134,14 +134,15 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 		}
 		p.opened = true
 		r.answered(p)
-		// The offset is committed even if nothing is stored. Otherwise the lag would be wrong when Kafka has lost the
-		// consumer group's offsets or an operator has reset them.
+		// The offset is committed even if nothing is stored. Without this commit, the lag would be wrong when Kafka has lost
+		// the consumer group's offsets or an operator has reset them.
 		r.commits.passed(p.TopicPartition, p.next)
 	}
 	return nil
 }
 
-// bounds reads the start offset and the end offset of each log. It returns the partitions for which both could be read.
+// bounds reads the start offset and the end offset of each log. It returns the partitions for which both offsets could
+// be read.
 func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, ends map[broker.TopicPartition]int64, answered []*partition) {
 	parts := make([]broker.TopicPartition, len(partitions))
 	for n, p := range partitions {
@@ -164,8 +165,8 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 }
 
 // detectNewLog moves the position of a partition to the start of its log if the log was replaced. Only topics without
-// an id need this, because another id shows that a topic is new. If the log cannot be read, or does not contain the
-// offset that saveMark stored, the position stays.
+// an id need detectNewLog, because another id shows that a topic is new. If the log cannot be read, or does not contain
+// the offset that saveMark stored, the position stays.
 func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int64) error {
 	if p.topicID != "" || p.next > end {
 		return nil
@@ -201,9 +202,9 @@ func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 }
 
 // resolveOffset changes a position that the log does not contain. When the position is below the log's start, records
-// were lost, which is logged. When it is above the log's end, the log of a topic with an id was truncated by an unclean
-// election, and the ingester goes on at the end. A topic without an id counts as created again, and its log is read
-// from the start.
+// were lost, which is logged. When the position is above the log's end, an unclean election has truncated the log of a
+// topic with an id, and the ingester goes on at the end. A topic without an id then counts as created again, and its
+// log is read from the start.
 func (i *Ingester) resolveOffset(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {

@@ -11,13 +11,13 @@ import (
 // partitionBackoff is the pause of a partition after an error that concerns only this partition.
 const partitionBackoff = 5 * time.Second
 
-// reopenBackoff is the pause before a partition is opened again. Without it, the ingester would try without a pause
-// while brokers disagree about the partition's leader.
+// reopenBackoff is the pause before a partition is opened again. Without this pause, the ingester would try again and
+// again at once while brokers disagree about the partition's leader.
 const reopenBackoff = 250 * time.Millisecond
 
-// partition is one partition of a generation. At any time only one goroutine uses it: the reader's or a fetcher's. They
-// pass it on through channels. While chunks of the partition wait for the writers, its fields do not change, so the
-// writers may read them.
+// partition is one partition of a generation. At any time only one goroutine uses a partition: the reader's or a
+// fetcher's. Reader and fetchers pass partitions on through channels. While chunks of the partition wait for the
+// writers, its fields do not change, so the writers may read them.
 type partition struct {
 	broker.TopicPartition
 	writer *writer

@@ -210,8 +210,8 @@ func (r *reader) unreadable(p *partition, err error) {
 }
 
 // verifyTopicIDs reads the ids of the topics of the fetched records. It returns those partitions of the request whose
-// topic has another id now. They must be opened again, and their fetched records must not be stored, because they may
-// belong to the deleted topic.
+// topic has another id now. The returned partitions must be opened again, and their fetched records must not be stored,
+// because the records may belong to the deleted topic.
 func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
 	var parts []broker.TopicPartition
 	for n, got := range res.Partitions {
@@ -241,9 +241,9 @@ func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res bro
 	return others, nil
 }
 
-// enqueue cuts the fetched records of p into chunks and passes them to the writers. Until they are stored, the chunks
-// keep a part of the reserved memory; taken is the size of this part. The function done, which may be nil, is called
-// when the last chunk is stored.
+// enqueue cuts the fetched records of p into chunks and passes them to the writers. The chunks keep a part of the
+// reserved memory until they are stored; the result taken is the size of this part. The function done, which may be
+// nil, is called when the last chunk is stored.
 func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPartition, reserved int64, done func()) (taken int64) {
 	r.logUnreadable(p, got.Records)
 	chunks := cut(p, got)

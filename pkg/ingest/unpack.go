@@ -23,7 +23,7 @@ type unpacker struct {
 }
 
 // run reads until the next batch of the partition is small enough for a usual fetch, or until the partition cannot be
-// read at the moment. Then it returns the partition to the reader.
+// read at the moment. At its end, run returns the partition to the reader.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
 	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
@@ -130,7 +130,7 @@ func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 }
 
 // more returns a function that reports whether a large record may use further bytes of memory. The first call of that
-// function waits until the previous large record is stored, so that only one is in memory at a time.
+// function waits until the previous large record is stored, so that only one large record is in memory at a time.
 func (u *unpacker) more(ctx context.Context) func(bytes int64) bool {
 	left := int64(0)
 	asked := false

@@ -74,8 +74,8 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 }
 
 func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
-	// A batch larger than batchBytes is a single large record. Only one such batch is stored at a time, because the
-	// driver may copy it several times.
+	// A batch larger than batchBytes is a single large record. Only one batch of that size is stored at a time, because
+	// the driver may copy the record several times.
 	if sizeOf(chunks) > batchBytes {
 		if w.i.heavy.Acquire(ctx, 1) != nil {
 			return nil // ctx ended

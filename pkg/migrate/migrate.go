@@ -2,8 +2,9 @@
 // migrations contains the SQL; the caller connects to the database.
 //
 // Each migration has a transaction of its own, which also writes the new version: when a migrator is killed, the schema
-// and its version are as after the last complete migration, and the next migrator continues from there. A file must
-// therefore contain no BEGIN and no COMMIT outside function bodies. The exception is a file whose first line is
+// and its version are as after the last complete migration, and the next migrator continues from there. A file of a
+// migration must therefore contain no BEGIN and no COMMIT outside function bodies. The exception is a file whose first
+// line is
 //
 //	-- migrate:no-transaction
 //
@@ -30,13 +31,13 @@ import (
 const All = -1
 
 // Up runs every migration that the database does not have yet. Concurrent calls are safe: one call runs the migrations,
-// and the other calls wait until no migration is left to run. A schema that is newer than this program is not changed.
-// The database handle stays open. When ctx ends, the running migration is rolled back, and the migrations before it
-// stay.
+// and the other calls wait until no migration is left to run. Up does not change a schema that is newer than this
+// program. The database handle stays open. When ctx ends, the running migration is rolled back, and the migrations
+// before it stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
 // Down reverts the given number of migrations, the last one first, or all of them for All. It is not an error if the
-// database has fewer migrations, or none. A schema that is newer than this program is refused, because only the newer
+// database has fewer migrations, or none. Down refuses a schema that is newer than this program, because only the newer
 // program can revert it.
 func Down(ctx context.Context, db *sql.DB, steps int) error {
 	return ours.down(ctx, db, steps)

@@ -70,8 +70,8 @@ func (s *steps) keep(err error) error {
 	return err
 }
 
-// bare runs a statement outside a transaction. Before that it marks the version as dirty, because the statement cannot
-// be rolled back.
+// bare runs a statement outside a transaction. Before the statement, bare marks the version as dirty, because the
+// statement cannot be rolled back.
 func (s *steps) bare(body string) error {
 	if err := s.Postgres.SetVersion(s.target, true); err != nil {
 		return err

@@ -4,8 +4,8 @@ package recordtest
 
 import "testing"
 
-// Path is work that the programs do for every record. Do does it for a number of records, which is Records. Allocations
-// is the expected number of allocations per record.
+// Path is work that the programs do for every record. Do does the work for a number of records, which is Records.
+// Allocations is the expected number of allocations per record.
 type Path struct {
 	Name        string
 	Allocations float64

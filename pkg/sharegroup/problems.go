@@ -81,8 +81,8 @@ func (s settings) guardedPrefixes() []string {
 }
 
 // refuses reports whether the topic's configuration is known and does not allow dead letters of share groups, and its
-// name has no prefix that a broker requires. Such a topic is not a dead-letter topic, even if the configuration of a
-// group names it.
+// name has no prefix that a broker requires. A topic that refuses dead letters is not a dead-letter topic, even if the
+// configuration of a group names it.
 func (s settings) refuses(topic string) bool {
 	config, known := s.topics[topic]
 	return known && config[topicEnabled] != "true" &&

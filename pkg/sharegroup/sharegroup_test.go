@@ -213,7 +213,7 @@ func TestSnapshot(t *testing.T) {
 }
 
 // TestOtherInstallations: a dead-letter topic that a group names and that does not match the Watcher's patterns is not
-// read. It is reserved nevertheless, so that dlq-manager sends no records to it.
+// read. Such a topic is reserved nevertheless, so that dlq-manager sends no records to it.
 func TestOtherInstallations(t *testing.T) {
 	t.Parallel()
 	f := newFake()

@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// ErrNotKnown means that the cluster does not show at present that a share group may have written a dead letter. It may
-// show this later, for example after the first consumer of a new group has joined.
+// ErrNotKnown means that the cluster does not show at present that a share group may have written a dead letter. The
+// cluster may show it later, for example after the first consumer of a new group has joined.
 var ErrNotKnown = errors.New("not confirmed by the cluster")
 
 // Cluster is the part of Kafka that a Watcher reads; its methods behave like those of broker.Cluster.
@@ -115,7 +115,8 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // look reads the groups and their offsets and, less often, the settings of topics and brokers. It stores a snapshot
-// with the former offsets before it reads the new offsets, because for these it may have to wait for a coordinator.
+// with the former offsets before it reads the new offsets, because it may have to wait for the coordinator of a group
+// that does not answer.
 func (w *Watcher) look(ctx context.Context) error {
 	groups, err := w.cluster.ShareGroups(ctx)
 	if err != nil {
@@ -221,7 +222,7 @@ func (w *Watcher) offsetsOf(ctx context.Context, g *Group) (map[broker.TopicPart
 }
 
 // readRefusing reads the settings of those dead-letter topics that groups name and that refuse dead letters of share
-// groups. These settings are read by every call of look, so that a change is noticed within seconds.
+// groups. Every call of look reads the settings of these few topics, so that a change is noticed within seconds.
 func (w *Watcher) readRefusing(ctx context.Context, groups []broker.ShareGroup) error {
 	var refusing []string
 	for _, g := range groups {

@@ -30,8 +30,8 @@ func Start(ctx context.Context, tracer trace.Tracer, name string, options ...tra
 	return tracer.Start(ctx, name, options...) //nolint:spancheck // ends where the work does, not where it begins
 }
 
-// In returns ctx with the given span as the parent of later spans. This is also done for a span that is not recorded,
-// so that its children are not recorded either. When the span is nil or the span of None, it returns ctx unchanged.
+// In returns ctx with the given span as the parent of later spans. In does so even for a span that is not recorded, so
+// that its children are not recorded either. When the span is nil or the span of None, it returns ctx unchanged.
 func In(ctx context.Context, span trace.Span) context.Context {
 	if span == nil || !span.SpanContext().IsValid() {
 		return ctx

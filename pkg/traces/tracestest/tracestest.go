@@ -55,7 +55,7 @@ func (s *Spans) Named(name string) []sdktrace.ReadOnlySpan {
 	return found
 }
 
-// Only returns the ended span with a name. It ends the test unless there is exactly one.
+// Only returns the ended span with a name. It ends the test unless exactly one ended span has the name.
 func (s *Spans) Only(t testing.TB, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	found := s.Named(name)

@@ -87,8 +87,8 @@ func (b *bearer) Start(context.Context) (sasl.StateMachine, []byte, error) {
 	return b, []byte(text + separator), nil
 }
 
-// Next implements sasl.StateMachine. A broker that refuses the token first sends the reason as a challenge. Only after
-// the client has answered it with one byte does the broker end the exchange with an error.
+// Next implements sasl.StateMachine. A broker that refuses the token first sends the reason as a challenge. The broker
+// ends the exchange with an error only after the client has answered this challenge with one byte.
 func (*bearer) Next(_ context.Context, challenge []byte) (done bool, response []byte, err error) {
 	if len(challenge) == 0 {
 		return true, nil, nil

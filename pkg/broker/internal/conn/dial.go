@@ -16,7 +16,7 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // Options are what a Pool needs in addition to its Config.
 type Options struct {
-	// Dial opens TCP connections. When it is nil, a net.Dialer opens them.
+	// Dial opens TCP connections. When Dial is nil, a net.Dialer opens the connections.
 	Dial DialFunc
 	// TokenReport gets the result of every request for a token, nil for success. It may be nil.
 	TokenReport func(error)
@@ -78,8 +78,9 @@ func (d *dialer) open(ctx context.Context, network, address string, prepare func
 	return d.certificates.secure(ctx, conn, address)
 }
 
-// dropUnsent makes close discard bytes that are not sent yet. Otherwise the kernel could send them for minutes, and the
-// broker could append an abandoned batch after its attempts were settled and its records were sent again.
+// dropUnsent makes close discard bytes that are not sent yet. Otherwise the kernel could send these bytes minutes
+// later, and the broker could append an abandoned batch after its attempts were settled and its records were sent
+// again.
 func dropUnsent(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -2,8 +2,8 @@
 // sends a request to a chosen broker. A failed request says whether a byte of it can have left.
 //
 // All requests use kafka-go's transport, but each request names its broker by id, so kafka-go need not look up the
-// leader in its cache of topics. Therefore that cache contains only brokers, and kafka-go does not list the topics of a
-// large cluster every two seconds.
+// leader in its cache of topics. Therefore kafka-go's cache contains only brokers, and kafka-go does not list the
+// topics of a large cluster every two seconds.
 package conn
 
 import (
@@ -99,8 +99,8 @@ func (p *Pool) Client() *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(p.Brokers()...), Transport: p.transport}
 }
 
-// Dialer returns kafka-go's dialer for connections that do not belong to the pool. Consumer groups use such
-// connections.
+// Dialer returns kafka-go's dialer for connections that do not belong to the pool. Consumer groups use connections of
+// their own.
 func (p *Pool) Dialer() *kafka.Dialer {
 	return &kafka.Dialer{ClientID: protocol.ClientID, DialFunc: p.dialer.dial(keepAsIs), Timeout: dialTimeout}
 }
@@ -236,8 +236,8 @@ func CallerError(caller context.Context, err error) error {
 	return err
 }
 
-// maxAsks is the maximum number of tries of Ask. It is larger than the number of idle connections that usually die when
-// a broker restarts.
+// maxAsks is the maximum number of tries of Ask. There are more tries than idle connections that usually die when a
+// broker restarts.
 const maxAsks = 6
 
 // Ask does the same as Send, for requests that change nothing: it repeats the request when an idle connection turns out

@@ -31,7 +31,7 @@ type signedIn struct {
 
 // session is a connection that outlives the broker's session (KIP-368), because kafka-go neither authenticates a
 // connection again nor replaces the connection of a consumer group. Before the session ends, a new connection is opened
-// in the background. It takes the place of the old connection between two requests, when no answer is due.
+// in the background. The new connection takes the place of the old one between two requests, when no answer is due.
 type session struct {
 	dial func(context.Context) (signedIn, error)
 	ctx  context.Context
@@ -232,8 +232,8 @@ func (s *session) SetWriteDeadline(t time.Time) error {
 	return s.conn.SetWriteDeadline(t)
 }
 
-// frames counts the requests, or the answers, in the bytes of a connection. Each of them is a frame: a size in 4 bytes,
-// then as many bytes as the size says.
+// frames counts the requests, or the answers, in the bytes of a connection. A request or an answer is a frame: a size
+// in 4 bytes, then as many bytes as the size says.
 type frames struct {
 	header int    // number of the 4 size bytes that were read so far
 	size   uint32 // size of the frame, as far as its bytes were read

@@ -21,7 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// The versions of the sign-in requests. Every supported broker has them, so they need not be negotiated.
+// The versions of the sign-in requests. Every supported broker knows these versions, so client and broker need not
+// negotiate them.
 const (
 	handshakeVersion    = 1
 	authenticateVersion = 1
@@ -69,8 +70,8 @@ func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
 	}
 }
 
-// signInError is a broker's refusal of the sign-in. It is temporary when a later sign-in may use other credentials, for
-// example from a replaced file.
+// signInError is a broker's refusal of the sign-in. The error is temporary when a later sign-in may use other
+// credentials, for example from a replaced file.
 type signInError struct {
 	temporary bool
 	err       error
@@ -171,8 +172,8 @@ func authenticate(ctx context.Context, conn net.Conn, mechanism sasl.Mechanism) 
 const userPollInterval = time.Second
 
 // follower notices that the configured file names another user, so that the old user's connections are closed. The old
-// user may soon lose all permissions; requests on these connections would then fail as if access to the topics were
-// denied.
+// user may soon lose all permissions; requests on the old user's connections would then fail as if access to the topics
+// were denied.
 type follower struct {
 	mu     sync.Mutex
 	polled time.Time

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Connections are closed once when the file names another user. They are not closed again every second while the broker
-// refuses that user.
+// Connections are closed once when the file names another user. Connections are not closed again every second while the
+// broker refuses the new user.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "username")

@@ -34,8 +34,8 @@ const (
 	sharedCount   = 2       // maximum number of batches that are inflated at the same time, each with up to 20 MB for its decoder
 )
 
-// Inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch. The
-// zero value is ready for use.
+// Inflater decompresses one batch at a time. Except for zstd's window, the memory of an Inflater does not depend on the
+// batch. The zero value is ready for use.
 type Inflater struct {
 	head    bytes.Reader // a corrected header, which is read in place of the first bytes of an LZ4 batch
 	in      bytes.Reader
@@ -54,7 +54,7 @@ var shared = func() chan *Inflater {
 	return pool
 }()
 
-// Acquire waits for one of the inflaters that the process shares. The caller must Release it.
+// Acquire waits for one of the inflaters that the process shares. The caller must release the inflater with Release.
 func Acquire() *Inflater { return <-shared }
 
 // Release drops the inflater's references to the batch, and makes the inflater available to other callers of Acquire.
@@ -130,8 +130,8 @@ func (i *Inflater) drop() {
 
 // narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest follows. A
 // producer that compresses at level 20 or above declares a window of up to 128 MiB even for little data, and the window
-// of a single-segment frame is as large as its content. Such a frame is readable with the smaller window if none of its
-// references goes back further than maxWindow.
+// of a single-segment frame is as large as its content. A frame that declares more is readable with the smaller window
+// if none of its references goes back further than maxWindow.
 func narrowWindow(frame []byte) (head, rest []byte) {
 	const descriptor, window, dictionary, singleSegment = 4, 5, 3, 1 << 5
 	if !bytes.HasPrefix(frame, zstdMagic) || len(frame) <= window {

@@ -6,10 +6,10 @@ import (
 	"hash/crc32"
 )
 
-// Positions of fields in a record batch of format 2. This package does not use kafka-go's decoder, because that decoder
-// hides the batch's last offset (needed to skip a batch that compaction emptied), allocates a page of 64 KiB for each
-// batch however small, drops the whole response for one bad checksum, and holds a decompressed batch completely in
-// memory.
+// Positions of fields in a record batch of format 2. Package protocol does not use kafka-go's decoder, because that
+// decoder hides the batch's last offset (needed to skip a batch that compaction emptied), allocates a page of 64 KiB
+// for each batch however small, drops the whole response for one bad checksum, and holds a decompressed batch
+// completely in memory.
 const (
 	batchPrefix  = 12 // base offset and length
 	atMagic      = 16

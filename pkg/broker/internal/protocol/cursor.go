@@ -40,8 +40,8 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 
 // Read returns the next records, up to about portion bytes, or all remaining records. Next is the offset to continue
 // from, and the result done means that the cursor is at its end. A batch that cannot be read has placeholders (see
-// Defect). An error means that memory is used up; the records before it are returned too, and the cursor must not be
-// used again.
+// Defect). An error means that memory is used up. The records that were read before the error are returned too, and the
+// cursor must not be used again.
 func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	memory.taken = 0
@@ -138,7 +138,8 @@ func push(p *FetchedPartition, rec Record, expected int, memory *MemoryReservati
 	return nil
 }
 
-// nextBatch opens the next batch. It returns false when the batch has no records to read, and io.EOF after the last.
+// nextBatch opens the next batch. It returns false when the batch has no records to read, and io.EOF after the last
+// batch.
 func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok bool, err error) {
 	b, rest, whole, err := nextBatch(c.data)
 	if err != nil {
@@ -151,8 +152,8 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	}
 	c.data, c.batch = rest, b
 	if !b.legacy && !c.txns.counts(b) {
-		// A control batch has one record. If its header declares more offsets, the offsets after the first have no
-		// record.
+		// A control batch has one record. If the header of a control batch declares more offsets, the offsets after the first
+		// have no record.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
 			if err := memory.take(recordMemory); err != nil { // p.controls needs memory for each offset
@@ -178,8 +179,8 @@ func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) 
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }
 
-// claimed returns the first and the last offset that a damaged batch declares. If the log does not contain these
-// offsets, it returns the parameter next as both.
+// claimed returns the first and the last offset that a damaged batch declares. If the log does not contain the declared
+// offsets, it returns the parameter next as first and last offset.
 func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	from, last = max(next, b.base), b.base
 	if !b.legacy && len(b.raw) >= atRecords {
@@ -214,7 +215,7 @@ func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory
 }
 
 // maxPlaceholders is the largest number of unreadable offsets for which each gets a placeholder record. When there are
-// more, one placeholder stands for all of them.
+// more unreadable offsets, one placeholder stands for all of them.
 const maxPlaceholders = 1000
 
 // pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.

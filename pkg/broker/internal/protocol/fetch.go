@@ -24,8 +24,8 @@ type FetchRequest struct {
 	MaxWait  time.Duration
 	MinBytes int32
 	// MaxBytes limits the answer, DefaultFetchBytes when 0. The broker sends the first batch completely even if it is
-	// larger. Decompression and records may use as much memory in addition, and the same once more for the last batch.
-	// Partitions for which no memory is left are answered without records.
+	// larger than MaxBytes. Decompression and records may use MaxBytes of memory in addition, and the same once more for
+	// the last batch. Partitions for which no memory is left are answered without records.
 	MaxBytes int32
 	// MaxBatchBytes limits an answer that is larger than MaxBytes because of a large batch; 0 means no limit. The part of
 	// the answer that exceeds this limit is dropped, and Heavy of its partition is set.
@@ -37,7 +37,7 @@ type FetchRequest struct {
 	// Stream leaves the answer undecoded, to be read by each partition's Portions.
 	Stream bool
 	// ReadCommitted leaves out records of aborted transactions, and delivers no record after the start of an open
-	// transaction before that transaction has ended. Without it, all records are delivered.
+	// transaction before that transaction has ended. Without ReadCommitted, all records are delivered.
 	ReadCommitted bool
 }
 
@@ -66,7 +66,7 @@ type FetchResponse struct {
 	Starved bool
 }
 
-// FetchedPartition is the answer for one partition. When Err is set, it has the records before the damage.
+// FetchedPartition is the answer for one partition. When Err is set, Records are those before the damage.
 type FetchedPartition struct {
 	TopicPartition
 	// HighWatermark, LastStable and LogStart are -1 when the broker did not return them.

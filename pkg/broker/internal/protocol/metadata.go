@@ -14,8 +14,8 @@ import (
 // Topic is a broker's description of a topic.
 type Topic struct {
 	Name string
-	// ID is the topic's UUID as text. A topic that is deleted and created again has a new id. Brokers before 2.8 have no
-	// such ids: then ID is empty.
+	// ID is the topic's UUID as text. A topic that is deleted and created again has a new id. With a broker before 2.8,
+	// which has no topic ids, ID is empty.
 	ID string
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool

@@ -221,7 +221,8 @@ func (o *opened) limit(rec *Record) {
 // maxWanted is the largest header value that is kept when only one header is requested.
 const maxWanted = 1 << 10
 
-// piecewise reads a record that is not completely in memory. The kept parts have memory of their own.
+// piecewise reads a record that is not completely in memory. The parts of the record that are kept have memory of their
+// own.
 func (r *batchReader) piecewise(size, from int64) (rec Record) {
 	p := &part{source: &r.src, left: size}
 	p.skip(1, nil)

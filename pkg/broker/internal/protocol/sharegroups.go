@@ -23,7 +23,7 @@ const (
 )
 
 // ConfiguredGroups returns the request for the names of all groups that have a configuration of their own. A broker
-// without such configurations, older than Kafka 4.1, answers with none.
+// older than Kafka 4.1 has no configurations of groups, and answers with no name.
 func ConfiguredGroups() Request[[]string] {
 	return Request[[]string]{listConfigResources, func(rw io.ReadWriter, _ Versions) ([]string, error) {
 		newest, err := newestVersion(rw, listConfigResources)

@@ -80,7 +80,8 @@ func TestEndpoint_ClientCredentials(t *testing.T) {
 	check.True(t, left > 59*time.Minute && left <= time.Hour, "expires in %s, want an hour", left)
 }
 
-// Google's local authentication server sends the lifetime with a fraction. It ignores the client's id and secret.
+// Google's local authentication server sends the lifetime with a fraction. That server ignores the client's id and
+// secret.
 func TestEndpoint_LifetimeWithFraction(t *testing.T) {
 	t.Parallel()
 	for _, lifetime := range []string{"3599.978315", `"3599.5"`, "3599"} {

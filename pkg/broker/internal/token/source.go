@@ -84,8 +84,8 @@ func (s *Source) Close() {
 	}
 }
 
-// Token returns a valid token. When there is none, it waits for the answer to a request. After a failed request, Token
-// returns the error of that request until the next request is due.
+// Token returns a valid token. When there is no valid token, Token requests one and waits for the answer. After a
+// failed request, Token returns the error of that request until the next request is due.
 func (s *Source) Token(ctx context.Context) (secret.Text, error) {
 	s.mu.Lock()
 	token, err, renewAt := s.token, s.err, s.renewAt
@@ -117,8 +117,8 @@ func (s *Source) Refused(value secret.Text) {
 	}
 }
 
-// renew requests a token when a request is due. Otherwise it returns the result of the last request. At most one call
-// of renew runs at a time.
+// renew requests a token when a request is due. When none is due, it returns the result of the last request. At most
+// one call of renew runs at a time.
 func (s *Source) renew() (any, error) {
 	s.mu.Lock()
 	token, err, due := s.token, s.err, !time.Now().Before(s.renewAt)
