@@ -49,8 +49,8 @@ const (
 	// readTimeout limits the time for reading the records of one partition, so that a leader that does not answer
 	// delays the other partitions only a little.
 	readTimeout = 10 * time.Second
-	// readingTime is the time after which a call of step stops reading. Messages whose records were not read by then are
-	// due again at once.
+	// readingTime is the time after which a call of step stops reading. Messages whose records were not read within
+	// readingTime are due again at once.
 	readingTime = 20 * time.Second
 	// atOnce is the number of partitions that are read at the same time.
 	atOnce = 3
@@ -255,7 +255,7 @@ func (w *Worker) topicsOf(ctx context.Context, pointers []repository.Pointer) (m
 }
 
 // readPartition reads the records of one partition until the context reading ends. Messages whose records were not read
-// by then are due again at once.
+// before that are due again at once.
 func (w *Worker) readPartition(reading context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) {
 	if rest := w.awayFor(at); rest > 0 {
 		b.giveBackFor(reading, pointers, rest)

@@ -42,10 +42,10 @@ type loader struct {
 // values that the environment sets. T is a struct whose fields carry `mapstructure:"name"` tags; nested structs are
 // sections, and the key of a setting is its path, such as "database.port".
 //
-// The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT. An
-// empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item with a comma, is
-// written as a YAML list in brackets. Load returns a warning for each variable that begins with the prefix but belongs
-// to no key, sorted, except for variables that begin with the prefix and STACK_.
+// The environment variable of a key is the prefix and the key in upper case with "_" for ".", such as
+// DLQ_DATABASE_PORT. An empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item
+// with a comma, is written as a YAML list in brackets. Load returns a warning for each variable that begins with the
+// prefix but belongs to no key, sorted, except for variables that begin with the prefix and STACK_.
 //
 // A field that is a pointer to a struct is an optional section. An optional section is nil unless the file contains the
 // section as a mapping, possibly an empty one, or a variable sets one of its keys. When it is not nil, its values are
@@ -153,8 +153,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 	}
 }
 
-// setVariables finds the variable of each key. Finding the key of a variable would be ambiguous: "_" in a variable may
-// stand for "." or for "_" in the key.
+// setVariables finds the variable of each key. Finding the key of a variable would be ambiguous, because "_" in a
+// variable may stand for "." or for "_" in the key.
 func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
 	given := map[string]string{}
 	for _, entry := range l.environ {
@@ -178,8 +178,8 @@ func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
 
 func (l *loader) setVariable(v *viper.Viper, s setting, text string) {
 	if strings.HasPrefix(text, "tcp://") && s.byDefault.CanInt() {
-		// The variable is not meant as a setting: Kubernetes sets DLQ_SERVER_PORT in every pod when a Service is named
-		// dlq-server.
+		// The variable is not meant as a setting, because Kubernetes sets DLQ_SERVER_PORT in every pod when a Service is
+		// named dlq-server.
 		l.problems = append(l.problems, fmt.Errorf("%s: looks like a Kubernetes service link: set enableServiceLinks: false", l.variables[s.key]))
 		return
 	}

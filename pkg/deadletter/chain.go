@@ -13,9 +13,9 @@ import (
 // finds the latest and the first hop.
 
 // latestFirst orders the dialects of one record by the time at which their producers wrote the headers, the latest
-// first. Three rules compare two dialects, in this order: A dialect is later if it names an original topic from whose
-// name the name of this dead-letter topic is derived. A dialect is later if it reports a failure in a dead-letter or
-// retry topic. A dialect is later if its headers come later in the list, because producers append headers.
+// first. Three rules compare two dialects. First, a dialect is later if it names an original topic from whose name the
+// name of this dead-letter topic is derived. Second, a dialect is later if it reports a failure in a dead-letter or
+// retry topic. Third, a dialect is later if its headers come later in the list, because producers append headers.
 func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return

@@ -17,7 +17,7 @@ type Config struct {
 	// Origins declare the original topics of dead-letter topics. Automatic retry sends only messages whose original
 	// topic is declared or mapped.
 	Origins []OriginRule `mapstructure:"origins"`
-	// OriginTrust says whether an original topic without a declaration is trusted: TrustHeader or TrustDeclared.
+	// OriginTrust is TrustHeader or TrustDeclared. It says whether an original topic without a declaration is trusted.
 	OriginTrust string `mapstructure:"origin_trust"`
 	// PointerTopics are patterns of dead-letter topics. Only for dead letters in topics that match PointerTopics,
 	// dlq-manager reads the record to which the dead letter points.

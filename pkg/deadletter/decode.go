@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
-// Reading is the decoded dead letter. All texts in it are valid UTF-8 of limited length without NUL.
+// Reading is the decoded dead letter. All texts in a Reading are valid UTF-8 of limited length without NUL.
 type Reading struct {
 	OriginalTopic string // "" when it is not known
 	ErrorMessage  string // never empty: entity.UnknownError when the record contains no error message

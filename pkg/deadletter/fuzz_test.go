@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// FuzzDecode gives the headers of all dialects arbitrary values: Decode must not panic, the database must be able to
-// store the result, and a replay that is based on the result must be safe.
+// FuzzDecode gives the headers of all dialects arbitrary values. With these values Decode must not panic, the database
+// must be able to store the result, and a replay that is based on the result must be safe.
 func FuzzDecode(f *testing.F) {
 	words := fuzzWords()
 	f.Add("orders.dlq.v1", []byte("k"), []byte("\x00\x06orders\x01\x04\x00\x00\x00\x03"))

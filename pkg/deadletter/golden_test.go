@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// text is the value of a header or record in a golden file: a JSON string for text, {"hex": "00 01"} for other bytes,
-// null for Kafka's null.
+// text is the value of a header or record in a golden file. There, text is a JSON string, other bytes have the form
+// {"hex":"00 01"}, and null is Kafka's null.
 type text []byte
 
 func (t *text) UnmarshalJSON(b []byte) error {

@@ -18,8 +18,8 @@ var smallryeDLQ = dialect{
 	refineFailure: smallryeCause("dead-letter-cause-class-name", "dead-letter-cause"),
 }
 
-// smallryeCause returns a hook that reads the message of the cause when the class is that of the cause, because the
-// header with the reason belongs to the outer exception.
+// smallryeCause returns a hook for failures whose class was read from the header of the cause. The hook replaces the
+// error message by that of the cause, because the header with the reason belongs to the outer exception.
 func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	return func(h headers, f failure) failure {
 		class := f.at[fieldClass]

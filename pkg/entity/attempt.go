@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrorClass says why an attempt did not succeed. It is stored and shown, and decides what happens next. No other
-// values exist.
+// ErrorClass says why an attempt did not succeed. An error class is stored and shown, and decides what happens to the
+// message. The constants below are all error classes that exist.
 type ErrorClass string
 
 const (

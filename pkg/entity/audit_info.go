@@ -15,8 +15,8 @@ type AuditInfo struct {
 	TraceID   string // trace id of the request, 32 hex digits; "" for none
 
 	// Operation is the id that the attempt or the redrive of a request gets. When the client sends the request again after
-	// a crash, the API finds by this id what the first request has started. It is uuid.Nil when the request will not be
-	// sent again.
+	// a crash, the API finds by this id what the first request has started. Operation is uuid.Nil when the request will
+	// not be sent again.
 	Operation uuid.UUID
 
 	// Call is an id that the server makes for each HTTP request; uuid.Nil for changes without a request.
@@ -44,7 +44,7 @@ const (
 	ActorMachine ActorKind = "machine"
 )
 
-// Action names a change in the audit trail. No other values exist.
+// Action names a change in the audit trail. The constants below are all actions that exist.
 type Action string
 
 // The changes of messages and of redrives.

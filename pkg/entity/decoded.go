@@ -5,10 +5,10 @@ package entity
 type Decoded struct {
 	Format Format // NoFormat when the bytes were not written with a schema; then the other fields are zero
 	JSON   []byte // nil when Omitted is not empty
-	// Omitted says why there is no JSON: SchemaUnavailable, SchemaError, or one of the reasons for which payloads are
-	// omitted.
+	// Omitted is SchemaUnavailable, SchemaError, or one of the reasons for which payloads are omitted, when there is no
+	// JSON.
 	Omitted string
-	// Reason describes Omitted in more detail. It contains no part of the key or value.
+	// Reason describes Omitted in more detail. Reason contains no part of the key or value.
 	Reason string
 	// Temporary says that the schema could not be read now, but perhaps can be read later, because the registry did not
 	// answer that the schema does not exist.

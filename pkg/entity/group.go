@@ -62,7 +62,7 @@ type ErrorGroup struct {
 	// Annotations are the operators' notes, links and mutes: first the annotation of AllTopics, if there is one, then
 	// those of single topics, by the names of the topics.
 	Annotations []GroupAnnotation
-	// Common combines the annotations of all topics of the group: Note or Link is empty when the topics have different
+	// Common combines the annotations of all topics of the group. Its Note or Link is empty when the topics have different
 	// notes or links, and Muted is true when all topics are muted.
 	Common GroupAnnotation
 }

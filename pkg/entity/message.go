@@ -262,7 +262,8 @@ func NewID() uuid.UUID {
 	return id
 }
 
-// TruncateTime returns t with the precision of the stores: UTC, truncated to microseconds. The zero time stays zero.
+// TruncateTime returns t with the precision of the stores, in UTC and truncated to microseconds. The zero time stays
+// zero.
 func TruncateTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

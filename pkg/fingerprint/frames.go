@@ -129,7 +129,7 @@ func pythonFrame(line string) (frame, bool) {
 	return located(file, function, lib), true
 }
 
-// phpFrame reads a line such as #0 /app/src/Orders.php(12): App\Orders->handle(Object).
+// phpFrame reads a line of a PHP trace, such as #0 /app/src/Orders.php(12): App\Orders->handle(Object).
 func phpFrame(line string) (frame, bool) {
 	end := digits(line, 1, 6)
 	place, call, ok := strings.Cut(strings.TrimSpace(line[end:]), ": ")

@@ -96,7 +96,7 @@ func timeUnit(s string) int {
 	return 0
 }
 
-// isDuration reports whether text is an ISO 8601 duration: PT1H30M, P1D.
+// isDuration reports whether text is an ISO 8601 duration such as PT1H30M or P1D.
 func isDuration(text string) bool {
 	if text[0] != 'P' || !isDigit(text[len(text)-2]) {
 		return false

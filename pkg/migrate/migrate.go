@@ -9,7 +9,7 @@
 //	-- migrate:no-transaction
 //
 // Such a file contains a single statement that PostgreSQL refuses in a transaction, for example CREATE INDEX
-// CONCURRENTLY. Only when the migration of such a file is interrupted, the version stays marked as dirty.
+// CONCURRENTLY. Only when a migration without a transaction is interrupted, the version stays marked as dirty.
 package migrate
 
 import (
@@ -72,9 +72,8 @@ func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 // runner works on any set of migrations. The exported functions use the migrations of this program.
 type runner struct {
 	files fs.FS
-	// marked is the version of the first migration that adds a comment to the version table. A database at that version or
-	// a newer one that lacks the comment was made by migrations with other numbers. 0 means that no migration adds a
-	// comment.
+	// marked is the version of the first migration that adds a comment to the version table. A database at this version or
+	// a newer one without the comment was made by migrations with other numbers. 0 means that no migration adds a comment.
 	marked uint
 }
 

@@ -42,7 +42,7 @@ func (r *Rotation[T]) Accepted() T {
 //
 //   - the current content of the file, if it has changed meanwhile;
 //   - the last accepted secret: the file may be half written, or newer than the
-//     server's secret. It is also used when the file cannot be read;
+//     server's secret, or it cannot be read;
 //   - the content of the file within the next two seconds, if a secret was accepted
 //     before: the file may be older than the server's secret. SignIn waits once, and
 //     not again until the file has changed.

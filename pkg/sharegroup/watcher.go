@@ -36,8 +36,9 @@ type Cluster interface {
 const (
 	// interval is the pause between two reads of the groups and their offsets.
 	interval = 5 * time.Second
-	// settingsInterval is the pause between two reads of the configurations of brokers and topics. It is longer, because a
-	// cluster has many topics. The configurations are also read when a group was added, removed or changed.
+	// settingsInterval is the pause between two reads of the configurations of brokers and topics. This pause is longer
+	// than interval, because a cluster has many topics. The configurations are also read when a group was added, removed
+	// or changed.
 	settingsInterval = time.Minute
 )
 

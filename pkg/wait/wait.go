@@ -19,9 +19,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Backoff computes how long to wait after a failure: Base after the first attempt, twice as long after each further
-// attempt, but at most Max. Jitter varies the waits at random (0.1 is ±10 %), so that callers that fail at the same
-// time do not try again at the same time.
+// Backoff computes how long to wait after a failure. The wait is Base after the first attempt and twice as long after
+// each further attempt, but at most Max. Jitter varies the waits at random (0.1 is ±10 %), so that callers that fail at
+// the same time do not try again at the same time.
 type Backoff struct {
 	Base, Max time.Duration
 	Jitter    float64

@@ -64,7 +64,7 @@ type Record struct {
 	Fill    byte
 	Headers int64
 	Name    string
-	Text    []byte // value of every header; nil: Kafka's null
+	Text    []byte // value of every header; nil is Kafka's null
 }
 
 // Write writes the record in format 2.

@@ -109,7 +109,7 @@ func TestSession_IsReplacedBetweenRequests(t *testing.T) {
 		s.exchange(t, s.broker(0), conn, frame("one"))
 		s.exchange(t, s.broker(0), conn, frame("two"))
 
-		<-time.After(10 * time.Second) // until the first session has ended
+		<-time.After(10 * time.Second) // waits until the first session has ended
 		check.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Second)))
 		s.exchange(t, conn, s.broker(1), frame("third"))
 		_, err := s.broker(0).Read(make([]byte, 1))

@@ -78,8 +78,8 @@ type FetchedPartition struct {
 	Next     int64
 	Records  []Record
 	controls []int64 // the offsets of control records, in order
-	// Heavy is set when the batch at Next is too large to be decoded together with others: Heavy is then the size of the
-	// answer, and the caller must fetch the partition with Stream. Otherwise it is 0.
+	// Heavy is set when the batch at Next is too large to be decoded together with others, otherwise 0. A value above 0 is
+	// the size of the answer, and the caller must fetch the partition with Stream.
 	Heavy int
 	// Portions reads the records of an answer that was fetched with Stream; nil when there are none.
 	Portions Portions

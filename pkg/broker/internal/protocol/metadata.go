@@ -20,7 +20,7 @@ type Topic struct {
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
 	Partitions []Partition
-	// Err is why a requested topic has no partitions: ErrUnknownTopic, ErrUnauthorized, or ErrNoLeader (a new topic).
+	// Err is ErrUnknownTopic, ErrUnauthorized, or (for a new topic) ErrNoLeader when a requested topic has no partitions.
 	Err error
 }
 

@@ -20,7 +20,7 @@ type Config struct {
 	// AssertionFile holds a signed token that authenticates the client instead of a secret (RFC 7523).
 	AssertionFile string   `mapstructure:"assertion_file"`
 	Scopes        []string `mapstructure:"scopes"`
-	// Parameters are sent to the token endpoint in addition to the parameters of RFC 6749. An example is the audience.
+	// Parameters, such as the audience, are sent to the token endpoint in addition to the parameters of RFC 6749.
 	Parameters []Pair `mapstructure:"parameters"`
 	// CAFile is a PEM file of the token endpoint's certificate authority; "" for those of the system.
 	CAFile string `mapstructure:"ca_file"`
