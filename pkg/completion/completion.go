@@ -59,8 +59,8 @@ const (
 	saveBytes    = 4 << 20
 	saveInterval = time.Second
 	saveTimeout  = 30 * time.Second
-	// sparse decides whether the wanted records of a partition are read with one request. They are read together when one
-	// request reads fewer than sparse offsets for each wanted record.
+	// sparse decides whether the wanted records of a partition are read with one request. The records are read together
+	// when one request reads fewer than sparse offsets for each wanted record.
 	sparse = 20
 
 	// patience is the number of tries that may fail before a message gets the state CompletionRefused. The first tries

@@ -93,8 +93,8 @@ func (d *Decoder) Mapped(dlqTopic string) string {
 }
 
 // possible reports whether a topic of this name can be the original topic of records in the dead-letter topic. It can
-// be when Kafka allows the name and the topic is not a dead-letter topic. If a dead-letter topic were possible, a
-// replay could return again and again.
+// be when Kafka allows the name and the topic is not a dead-letter topic. If the original topic could be a dead-letter
+// topic, a replay could return again and again.
 func (d *Decoder) possible(dlqTopic, name string) bool {
 	return entity.ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
 }

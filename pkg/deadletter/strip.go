@@ -57,8 +57,8 @@ func strip(own ownNames, list headers) []entity.Header {
 }
 
 // ReplayKey returns the key that a replay sends, which is the key of the record that failed. Some producers give the
-// dead letter another key, and save the key of the record that failed in a header or inside the new key. For dead
-// letters of these producers, ReplayKey returns the saved key. The caller must not modify the result.
+// dead letter another key, and save the key of the record that failed in a header or inside the new key. When the key
+// of the record that failed was saved, ReplayKey returns the saved key. The caller must not modify the result.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
 		if k, ok := headervalue.ParseUberKey(rec.Key); ok {

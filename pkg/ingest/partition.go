@@ -32,7 +32,7 @@ type partition struct {
 
 	damage struct { // the last batch that could not be read, by its offset
 		at    int64
-		times int // number of times that this batch was fetched
+		times int // number of times that the unreadable batch was fetched
 	}
 
 	waiting atomic.Int64 // number of chunks that were passed to the writers and are not stored yet

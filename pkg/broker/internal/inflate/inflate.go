@@ -130,8 +130,8 @@ func (i *Inflater) drop() {
 
 // narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest follows. A
 // producer that compresses at level 20 or above declares a window of up to 128 MiB even for little data, and the window
-// of a single-segment frame is as large as its content. A frame that declares more is readable with the smaller window
-// if none of its references goes back further than maxWindow.
+// of a single-segment frame is as large as its content. A frame that declares a window above maxWindow is readable with
+// the smaller window if none of its references goes back further than maxWindow.
 func narrowWindow(frame []byte) (head, rest []byte) {
 	const descriptor, window, dictionary, singleSegment = 4, 5, 3, 1 << 5
 	if !bytes.HasPrefix(frame, zstdMagic) || len(frame) <= window {
