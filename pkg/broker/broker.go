@@ -9,11 +9,11 @@ type Option func(*options)
 
 type options struct{ conn conn.Options }
 
-// WithDial replaces the function that opens TCP connections, for tests with faults of the network.
+// WithDial replaces the function that opens TCP connections, so that tests can inject network faults.
 func WithDial(dial DialFunc) Option { return func(o *options) { o.conn.Dial = dial } }
 
-// WithTokenReport sets a function that gets the result of every request for a token, nil for success. While a token is
-// valid, a failed request fails nothing else.
+// WithTokenReport sets a function that gets the result of every request for a token, nil for success. While the current
+// token is valid, sign-ins still succeed after a failed request for a new token.
 func WithTokenReport(report func(error)) Option {
 	return func(o *options) { o.conn.TokenReport = report }
 }
@@ -24,7 +24,8 @@ type Cluster struct {
 	leaders *leaders
 }
 
-// Open checks cfg without a connection: when the cluster is down, calls fail, and each call tries to connect again.
+// Open checks cfg but opens no connection. While the cluster is down, each call of a method tries to connect, and
+// fails.
 func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	var o options
 	for _, opt := range opts {
@@ -38,7 +39,7 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 }
 
 // Close closes all connections; a connection in use is closed when its request ends. Later calls fail with ErrClosed.
-// Consumer groups stay open.
+// It does not close consumer groups that Group returned.
 func (c *Cluster) Close() error {
 	c.pool.Close()
 	return nil

@@ -15,7 +15,7 @@ func TestConfig_Validate(t *testing.T) {
 	sasl := broker.SASLConfig{Mechanism: "SCRAM-SHA-512", Username: "u", PasswordFile: "/secret"}
 	tests := map[string]struct {
 		change func(*broker.Config)
-		want   []string // keys in the error, none for a valid configuration
+		want   []string // setting keys that the error must name; none: the configuration is valid
 	}{
 		"Plain":             {func(*broker.Config) {}, nil},
 		"NoBrokers":         {func(c *broker.Config) { c.Brokers = nil }, []string{"kafka.brokers"}},
@@ -140,7 +140,7 @@ func TestProducerConfig_Validate(t *testing.T) {
 	}
 }
 
-// byToken signs in with tokens of a token endpoint, after a change.
+// byToken makes c sign in with tokens of a token endpoint. The function change may modify the token settings first.
 func byToken(c *broker.Config, change func(*broker.OAuthConfig)) {
 	oauth := broker.OAuthConfig{TokenURL: "https://idp.example.com/token", ClientID: "dlq", ClientSecretFile: "/secret"}
 	change(&oauth)

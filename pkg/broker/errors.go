@@ -9,14 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
-// Errors of a partition, a topic or a request. The errors of this package wrap one of these errors and the error of
-// kafka-go.
+// Errors of a partition, a topic or a request. Each error that package broker returns wraps one of these errors, and
+// the error of kafka-go.
 var (
 	// ErrOutOfRange means that the log does not have the requested offset: the log starts after the offset or ends
 	// before it.
 	ErrOutOfRange = protocol.ErrOutOfRange
-	// ErrNotLeader means that the request went to a broker that does not, or no longer, lead the partition; read
-	// the leader again with Topics.
+	// ErrNotLeader means that the request went to a broker that does not, or no longer, lead the partition; the caller
+	// must read the leader again with Topics.
 	ErrNotLeader = protocol.ErrNotLeader
 	// ErrNoLeader means that the partition has no leader at the moment.
 	ErrNoLeader = protocol.ErrNoLeader
@@ -25,22 +25,23 @@ var (
 	// ErrUnauthorized means that the user's sign-in failed, or that the user lacks the permission for the
 	// operation.
 	ErrUnauthorized = protocol.ErrUnauthorized
-	// ErrUnavailable means that the broker cannot serve now and may later.
+	// ErrUnavailable means that the broker cannot answer the request now, but perhaps later.
 	ErrUnavailable = protocol.ErrUnavailable
-	// ErrCorrupt means that a batch has a wrong checksum or cannot be read; the records before it are delivered.
+	// ErrCorrupt means that a batch has a wrong checksum or cannot be read. Records before that batch are still delivered.
 	ErrCorrupt = protocol.ErrCorrupt
 	// ErrGone means that the record was removed from the log, by retention, compaction or an operator.
 	ErrGone = errors.New("record is gone")
 	// ErrTooLarge means that a record or its batch does not fit into the memory for reading it.
 	ErrTooLarge = protocol.ErrTooLarge
-	// ErrNotTried means that no byte of the record was sent: an earlier record failed, or the time was over.
+	// ErrNotTried means that no byte of the record was sent: an earlier record of the same call failed, or the time limit
+	// had passed.
 	ErrNotTried = errors.New("record not tried")
-	// ErrClosed means that the cluster was closed by its owner.
+	// ErrClosed means that Cluster.Close was called before.
 	ErrClosed = conn.ErrClosed
 )
 
-// PartitionErrors are the failed partitions of a request; the other results are valid. errors.Is finds the errors of
-// all partitions.
+// PartitionErrors contains the error of each partition for which a request failed; the results of the other partitions
+// are valid. errors.Is looks into the errors of all partitions.
 type PartitionErrors map[TopicPartition]error
 
 // Error lists the partitions in a fixed order.
@@ -60,7 +61,7 @@ func (e PartitionErrors) Unwrap() []error {
 	return errs
 }
 
-// orNil keeps an empty map from becoming a non-nil error.
+// orNil returns nil for an empty map, because an empty map stored in an error would not be equal to nil.
 func (e PartitionErrors) orNil() error {
 	if len(e) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 // Fetch reads many partitions of one leader. The returned error concerns the whole request; the error of a single
 // partition is in that partition's entry of the response.
 //
-// Records of uncompressed batches refer to the memory of the answer, which is one block for each partition. Records of
-// compressed batches refer to blocks of 128 KiB.
+// Keys and values of uncompressed batches point into the bytes of the broker's answer, one block of memory for each
+// partition. Keys and values of compressed batches point into blocks of 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	if len(req.Partitions) == 0 {
 		return FetchResponse{}, nil
@@ -21,7 +21,8 @@ func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, e
 	if req.MaxBytes <= 0 {
 		req.MaxBytes = protocol.DefaultFetchBytes
 	}
-	// A cancelled request may still be read by its connection, after the caller has changed its list of partitions.
+	// After ctx ends, Fetch returns, but a connection may still read the request. The caller may meanwhile change its list
+	// of partitions, so the request gets a copy of the list.
 	req.Partitions = slices.Clone(req.Partitions)
 	d := protocol.NewFetchDecoder(req)
 	res, err := conn.Ask(ctx, c.pool, req.Leader, conn.RequestTimeout+req.MaxWait, d.Request())

@@ -31,7 +31,7 @@ func fetchPart(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp brok
 	return res.Partitions[0]
 }
 
-// drain fetches from 0 to the log's end and returns all records.
+// drain fetches from offset 0 to the end of the log and returns all records.
 func drain(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.TopicPartition) (records []broker.Record, next int64) {
 	t.Helper()
 	for range 200 {
@@ -50,7 +50,7 @@ func TestFetch_Transactions(t *testing.T) {
 	t.Parallel()
 	c, tp := onePartition(t)
 	writeTransactions(t, tp)
-	// A marker is written a little after its transaction was ended.
+	// The broker writes a transaction's end marker a little after it has answered the request to end the transaction.
 	check.Eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
 
 	tests := map[string]struct {
@@ -74,9 +74,9 @@ func TestFetch_Transactions(t *testing.T) {
 // transactionsEnd is the end offset of a log that writeTransactions has written.
 const transactionsEnd = 14
 
-// writeTransactions writes two pairs of interleaved transactions with two producers: first a (committed) by the first
-// producer with b (aborted) by the second one, then c (committed) by the second producer with d (aborted) by the first
-// one. It writes ten records and four markers.
+// writeTransactions writes two pairs of interleaved transactions with two producers: first transaction a (committed) of
+// the first producer with b (aborted) of the second producer, then c (committed) of the second producer with d
+// (aborted) of the first producer. It writes ten records and four markers.
 func writeTransactions(t *testing.T, tp broker.TopicPartition) {
 	t.Helper()
 	ctx := testContext(t)

@@ -21,18 +21,18 @@ type GroupConfig struct {
 	ID string
 	// Topics must exist, because the broker may create a topic that does not exist.
 	Topics []string
-	// SessionTimeout is how long a silent member keeps its partitions, 20 s when 0.
+	// SessionTimeout is how long a member that sends no heartbeat keeps its partitions, 20 s when 0.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is how long a rebalance waits for members, 30 s when 0.
 	RebalanceTimeout time.Duration
-	// ErrorLog receives the group's own error messages; nil drops them.
+	// ErrorLog receives kafka-go's error messages about the membership; nil drops them.
 	ErrorLog func(message string)
 }
 
 // Group joins a consumer group with the classic protocol. The list of topics of a membership is fixed: to read other
-// topics, close the group and join again. It does not watch for new partitions, because kafka-go's watcher joins
-// thousands of times a second when a topic is deleted. Partitions without a commit start at the first offset. The
-// caller closes the group; closing the cluster does not.
+// topics, close the group and join again. The returned group does not notice new partitions, because kafka-go's watcher
+// for new partitions joins the group thousands of times a second when a topic is deleted. Partitions without a
+// committed offset start at the first offset. The caller closes the group; closing the cluster does not.
 func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
@@ -95,14 +95,16 @@ func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	return states, nil
 }
 
-// CheckDescribe returns an error unless the user may see a consumer group, whether it exists or not: GroupStates leaves
-// out a group that the user may not see.
+// CheckDescribe returns an error unless the user has the permission to describe a consumer group. The group need not
+// exist. GroupStates does not show whether the permission is missing, because it leaves out groups that the user may
+// not describe.
 func (c *Cluster) CheckDescribe(ctx context.Context, group string) error {
 	if err := c.pool.Closed(); err != nil {
 		return err
 	}
 	_, err := c.coordinator(ctx, group)
-	// A new cluster has no coordinator before its first consumer group.
+	// In a new cluster no broker coordinates consumer groups until the first consumer group joins; this is no missing
+	// permission.
 	if err != nil && !errors.Is(err, kafka.GroupCoordinatorNotAvailable) {
 		return fmt.Errorf("find the coordinator of group %s: %w", group, conn.NetworkError(err))
 	}
@@ -118,7 +120,7 @@ func (c *Cluster) brokers(ctx context.Context) ([]kafka.Broker, error) {
 	return known.Brokers, nil
 }
 
-// coordinator returns the id of the broker that coordinates a group. The error is that of kafka-go.
+// coordinator returns the id of the broker that coordinates a group. It returns the error of kafka-go unchanged.
 func (c *Cluster) coordinator(ctx context.Context, group string) (int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, conn.RequestTimeout)
 	defer cancel()
@@ -151,7 +153,8 @@ func (spread) ProtocolName() string { return "dlq-spread" }
 // UserData implements kafka.GroupBalancer.
 func (spread) UserData() ([]byte, error) { return nil, nil }
 
-// AssignGroups implements kafka.GroupBalancer: the subscribed member with the fewest partitions is next.
+// AssignGroups implements kafka.GroupBalancer: each partition goes to the member that reads its topic and has the
+// fewest partitions so far.
 func (spread) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
 	members, partitions = slices.Clone(members), slices.Clone(partitions)
 	slices.SortFunc(members, func(a, b kafka.GroupMember) int { return strings.Compare(a.ID, b.ID) })

@@ -110,8 +110,8 @@ func texts(records []broker.Record) string {
 	return strings.Join(out, " ")
 }
 
-// faultyNetwork drops the answers to produce requests: the broker has written
-// its answer, the client sees the connection end.
+// faultyNetwork drops the answers to produce requests: the broker has appended the batch and answered, but the client
+// only sees that the connection ends.
 type faultyNetwork struct {
 	mu      sync.Mutex
 	drop    int // number of further answers to drop; negative: drop every answer
@@ -126,7 +126,7 @@ func (f *faultyNetwork) count(key protocol.ApiKey) (n int) {
 	return n
 }
 
-// cut ends every connection, as a broker's restart does.
+// cut closes every connection, as a broker's restart does.
 func (f *faultyNetwork) cut() {
 	f.set(func(f *faultyNetwork) {
 		for _, conn := range f.open {
@@ -197,7 +197,7 @@ func (c *faultyConn) Read(b []byte) (int, error) {
 		c.produce = false
 		if c.network.dropNow() {
 			c.dead = true
-			_, _ = c.Conn.Read(make([]byte, 4096)) // when the broker answers, it has appended the batch
+			_, _ = c.Conn.Read(make([]byte, 4096)) // waits for the broker's answer: then the batch is appended
 			return 0, io.EOF
 		}
 	}

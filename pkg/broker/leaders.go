@@ -24,7 +24,8 @@ type topicLeaders struct {
 	partitions map[int32]int32
 }
 
-// leadersTTL may be long: a wrong cached leader costs a round trip, never a wrong result.
+// leadersTTL is how long a cached leader is used. The time may be long, because a wrong leader only costs a round trip:
+// a broker that does not lead the partition refuses the request.
 const leadersTTL = time.Minute
 
 func (l *leaders) get(tp TopicPartition) (int32, bool) {

@@ -18,8 +18,8 @@ import (
 
 // Special values of the ListOffsets request.
 const (
-	asConsumer = -1 // the end is the high watermark
-	asDebugger = -2 // the end is the end of the leader's log, which may be after the high watermark
+	asConsumer = -1 // the end of a log is its high watermark
+	asDebugger = -2 // the end of a log is the end of the leader's copy, which may be after the high watermark
 
 	logEnd   = -1
 	logStart = -2
@@ -44,13 +44,14 @@ func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[T
 }
 
 // AppendedOffsets returns the offset after the last record in the leader's log, which consumers cannot see yet when
-// replicas lag. A search that must prove that a record was never written reads up to this offset. Errors are as in
+// replicas lag. A search that must prove that a record was never written reads up to AppendedOffsets. Errors are as in
 // StartOffsets.
 func (c *Cluster) AppendedOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	return c.listOffsets(ctx, parts, offsetsQuery{asDebugger, logEnd})
 }
 
-// maxOffsetTries is for partitions whose leader has just been elected; the waits add up to a second.
+// maxOffsetTries is the number of times that a partition's offset is requested while its leader has just been elected.
+// The pauses between the requests add up to a second.
 const maxOffsetTries = 5
 
 func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, query offsetsQuery) (map[TopicPartition]int64, error) {
@@ -67,13 +68,14 @@ func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, query
 	return offsets, PartitionErrors(errs).orNil()
 }
 
-// justElected reports whether a partition has a new leader, which the metadata do not name yet, or which does not know
-// yet what its followers have (KIP-207).
+// justElected reports whether an error shows that a partition has a new leader: the metadata still name the old one, or
+// the new leader does not know yet what its followers have replicated (KIP-207).
 func justElected(err error) bool {
 	return errors.Is(err, ErrNotLeader) || errors.Is(err, kafka.OffsetNotAvailable)
 }
 
-// askOffsets asks the leaders of parts once, and replaces what offsets and errs have of them.
+// askOffsets asks the leaders of parts once, and writes their answers into offsets and errs. It removes errors that
+// earlier requests left in errs for the partitions in parts.
 func (c *Cluster) askOffsets(ctx context.Context, parts []TopicPartition, query offsetsQuery, offsets map[TopicPartition]int64, errs map[TopicPartition]error) error {
 	leaders, leaderless, err := c.leaders.query(ctx, parts)
 	if err != nil {
@@ -141,11 +143,11 @@ func byTopic(parts []TopicPartition) map[string][]int32 {
 	return topics
 }
 
-// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions that the group never
-// committed are missing from the result. Errors are as in StartOffsets.
+// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions for which the group
+// has never committed an offset are missing from the result. Errors are as in StartOffsets.
 func (c *Cluster) CommittedOffsets(ctx context.Context, consumerGroup string, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	if len(parts) == 0 {
-		return map[TopicPartition]int64{}, nil // because a request without topics would ask for all of them
+		return map[TopicPartition]int64{}, nil // a request without topics would ask for all topics
 	}
 	if err := c.pool.Closed(); err != nil {
 		return nil, err

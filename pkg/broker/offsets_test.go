@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// TestEndOffsets_AfterAnElection: right after an election the old leader refuses requests, and the new one does not know
-// yet what its followers have. Other errors are returned at once.
+// TestEndOffsets_AfterAnElection: EndOffsets asks again when the old leader refuses a request after an election, and
+// when the new leader does not know the high watermark yet. Other errors are returned at once.
 func TestEndOffsets_AfterAnElection(t *testing.T) {
 	t.Parallel()
 	cluster := fakeKafka(t)
@@ -47,7 +47,8 @@ func TestEndOffsets_AfterAnElection(t *testing.T) {
 	check.Equal(t, asked, 8, "refused requests")
 }
 
-// TestEndOffsets_LeaderHasJustJoined: a leader that the list of brokers does not have yet is found within moments.
+// TestEndOffsets_LeaderHasJustJoined: EndOffsets finds a leader that has just joined the cluster, although kafka-go
+// does not know that broker yet.
 func TestEndOffsets_LeaderHasJustJoined(t *testing.T) {
 	t.Parallel()
 	cluster := fakeKafka(t)

@@ -16,16 +16,17 @@ import (
 // Fate is the state of a record after a failed write.
 type Fate int
 
-// The four fates, in the order of increasing work for the caller.
+// The four fates. A fate that is later in this list means more work for the caller.
 const (
-	// NotSent: the record is not in the log and never will be from this call. Another try may succeed.
+	// NotSent: this call has not written the record and never will. Another try may succeed.
 	NotSent Fate = iota + 1
 	// RecordRejected: the broker permanently refuses this record. Other records of the same call may have been
 	// written.
 	RecordRejected
 	// TopicRefused: the topic does not exist, or the user may not write to it. Nothing was written.
 	TopicRefused
-	// InDoubt: the record was sent without an answer. It may be in the log, or be appended a little later.
+	// InDoubt: the record was sent, but no answer came. The record may be in the log, or the broker may append it a little
+	// later.
 	InDoubt
 )
 
@@ -85,7 +86,7 @@ func Classify(err error) Class {
 		return ClassUnauthorized
 	case errors.Is(err, ErrUnknownTopic):
 		return ClassUnknownTopic
-	case code == 0 && conn.IsTimeout(err): // a broker that answers with an error until the time is up is not a slow network
+	case code == 0 && conn.IsTimeout(err): // a broker that answers with an error until the time limit has passed is not a slow network
 		return ClassNetworkTimeout
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNoLeader), errors.Is(err, ErrNotLeader),
 		errors.Is(err, kafkaprotocol.ErrNoLeader), errors.Is(err, ErrClosed):
@@ -95,7 +96,7 @@ func Classify(err error) Class {
 	}
 }
 
-// classOf returns the class of a broker's error code for those codes that Classify cannot classify by their kind.
+// classOf returns the class of a broker's error code if the code's kind does not determine the class; otherwise "".
 func classOf(code kafka.Error) Class {
 	switch code {
 	case kafka.RequestTimedOut, kafka.NetworkException:
@@ -117,11 +118,11 @@ type verdict int
 
 const (
 	written       verdict = iota
-	notWritten            // the batch was not written: try again
-	maybeWritten          // the batch may be written: try again with the same batch and sequence
-	recordsRefuse         // at least one record is bad
+	notWritten            // the broker has not written the batch: try again
+	maybeWritten          // the broker may have written the batch: try again with the same bytes and sequence
+	recordsRefuse         // the broker refuses at least one record of the batch
 	topicRefuse
-	staleProducer // the broker does not accept the sequence: start a new one
+	staleProducer // the broker does not accept the sequence: get a new producer id
 )
 
 // judge translates a broker's answer. Errors that Kafka also returns after an append leave the batch in doubt.
@@ -147,13 +148,15 @@ func judge(code int16) verdict {
 	}
 }
 
-// refusesTopic reports whether an error before the first byte concerns the topic or the user: another try is useless.
+// refusesTopic reports whether an error that came before a request was sent concerns the topic or the user, so that
+// another try is useless.
 func refusesTopic(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	return errors.Is(err, ErrUnauthorized) || errors.Is(err, kafka.InvalidTopic) || errors.As(err, &untrusted)
 }
 
-// badRecords returns which of n records the broker named as bad; if it named none, all may be bad.
+// badRecords returns the broker's error messages for those of the n records that it refused, by index. When the result
+// is empty, the broker did not say which records it refused.
 func badRecords(p produce.ResponsePartition, n int) map[int]string {
 	bad := make(map[int]string, len(p.RecordErrors))
 	for _, e := range p.RecordErrors {

@@ -17,10 +17,10 @@ import (
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// newTopicGrace is how long a broker may not know a topic before the topic counts as missing: brokers learn of new
-	// topics late.
+	// newTopicGrace is how long brokers may answer that they do not know a topic until the topic counts as missing,
+	// because brokers learn of new topics late.
 	newTopicGrace = 500 * time.Millisecond
-	maxProducers  = 3 // limits how often one batch may request a new producer id
+	maxProducers  = 3 // maximum number of producer ids that one batch may request
 )
 
 // write is the state of one Produce call.
@@ -28,7 +28,7 @@ type write struct {
 	producer       *Producer
 	lane           *lane
 	result         *ProduceResult
-	throttledUntil time.Time // the broker asks for no requests until then
+	throttledUntil time.Time // the broker has asked the client to send no requests before this time
 }
 
 // waitForThrottle waits until the broker accepts requests again; the broker would not read a batch that is sent
@@ -41,9 +41,9 @@ func (w *write) waitForThrottle(ctx context.Context) *ProduceError {
 	return nil
 }
 
-// batch writes records as one batch and fills results, whose length is the same. When the broker rejects some of the
-// records, their results say so, and the other records are written without them. After a returned error the whole call
-// of Produce must stop; the error is also in results.
+// batch writes records as one batch and fills results, which has one entry for each record. When the broker rejects
+// some of the records, their results say so, and the other records are written without the rejected ones. After a
+// returned error the whole call of Produce must stop; the error is also in results.
 func (w *write) batch(ctx context.Context, records []Record, results []RecordResult) *ProduceError {
 	ack, err := w.try(ctx, records)
 	switch {
@@ -94,8 +94,9 @@ func (w *write) without(ctx context.Context, bad map[int]string, records []Recor
 	return err
 }
 
-// try sends one batch until its result is known or its time is over, always the same bytes with the same sequence.
-// With RecordRejected it also returns the broker's answer, which names the rejected records.
+// try sends one batch again and again until its result is known or ProducerConfig.Timeout has passed. All tries send
+// the same records with the same sequence, so that the broker recognises a repeated batch. With RecordRejected it also
+// returns the broker's answer, which names the rejected records.
 func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePartition, *ProduceError) {
 	var none produce.ResponsePartition
 	encoded, err := protocol.EncodeBatch(records, w.producer.codec)
@@ -108,7 +109,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 	if err := w.waitForThrottle(ctx); err != nil {
 		return none, err
 	}
-	var doubt bool // a try may have been appended
+	var doubt bool // the broker may have appended the batch of an earlier try
 	var unknownSince time.Time
 	producers := 0
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
@@ -143,8 +144,8 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 	}
 }
 
-// refused turns the broker's refusal into an error. If an earlier try may have been appended, the batch is in doubt
-// instead.
+// refused turns the broker's refusal into an error. If the broker may have appended the batch of an earlier try, the
+// records are in doubt instead.
 func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
 	switch {
 	case doubt:
@@ -156,8 +157,8 @@ func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
 	}
 }
 
-// giveUp ends a batch without an answer. If the batch is in doubt, its producer id is dropped, because the broker may
-// have used the sequence for this batch.
+// giveUp returns the error of a batch whose result did not become known. If the batch is in doubt, its producer id is
+// dropped, because the broker may have used the sequence for this batch.
 func (w *write) giveUp(doubt bool, err error) *ProduceError {
 	if !doubt {
 		return &ProduceError{NotSent, Classify(err), err}
@@ -166,7 +167,7 @@ func (w *write) giveUp(doubt bool, err error) *ProduceError {
 	return &ProduceError{InDoubt, Classify(err), err}
 }
 
-// once makes a single try, and returns the next step.
+// once sends the batch a single time. It returns the broker's answer and what to do next.
 func (w *write) once(ctx context.Context, encoded *protocol.EncodedBatch) (produce.ResponsePartition, verdict, error) {
 	var none produce.ResponsePartition
 	pool, timeout := w.producer.pool, w.producer.cfg.RequestTimeout
@@ -202,7 +203,7 @@ func beforeSending(err error) verdict {
 	return notWritten
 }
 
-// sign makes the header of the lane's next batch.
+// sign returns a batch header with the producer id and the next sequence of the lane.
 func (l *lane) sign(encoded *protocol.EncodedBatch) []byte {
 	return encoded.Signed(l.id, l.epoch, l.sequence)
 }

@@ -22,7 +22,8 @@ type ProducerConfig struct {
 	Timeout time.Duration `mapstructure:"timeout"`
 	// RequestTimeout limits one try, so that a silent connection leaves time for another try.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
-	// MaxBatchBytes limits a batch; a larger record is sent alone. Keep it below message.max.bytes of the brokers.
+	// MaxBatchBytes limits a batch; a larger record is sent alone. MaxBatchBytes should be below message.max.bytes of the
+	// brokers.
 	MaxBatchBytes int `mapstructure:"max_batch_bytes"`
 	// Compression is none, gzip, snappy, lz4 or zstd.
 	Compression string `mapstructure:"compression"`
@@ -38,7 +39,7 @@ func DefaultProducerConfig() ProducerConfig {
 	}
 }
 
-// Validate reports every problem at once. Keys are relative to the caller's section of the configuration.
+// Validate reports every problem at once. An error names a setting by its key within the section, such as "timeout".
 func (c ProducerConfig) Validate() error {
 	var problems []error
 	if c.Timeout < 0 {
@@ -77,9 +78,9 @@ func codecOf(name string) (compress.Compression, error) {
 	return c, nil
 }
 
-// Producer writes records so that a resend cannot duplicate them: each batch has a producer id and a sequence, by
-// which the broker recognises it. Each partition has at most one batch in progress; partitions do not wait for one
-// another. A Producer is safe for concurrent use and needs no closing.
+// Producer writes records so that sending a batch again cannot duplicate its records: each batch has a producer id and
+// a sequence, by which the broker recognises it. Each partition has at most one batch in progress; partitions do not
+// wait for one another. A Producer is safe for concurrent use and needs no closing.
 type Producer struct {
 	pool    *conn.Pool
 	leaders *leaders
@@ -90,13 +91,15 @@ type Producer struct {
 	lanes map[TopicPartition]*lane
 }
 
-// NewProducer makes a producer; zero fields of cfg have their defaults, an invalid compression is none.
+// NewProducer makes a producer; zero fields of cfg mean the defaults, and an invalid name of a compression means no
+// compression.
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	codec, _ := codecOf(cfg.Compression)
 	return &Producer{pool: c.pool, leaders: c.leaders, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
 }
 
-// OffsetUnknown is the offset of a record that is in the log, but whose offset the broker no longer knew at a resend.
+// OffsetUnknown stands for the offset of a record that is in the log at an unknown offset: when the batch was sent
+// again, the broker recognised it but no longer knew its offset.
 const OffsetUnknown = -1
 
 // RecordResult is the result for one record: all in-sync replicas have it at Offset, or Err is a *ProduceError.
@@ -105,11 +108,11 @@ type RecordResult struct {
 	Err    error
 }
 
-// ProduceResult has one entry for each record, in the order they were given.
+// ProduceResult has one entry for each record of a call of Produce, in the order of the records.
 type ProduceResult struct {
 	Records []RecordResult
-	// Throttle is the longest pause that the broker asked for. Later batches of the call wait for it; the caller must
-	// delay later calls.
+	// Throttle is the longest pause that the broker asked for. Later batches of the same call wait for that pause; the
+	// caller must delay later calls.
 	Throttle time.Duration
 }
 
@@ -125,12 +128,12 @@ func (r ProduceResult) Err() error {
 
 // Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate is
 // known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
-// until the rejected record is alone. Any other failure ends the call, and records left unsent are NotSent with
-// ErrNotTried (or TopicRefused).
+// until the rejected record is alone. Any other failure ends the call. After another failure, the remaining records are
+// NotSent with ErrNotTried; after TopicRefused they are TopicRefused too.
 //
-// When ctx ends, records in progress are InDoubt and all other records are NotSent. Bytes of a batch in doubt may
-// still reach the broker for the rest of its RequestTimeout, not later. The caller must not change records during the
-// call and during this time.
+// When ctx ends, records in progress are InDoubt and all other records are NotSent. The bytes of a batch in doubt may
+// still reach the broker until the RequestTimeout of its last try has passed. The caller must not change records during
+// the call, nor before the RequestTimeout of the last try has passed.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {
@@ -188,7 +191,8 @@ func batchEnd(records []Record, start, limit int) int {
 type lane struct {
 	tp   TopicPartition
 	turn chan struct{}
-	// id and sequence of the next batch; known is false before the first one and after a batch whose fate is open.
+	// id and sequence of the next batch; known is false before the first batch and after a batch in doubt: then a new
+	// producer id is needed.
 	known    bool
 	id       int64
 	epoch    int16

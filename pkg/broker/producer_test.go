@@ -168,7 +168,7 @@ func TestProduce_SequenceSurvivesAThousandBatches(t *testing.T) {
 	p := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second, MaxBatchBytes: 190})
 	records := make([]broker.Record, 3000)
 	for i := range records {
-		records[i].Value = fmt.Appendf(nil, "%04d", i) // three fit into a batch
+		records[i].Value = fmt.Appendf(nil, "%04d", i) // three such records fit into a batch
 	}
 	res := p.Produce(testContext(t), tp, records)
 	for i, rec := range res.Records {

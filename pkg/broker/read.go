@@ -18,14 +18,14 @@ const (
 	retryWait = 100 * time.Millisecond
 )
 
-// Memory of ReadAt and Scan, of all calls of a process together.
+// Memory that calls of ReadAt and Scan use. All calls in a process share this memory.
 const (
 	// readBytes is the usual memory of one call. largeRead is the memory of a call that needs more; only one such call
 	// runs at a time.
 	readBytes    = 8 << 20
 	largeRead    = 144 << 20
-	decoderBytes = 20 << 20 // the memory of the decoder, which a call needs too
-	cloneBelow   = 1 << 20  // smaller records are copied, so that they do not keep an answer in memory
+	decoderBytes = 20 << 20 // memory of the decoder, which each call needs in addition
+	cloneBelow   = 1 << 20  // smaller records are copied, because they would keep the whole answer in memory
 	// ReadLimit is the largest key and value, together, that ReadAt returns.
 	ReadLimit = 128 << 20
 )
@@ -47,9 +47,9 @@ func reserveRead(ctx context.Context, memory int64) (release func(), err error) 
 }
 
 // ReadAt reads one record, whether or not its transaction was committed. It returns ErrGone when the log no longer
-// holds the record, ErrOutOfRange when the log has not come that far, ErrTooLarge when the record does not fit into the
-// memory for reading, and the kinds of Topics and Fetch. The returned record does not keep a much larger answer in
-// memory.
+// contains the record, ErrOutOfRange when the log ends before the offset, ErrTooLarge when the record does not fit into
+// the memory for reading, and errors of the kinds that Topics and Fetch return. A small record is a copy, so it does
+// not keep the broker's whole answer in memory.
 func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (Record, error) {
 	rec, err := c.readAt(ctx, tp, offset, readBytes)
 	if errors.Is(err, ErrTooLarge) {
@@ -102,8 +102,8 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, memory 
 	return Record{}, ErrGone
 }
 
-// Mark identifies the batch of an offset by its latest time in milliseconds and its checksum; found is false when there
-// is no such batch.
+// Mark identifies the batch of an offset by its latest time in milliseconds and its checksum; found is false when no
+// batch contains the offset.
 func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	if err := reads.Acquire(ctx, readBytes); err != nil {
 		return 0, 0, false, fmt.Errorf("wait for memory: %w", err)
@@ -124,14 +124,14 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 }
 
 // Scan calls fn for every record with from <= offset < to, in order, whether or not its transaction was committed, and
-// for the ends of transactions (see Record.Control), until fn returns true. Offsets removed by compaction are missing.
-// A record has its position, its time and the first header of the given name, at most 1 KiB of it; with an empty name,
-// fn gets the whole record within DefaultLimits.
+// for the ends of transactions (see Record.Control), until fn returns true. Records that compaction has removed are
+// missing. fn gets only a record's position, its time, and its first header with the given name, with at most 1 KiB of
+// the value. When the given name is empty, fn gets the whole record within DefaultLimits.
 //
 // It returns nil after the last record or when fn stopped it, ErrOutOfRange when the log starts after from or was
-// truncated before it, ErrTooLarge when a batch does not fit into the memory for reading, and the kinds of Topics and
-// Fetch. Until ctx ends, it waits for offsets that replicas still have to copy, and continues when the leader moves; so
-// give ctx a deadline.
+// truncated before it, ErrTooLarge when a batch does not fit into the memory for reading, and errors of the kinds that
+// Topics and Fetch return. Scan waits for records that replicas still have to copy, and goes on when the leader moves,
+// until ctx ends; so ctx should have a deadline.
 func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, header string, fn func(Record) (stop bool)) error {
 	s := scan{c: c, tp: tp, to: to, header: header, fn: fn, next: from}
 	if err := s.run(ctx); err != nil {
@@ -165,8 +165,7 @@ func (s *scan) run(ctx context.Context) error {
 			nothing = 0
 			continue
 		}
-		// After two empty answers from a log that goes on to this offset or beyond, the remaining records must have
-		// been removed by compaction.
+		// After two empty answers from a log that reaches the offset to, compaction must have removed the remaining records.
 		if nothing++; nothing >= 2 && high >= s.to {
 			return nil
 		}
@@ -177,8 +176,8 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// answer passes the records of one answer to fn, each only once. It returns ErrTooLarge when the answer needs more
-// bytes than the parameter memory.
+// answer fetches once and passes the records of the broker's answer to fn. It returns ErrTooLarge when the answer needs
+// more bytes than the parameter memory.
 func (s *scan) answer(ctx context.Context, memory int64) (stop bool, high int64, err error) {
 	release, err := reserveRead(ctx, memory)
 	if err != nil {

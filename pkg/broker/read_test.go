@@ -36,9 +36,9 @@ func TestReads_EndWithTheirContext(t *testing.T) {
 func cursorOf(t *testing.T, batches []byte) *protocol.Cursor {
 	t.Helper()
 	b := binary.BigEndian.AppendUint32(nil, 1)  // correlation
-	b = append(b, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0) // throttle time, one topic, its name
-	b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) // one partition, its number, no error
-	b = append(b, make([]byte, 8+8+4)...)       // ends of the log, no aborted transactions
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0) // throttle time, number of topics, empty name of the topic
+	b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) // number of partitions, the partition's number, no error
+	b = append(b, make([]byte, 8+8+4)...)       // high watermark and last stable offset, no aborted transactions
 	b = binary.BigEndian.AppendUint32(b, uint32(len(batches)))
 	b = append(b, batches...)
 	d := protocol.NewFetchDecoder(FetchRequest{
@@ -52,7 +52,8 @@ func cursorOf(t *testing.T, batches []byte) *protocol.Cursor {
 	return d.Decode(raw).Partitions[0].Portions.(*protocol.Cursor)
 }
 
-// TestReads_ReserveDecoders: all running calls together use no more than the reserved memory.
+// TestReads_ReserveDecoders: the calls that run at the same time reserve memory for their decoders too, and so never
+// use more than the limit for all reads.
 func TestReads_ReserveDecoders(t *testing.T) { //nolint:paralleltest // it takes all the memory for reading
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// vault is a Kafka with SCRAM users, the files with a client's credentials, and the client.
+// vault contains a Kafka with SCRAM users, a client, and the files with the client's user name and password.
 type vault struct {
 	t                  *testing.T
 	admin              *kafka.Client
@@ -78,7 +78,8 @@ func (v *vault) alter(user, password string) {
 	check.Require(v.t, err == nil && len(res.Results) == 1 && res.Results[0].Error == nil, "alter user: %v, %+v", err, res)
 }
 
-// wantServed sends requests over connections of all kinds, including new ones.
+// wantServed checks that Kafka answers requests over the pool's connections and over a new connection of a consumer
+// group.
 func (v *vault) wantServed() {
 	v.t.Helper()
 	before := v.dials.Load()
@@ -93,7 +94,7 @@ func TestRotation_FileAfterTheBroker(t *testing.T) {
 	v := newVault(t)
 	v.alter("alice", "second")
 	go func() {
-		<-time.After(300 * time.Millisecond) // the file gets the new password later than the broker
+		<-time.After(300 * time.Millisecond) // the file gets the new password 300 ms after the broker
 		_ = os.WriteFile(v.password, []byte("second\n"), 0o600)
 	}()
 	v.wantServed()
@@ -135,8 +136,8 @@ func TestRotation_OtherUser(t *testing.T) {
 	v.wantServed()
 }
 
-// After valid credentials become invalid, no record is refused for good, because the file may soon have valid
-// credentials; credentials that were never valid do refuse records.
+// When credentials that were valid are refused, records can be sent again later, because the file may soon contain
+// valid credentials. When a client's credentials were never valid, its records are refused for good.
 func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
@@ -149,7 +150,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 		check.Require(t, errors.As(res.Err(), &failed), "produce = %v, want a ProduceError", res.Err())
 		return failed.Fate, failed.Class
 	}
-	v.write("carol", "wrong") // the broker closes the connections; the previous login is now wrong too
+	v.write("carol", "wrong") // the broker refuses this login, and also the previous one, whose password was changed above
 	for end := time.Now().Add(30 * time.Second); ; {
 		if _, err := v.client.Topics(testContext(t)); err != nil {
 			break
@@ -158,7 +159,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 	}
 	f, class := fate(v.client)
 	for end := time.Now().Add(30 * time.Second); f == broker.NotSent && class == broker.ClassNetworkTimeout && time.Now().Before(end); {
-		f, class = fate(v.client) // a busy broker may answer too late
+		f, class = fate(v.client) // tries again, because a busy broker may answer too late
 	}
 	if f != broker.NotSent || class != broker.ClassBrokerUnavailable {
 		t.Errorf("produce = %s, %s, want it not sent and the broker unavailable", f, class)
@@ -213,7 +214,7 @@ func TestRotation_Certificates(t *testing.T) {
 	writeFile(t, cfg.TLS.CertFile, first.cert)
 	writeFile(t, cfg.TLS.KeyFile, first.key)
 	wantSeen(first)
-	writeFile(t, cfg.TLS.CertFile, second.cert) // the key is not replaced yet
+	writeFile(t, cfg.TLS.CertFile, second.cert) // certificate and key do not match until the key is replaced below
 	wantSeen(first)
 	writeFile(t, cfg.TLS.KeyFile, second.key[:len(second.key)/2])
 	wantSeen(first)

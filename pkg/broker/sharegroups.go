@@ -16,21 +16,22 @@ import (
 // ShareGroup is a share group whose configuration names a dead-letter topic (KIP-1191).
 type ShareGroup struct {
 	Name            string
-	DeadLetterTopic string // may be the name of no topic: the broker does not check it
-	CopiesRecords   bool   // dead letters have the key and the value of their record
+	DeadLetterTopic string // need not be the name of an existing topic, because the broker does not check it
+	CopiesRecords   bool   // the group's dead letters contain the key and the value of their record
 }
 
 // ShareOffset is how far a share group has come in a partition.
 type ShareOffset = protocol.ShareOffset
 
-// The settings of a group that decide about its dead letters.
+// The settings of a share group that name its dead-letter topic and say whether its dead letters contain the record.
 const (
 	groupDeadLetterTopic = "errors.deadletterqueue.topic.name"
 	groupCopiesRecords   = "errors.deadletterqueue.copy.record.enable"
 )
 
 // ShareGroups returns the groups whose configuration names a dead-letter topic, in the order of their names. It needs
-// the permission to describe the configurations of the cluster and of the groups. Brokers before Kafka 4.4 have none.
+// the permission to describe the configurations of the cluster and of the groups. With brokers before Kafka 4.4,
+// ShareGroups returns no group.
 func (c *Cluster) ShareGroups(ctx context.Context) ([]ShareGroup, error) {
 	names, err := conn.Ask(ctx, c.pool, conn.AnyBroker, conn.RequestTimeout, protocol.ConfiguredGroups())
 	if err != nil {
@@ -109,7 +110,7 @@ func (c *Cluster) Feature(ctx context.Context, name string) (int16, error) {
 	return levels[name], nil
 }
 
-// describeAtOnce limits the resources of one request.
+// describeAtOnce is the maximum number of resources whose configurations one request asks for.
 const describeAtOnce = 500
 
 // describe returns the values of settings by resource. Resources that do not exist, or that the user may not describe,

@@ -13,7 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// TestShareGroups: what the broker says of a group's configuration, of its state, and of the settings around it.
+// TestShareGroups: the client reads a share group's configuration and state, and the settings of topics and brokers
+// that concern its dead letters.
 func TestShareGroups(t *testing.T) {
 	t.Parallel()
 	c := open(t, stacktest.Kafka(t))

@@ -29,7 +29,7 @@ func (c *Cluster) Ping(ctx context.Context) error {
 }
 
 // GroupByLeader groups parts by the leaders in topics, as Fetch requires; each list keeps the order of parts.
-// Partitions that are not in topics, or have no leader, are under -1.
+// Partitions that are not in topics, or have no leader, are in the list under the key -1.
 func GroupByLeader(topics []Topic, parts []TopicPartition) map[int32][]TopicPartition {
 	byName := make(map[string]Topic, len(topics))
 	for _, t := range topics {

@@ -65,7 +65,8 @@ func TestTopics_OldBrokerHasNoIDs(t *testing.T) {
 	check.True(t, got.ID == "" && len(got.Partitions) == 2 && got.Err == nil, "Topics = %+v, want 2 partitions and no id", got)
 }
 
-// TestMark_OldBroker: without topic ids, the mark of a batch shows whether a partition still has the same log.
+// TestMark_OldBroker: without topic ids, the time and the checksum that Mark returns show whether a partition still has
+// the same log.
 func TestMark_OldBroker(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "old", "other"), kfake.MaxVersions(kversion.V2_7_0()))

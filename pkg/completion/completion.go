@@ -1,7 +1,7 @@
 // Package completion stores the records to which the dead letters of share groups point. A broker copies key and value
 // of a record into its dead letter only if the group's configuration says so, and never headers and timestamp. When the
-// retention of the original topic ends before a record is read, the record is lost. So a Worker reads each record
-// within seconds after its dead letter arrived.
+// retention of the original topic ends before a record is read, the record is lost. Therefore a Worker reads each
+// record within seconds after its dead letter arrived.
 package completion
 
 import (
@@ -34,46 +34,47 @@ type Cluster interface {
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
 }
 
-// Confirms returns nil when the cluster confirms that a dead letter of the group in the dead-letter topic may point to
-// a record of the partition; otherwise it returns the reason. See sharegroup.Snapshot.CheckPointer.
+// Confirms is a function that returns nil when a dead letter of the group in the dead-letter topic may point to a
+// record of the partition, as far as the cluster shows it; otherwise it returns the reason. See
+// sharegroup.Snapshot.CheckPointer.
 type Confirms func(dlqTopic, group string, at broker.TopicPartition) error
 
 const (
 	takeAtOnce = 500
-	takeBytes  = 8 << 20 // size of the headers of all messages that one step takes
-	// lease is the time for which the messages of a step belong to its worker. It is longer than a step, which reads
-	// for at most readingTime and then saves for at most saveTimeout.
+	takeBytes  = 8 << 20 // maximum size in bytes of the headers of all messages that one call of step takes
+	// lease is the time for which the messages that a call of step takes belong to its Worker. It is longer than the call,
+	// which reads for at most readingTime and then saves for at most saveTimeout.
 	lease = time.Minute
 	idle  = 500 * time.Millisecond
 	// readTimeout limits the time for reading the records of one partition, so that a leader that does not answer
 	// delays the other partitions only a little.
 	readTimeout = 10 * time.Second
-	// readingTime is the time after which a step stops reading. Records that were not read by then are due again at
-	// once.
+	// readingTime is the time after which a call of step stops reading. Messages whose records were not read within
+	// readingTime are due again at once.
 	readingTime = 20 * time.Second
 	// atOnce is the number of partitions that are read at the same time.
 	atOnce = 3
-	// saveBytes is the size of read records from which they are saved together; saveInterval is the longest time that
-	// they wait to be saved.
+	// saveBytes is the total size of read records at which they are saved. saveInterval is the longest time that a read
+	// record waits to be saved.
 	saveBytes    = 4 << 20
 	saveInterval = time.Second
 	saveTimeout  = 30 * time.Second
-	// sparse decides whether wanted records are read with one request: only if it reads fewer than this number of
-	// offsets for each wanted record.
+	// sparse decides whether the wanted records of a partition are read with one request. The records are read together
+	// when one request reads fewer than sparse offsets for each wanted record.
 	sparse = 20
 
 	// patience is the number of tries that may fail before a message gets the state CompletionRefused. The first tries
 	// for a message of a new group may fail because the cluster does not report the group's state yet.
 	patience = 3
-	// certain is the time for which a topic must be missing, or end before the offset of a record, until the record
-	// counts as gone. A cluster that is starting may report the same for a while.
+	// certain is the time for which a topic must be missing, or end before the offset of a record, until the record counts
+	// as gone. A cluster that is starting may wrongly report for a while that a topic is missing or ends earlier.
 	certain = time.Hour
 	// awayTime is the time for which a partition that did not answer is not read.
 	awayTime   = 30 * time.Second
 	firstAgain = 2 * time.Second
 	lastAgain  = 5 * time.Minute
-	// rareAgain is the pause between tries after the first rare tries, which take about half a day. With it, dead
-	// letters of groups that no configuration ever names cause little work.
+	// rareAgain is the pause between two tries for a message after its first tries, whose number is rare and which take
+	// about half a day. The long pause limits the work for dead letters of groups that no configuration ever names.
 	rare      = 150
 	rareAgain = time.Hour
 
@@ -170,7 +171,7 @@ func (w *Worker) readAll(reading context.Context, b *batch, taken []repository.P
 		refusal, original := w.refusal(&p.Message), topics[p.Message.OriginalTopic]
 		if errors.Is(refusal, entity.ErrNoShareState) && original.missing {
 			at, _ := sourceOf(&p.Message)
-			b.add(reading, failed(p, at, broker.ErrUnknownTopic)) // a share group loses its state for a topic when the topic is deleted
+			b.add(reading, failed(p, at, broker.ErrUnknownTopic)) // the topic was deleted, and so the share group has lost its state for the topic
 			continue
 		}
 		switch {
@@ -208,8 +209,8 @@ func isFull(taken []repository.Pointer) bool {
 	return len(taken) == takeAtOnce || bytes >= takeBytes
 }
 
-// sourceOf returns the position of the record to which a message points. The message must have one; see
-// deadletter.PointsToOrigin.
+// sourceOf returns the position of the record to which a message points. The message must name a partition and an
+// offset; see deadletter.PointsToOrigin.
 func sourceOf(m *entity.Message) (broker.TopicPartition, int64) {
 	return broker.TopicPartition{Topic: m.OriginalTopic, Partition: *m.Origin.Partition}, *m.Origin.Offset
 }
@@ -226,7 +227,8 @@ func (w *Worker) refusal(m *entity.Message) error {
 	return w.confirms(m.Source.Topic, m.Failure.ConsumerGroup, at)
 }
 
-// topic is what the cluster reports about a topic. Kafka may mark a topic of any name as internal.
+// topic says whether the cluster has no topic of a name, and whether the topic is internal. Kafka may mark a topic of
+// any name as internal.
 type topic struct{ internal, missing bool }
 
 // topicsOf requests the original topics of the messages from the cluster.
@@ -253,7 +255,7 @@ func (w *Worker) topicsOf(ctx context.Context, pointers []repository.Pointer) (m
 }
 
 // readPartition reads the records of one partition until the context reading ends. Messages whose records were not read
-// by then are due again at once.
+// before that are due again at once.
 func (w *Worker) readPartition(reading context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) {
 	if rest := w.awayFor(at); rest > 0 {
 		b.giveBackFor(reading, pointers, rest)
@@ -271,7 +273,7 @@ func (w *Worker) readPartition(reading context.Context, b *batch, at broker.Topi
 		switch {
 		case err == nil:
 			b.add(ctx, w.completed(p, rec))
-		case reading.Err() != nil, ctx.Err() != nil && len(pointers)-i < all: // the time is over, but the partition answers
+		case reading.Err() != nil, ctx.Err() != nil && len(pointers)-i < all: // no time is left, and the partition did not fail
 			b.giveBack(ctx, pointers[i:])
 			return
 		case isOfPartition(err):
@@ -311,13 +313,14 @@ func offsetOf(p repository.Pointer) int64 {
 	return offset
 }
 
-// areNeighbours reports whether reading all records with one request costs less than one request for each record.
+// areNeighbours reports whether the offsets lie so close together that one request for all records costs less than one
+// for each record.
 func areNeighbours(sorted []repository.Pointer) bool {
 	n := len(sorted)
 	return n > 1 && offsetOf(sorted[n-1])-offsetOf(sorted[0]) < sparse*int64(n)
 }
 
-// isOfPartition reports whether the error concerns all records of a partition, not only the one that was read.
+// isOfPartition reports whether an error of reading a record concerns all records of the partition.
 func isOfPartition(err error) bool {
 	return !errors.Is(err, broker.ErrGone) && !errors.Is(err, broker.ErrOutOfRange) &&
 		!errors.Is(err, broker.ErrTooLarge) && !errors.Is(err, broker.ErrCorrupt)
@@ -351,8 +354,9 @@ func (w *Worker) readTogether(ctx context.Context, b *batch, at broker.TopicPart
 	return slices.DeleteFunc(pointers, func(p repository.Pointer) bool { return wanted[offsetOf(p)] == nil })
 }
 
-// readLast reads the last of the records that the log contains, and returns the messages before it. A Scan would wait
-// for offsets after the end of the log, so a dead letter that names such an offset would delay all others.
+// readLast reads the record with the highest offset that the log contains, and returns the messages whose records come
+// before it. A Scan would wait for offsets after the end of the log, so a dead letter that names such an offset would
+// delay all others.
 func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartition, sorted []repository.Pointer) []repository.Pointer {
 	for n := len(sorted) - 1; n >= 0; n-- {
 		p := sorted[n]
@@ -369,9 +373,9 @@ func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartitio
 	return nil
 }
 
-// completed returns the completion of a message with the record that was read for it. When the record is newer than its
-// dead letter, it may be a different record: then only a copy of key and value in the dead letter proves that it is the
-// right one.
+// completed returns the completion of a message with the record that was read for it. A record that is newer than the
+// dead letter may be a different record at the same offset. It is accepted only if the dead letter contains a copy of
+// its key and value.
 func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.Completion {
 	m := p.Message
 	switch copied := !bytes.Equal(m.Share.Digest, noRecord); {
@@ -391,10 +395,10 @@ func (w *Worker) completed(p repository.Pointer, rec broker.Record) repository.C
 	}
 }
 
-// noRecord is the digest of a dead letter without a copy of its record.
+// noRecord is the digest of a dead letter that contains no copy of its record.
 var noRecord = entity.DeadLetterDigest(nil, nil)
 
-// failed returns the completion of a message whose record could not be read.
+// failed returns the completion of a message whose record could not be read because of err.
 func failed(p repository.Pointer, at broker.TopicPartition, err error) repository.Completion {
 	_, offset := sourceOf(&p.Message)
 	switch {
@@ -434,7 +438,7 @@ func refused(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: reason}
 }
 
-// again returns the completion of a message that must not be completed now and is tried again later.
+// again returns the completion of a message whose record must not be read now; a later try may read it.
 func again(p repository.Pointer, err error) repository.Completion {
 	c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: err.Error(), Again: pause(p.Tries)}
 	if p.Tries < patience {

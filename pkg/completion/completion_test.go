@@ -30,8 +30,8 @@ type fakes struct {
 	errs     map[string]error // the errors with which reads of a topic fail, by topic
 	internal string
 	away     error                                                            // error that Topics returns; nil when Kafka answers
-	end      int64                                                            // end offset of each log; 0 for logs without an end
-	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // called for each read; an error stops the read. nil when no partition hangs
+	end      int64                                                            // end offset of each log; 0: every even offset has a record
+	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // called for each read, which fails with its error; nil: no read hangs
 
 	mu    sync.Mutex
 	scans int
@@ -93,7 +93,7 @@ func (f *fakes) Scan(ctx context.Context, tp broker.TopicPartition, from, to int
 			return err
 		}
 	}
-	if f.end > 0 && to > f.end { // the read waits for the log to grow
+	if f.end > 0 && to > f.end { // like broker.Scan, waits for offsets after the end of the log
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -129,7 +129,7 @@ func (f *fakes) CountPointers(context.Context, map[string]time.Time) ([]reposito
 }
 func (f *fakes) ForgetPointers(context.Context, int) (int, error) { return 0, nil }
 
-// pointer returns the dead letter of the record at the offset.
+// pointer returns a share group's dead letter that points to the record at the offset of partition 0.
 func pointer(topic string, offset int64) repository.Pointer {
 	m := entity.NewMessage(topic, "rejected", dead)
 	m.Source = entity.Source{Topic: "dlq.orders", Timestamp: dead}
@@ -281,8 +281,9 @@ func TestRecordsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestPartitionsThatHang: while partitions hang, new records of other partitions are read first and saved; the step
-// ends before its lease; and messages whose partition was not reached are due again at once, without a counted try.
+// TestPartitionsThatHang: while the leaders of some partitions do not answer, new records of other partitions are read
+// first and saved. The call of step ends before its lease. Messages whose partition was not reached are due again at
+// once, without a counted try.
 func TestPartitionsThatHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,7 +321,8 @@ func TestPartitionsThatHang(t *testing.T) {
 	})
 }
 
-// TestKafkaIsAway: when not even the topics can be read, all messages are due again at once, without a counted try.
+// TestKafkaIsAway: when Kafka does not even answer the request for the topics, all messages are due again at once,
+// without a counted try.
 func TestKafkaIsAway(t *testing.T) {
 	t.Parallel()
 	f := &fakes{pointers: []repository.Pointer{pointer("orders", 2)}, away: broker.ErrUnavailable}
@@ -329,7 +331,8 @@ func TestKafkaIsAway(t *testing.T) {
 	check.True(t, len(f.saved) == 1 && f.saved[0].Untried && f.saved[0].State == entity.CompletionWaiting, "saved %+v", f.saved)
 }
 
-// TestReturn: when the headers of a completed record name an attempt, the message gets that attempt as its Return.
+// TestReturn: when the headers of the record that completes a message name an attempt, the message's field Return names
+// that attempt.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	id := "018f2d1c-1c5b-7c3a-9d0e-3f6a7b8c9d0e"
@@ -444,7 +447,7 @@ func TestSlowPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{hang: func(ctx context.Context, _ broker.TopicPartition) error {
 			select {
-			case <-time.After(100 * time.Millisecond): // the time that a record of a few MB takes
+			case <-time.After(100 * time.Millisecond): // each read takes as long as that of a record of a few MB
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()

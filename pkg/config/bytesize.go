@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ByteSize is a number of bytes that is written with a unit: B, KiB, MiB, GiB (powers of 1024), kB, KB, MB, GB (powers
-// of 1000), or none for bytes. A fraction is not allowed. Packages that must not import this one use an integer field;
-// Load reads the same texts into every integer field.
+// ByteSize is a number of bytes. It is written with a unit of powers of 1024 (KiB, MiB, GiB) or of powers of 1000 (kB,
+// KB, MB, GB), with B, or without a unit. A fraction such as 1.5GiB is not allowed. Packages that must not import
+// package config use an integer field instead; Load reads the same texts into every integer field.
 type ByteSize int64
 
 var errSize = errors.New("must be a size such as 64MiB, 64KiB or a number of bytes")

@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// connection and mappings are structs as two packages would define them. They share one section of the file.
+// connection and mappings stand for the configuration structs of two packages whose settings are in the same section of
+// the file.
 type connection struct {
 	Brokers []string `mapstructure:"brokers"`
 	SASL    struct {

@@ -122,8 +122,8 @@ func listOf(text string, item reflect.Type) ([]any, error) {
 	return list, nil
 }
 
-// either returns nil when err is nil, and otherwise the error instead. It hides the text of err, which would contain
-// the value.
+// either returns nil when err is nil, and otherwise the error in the parameter instead. With either, an error does not
+// contain the text of err, and so not the setting's value.
 func either(err, instead error) error {
 	if err != nil {
 		return instead

@@ -23,7 +23,8 @@ type schema struct {
 	sections map[string]bool // whether a section is optional, by the section's key
 }
 
-// Keys returns every key that Load accepts for T, sorted. A reference file can be compared with them.
+// Keys returns every key that Load accepts for T, sorted. With this list a test can check that a reference file names
+// every key.
 func Keys[T any](defaults T) []string {
 	var keys []string
 	for _, s := range schemaOf(reflect.ValueOf(&defaults).Elem()).settings {
@@ -62,8 +63,8 @@ func (s *schema) add(v reflect.Value, parent, optional string) {
 	}
 }
 
-// fields returns the fields of a struct with their keys. For a field that is squashed, it returns the fields of its
-// struct, as if they belonged to the struct that contains it.
+// fields returns the fields of a struct with their keys. For a squashed field, which is a struct, it returns the fields
+// of that struct as if they were fields of v.
 func fields(v reflect.Value, parent string) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		for i := range v.NumField() {

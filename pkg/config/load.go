@@ -38,27 +38,28 @@ type loader struct {
 	problems  []error           // problems in the file and in the environment
 }
 
-// Load returns the parameter defaults, with the values that the YAML file at path sets, and over both the values that
-// the environment sets. T is a struct whose fields carry `mapstructure:"name"` tags; nested structs are sections, and
-// the key of a setting is its path, such as "database.port".
+// Load returns the parameter defaults, changed first by the values that the YAML file at path sets, and then by the
+// values that the environment sets. T is a struct whose fields carry `mapstructure:"name"` tags; nested structs are
+// sections, and the key of a setting is its path, such as "database.port".
 //
-// The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT. An
-// empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item with a comma, is
-// written as a YAML list in brackets. Variables with the prefix that match no key are returned as warnings, sorted,
-// except those that start with the prefix and STACK_.
+// The environment variable of a key is the prefix and the key in upper case with "_" for ".", such as
+// DLQ_DATABASE_PORT. An empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item
+// with a comma, is written as a YAML list in brackets. Load returns a warning for each variable that begins with the
+// prefix but belongs to no key, sorted, except for variables that begin with the prefix and STACK_.
 //
-// A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a mapping,
-// possibly an empty one, or a variable sets one of its keys; then it holds the values of the pointer in defaults, plus
-// the overrides. A section's name without a value in the file is an error, because its meaning would not be clear. The
-// parameter defaults is never modified.
+// A field that is a pointer to a struct is an optional section. An optional section is nil unless the file contains the
+// section as a mapping, possibly an empty one, or a variable sets one of its keys. When it is not nil, its values are
+// those of the section in defaults, changed by the file and the variables. A section's name without a value in the file
+// is an error, because its meaning would not be clear. The parameter defaults is never modified.
 //
 // Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as a
 // number, or as true or false, where the field needs it. But a number is not read as text: an unquoted password 0123
 // would silently become 83.
 //
-// Finally Load calls Validate() error of every section that has this method, and of T, for rules across sections. A
-// section with this method has to validate its own parts. The error lists all problems on one line. Each names the key
-// and the file or the variable, but never a value. The file must exist and may contain only keys that T has.
+// Finally Load calls the method Validate() error of every section that has it. It also calls the method Validate of T,
+// which checks rules across sections. A section with the method Validate has to validate its own parts. The error lists
+// all problems on one line. Each problem names the key and the file or the variable, but never a value. The file must
+// exist and may contain only keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
 		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),
@@ -112,7 +113,8 @@ func (l *loader) readFile(v *viper.Viper) error {
 	return nil
 }
 
-// Decoder implements viper.DecoderRegistry. The only format is YAML.
+// Decoder implements viper.DecoderRegistry. It always returns the loader itself, which decodes YAML, the only format of
+// the file.
 func (l *loader) Decoder(string) (viper.Decoder, error) { return l, nil }
 
 // Decode implements viper.Decoder. Problems with keys are added to l.problems, not returned.
@@ -124,8 +126,8 @@ func (l *loader) Decode(text []byte, into map[string]any) error {
 	return nil
 }
 
-// section checks the keys of a section of the file. Keys without a value are removed, because viper would not use the
-// defaults for them.
+// section checks the keys of a section of the file. It removes keys without a value, because viper would otherwise not
+// use their defaults.
 func (l *loader) section(parent string, keys map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		key, value := join(parent, name), keys[name]
@@ -139,8 +141,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 		case !l.schema.has(key):
 			l.complain("unknown key %s", key)
 		case value == nil && optional:
-			// The section could be empty because a template is broken. Load must not treat it like a section that was
-			// left out on purpose.
+			// The section could be empty because a template is broken. Load must not treat an empty section like a section that
+			// was left out on purpose.
 			l.complain("%s: the section is empty; remove it or fill it in", key)
 		case value != nil && isSection:
 			l.complain("%s: must be a section with keys of its own, not %s", key, kindOf(value))
@@ -151,8 +153,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 	}
 }
 
-// setVariables finds the variable of each key. It does not find the key of each variable, because that is ambiguous:
-// "_" in a variable may stand for "." or for "_" in the key.
+// setVariables finds the variable of each key. Finding the key of a variable would be ambiguous, because "_" in a
+// variable may stand for "." or for "_" in the key.
 func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
 	given := map[string]string{}
 	for _, entry := range l.environ {
@@ -176,7 +178,8 @@ func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
 
 func (l *loader) setVariable(v *viper.Viper, s setting, text string) {
 	if strings.HasPrefix(text, "tcp://") && s.byDefault.CanInt() {
-		// Kubernetes sets DLQ_SERVER_PORT in every pod when a Service is named dlq-server.
+		// The variable is not meant as a setting, because Kubernetes sets DLQ_SERVER_PORT in every pod when a Service is
+		// named dlq-server.
 		l.problems = append(l.problems, fmt.Errorf("%s: looks like a Kubernetes service link: set enableServiceLinks: false", l.variables[s.key]))
 		return
 	}
@@ -215,7 +218,7 @@ func (l *loader) complainOf(err error) {
 
 func (l *loader) complainOfKey(key string, err error) {
 	setting, _, _ := strings.Cut(key, "[")
-	if names, unknown := strings.CutPrefix(err.Error(), "has invalid keys: "); unknown { // the item of a list contains keys that do not exist
+	if names, unknown := strings.CutPrefix(err.Error(), "has invalid keys: "); unknown { // an item of a list, such as a rule, contains unknown keys
 		for name := range strings.SplitSeq(names, ", ") {
 			l.complain("unknown key %s", join(key, name))
 		}

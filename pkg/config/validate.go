@@ -59,7 +59,8 @@ func ask(v reflect.Value) error {
 	return nil
 }
 
-// asValidator finds Validate on the value or on its address. It finds none on a nil pointer.
+// asValidator returns the value, or its address, as a validator if it has the method Validate. It returns false for a
+// nil pointer.
 func asValidator(v reflect.Value) (validator, bool) {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, false
@@ -74,7 +75,7 @@ func asValidator(v reflect.Value) (validator, bool) {
 	return nil, false
 }
 
-// flatten returns the single errors that errors.Join combined, so that each can be named separately.
+// flatten returns the single errors that errors.Join combined, so that each can be reported with its key.
 func flatten(err error) []error {
 	if err == nil {
 		return nil

@@ -12,10 +12,10 @@ import (
 // A hop is one failure of a record. A record that failed more than once contains the headers of several hops. This file
 // finds the latest and the first hop.
 
-// latestFirst orders the dialects of one record by the time at which they were written, the latest first. Three rules
-// compare two dialects, in this order: A dialect is later if it names an original topic from whose name the name of
-// this dead-letter topic is derived. A dialect is later if it reports a failure in a dead-letter or retry topic. A
-// dialect is later if its headers come later in the list, because producers append headers.
+// latestFirst orders the dialects of one record by the time at which their producers wrote the headers, the latest
+// first. Three rules compare two dialects. First, a dialect is later if it names an original topic from whose name the
+// name of this dead-letter topic is derived. Second, a dialect is later if it reports a failure in a dead-letter or
+// retry topic. Third, a dialect is later if its headers come later in the list, because producers append headers.
 func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return
@@ -64,8 +64,8 @@ func (d *dialect) position(h headers) int {
 	return last
 }
 
-// latestIndex returns the index of the header with the key that the dialect wrote for its latest hop; -1 when there is
-// none.
+// latestIndex returns the index of the header with the given key that the dialect's producer wrote at the record's
+// latest failure; -1 when there is none.
 func (d *dialect) latestIndex(h headers, key string) int {
 	if d.newestFirst {
 		return h.nthIndex(key, 0)
@@ -73,9 +73,9 @@ func (d *dialect) latestIndex(h headers, key string) int {
 	return h.lastIndex(key)
 }
 
-// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
-// that are not always written, such as a cause, are read only inside this part, because outside of it they belong to
-// another failure.
+// latestBlock returns the part h[from:to] of the headers that cannot belong to an earlier failure (hop) of the same
+// dialect. Some headers are not written at every failure, such as the header with the class of a cause. Headers that
+// are not always written are read only in h[from:to], because outside of this part they belong to an earlier failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
@@ -101,8 +101,8 @@ func firstOf(keys []string) string {
 	return keys[0]
 }
 
-// occurrence returns the index, among count headers of the same name, of the header that belongs to the hop of the
-// given age. The oldest hop has the age 0.
+// occurrence says which of count headers of the same name belongs to the failure (hop) of the given age, as an index
+// among these headers. The oldest failure has the age 0.
 func (d *dialect) occurrence(age, count int) int {
 	if d.newestFirst {
 		return count - 1 - age
@@ -110,9 +110,9 @@ func (d *dialect) occurrence(age, count int) int {
 	return age
 }
 
-// groupOfOrigin returns the consumer group of the hop from which the original topic was read, because that consumer
-// group reads the topic to which a replay goes. If there is only one hop, or if no hop names a topic, it returns the
-// parameter latest, which is the consumer group of the latest hop.
+// groupOfOrigin returns the consumer group that failed when the original topic was written into the headers, because
+// that consumer group reads the topic to which a replay goes. If the record failed only once, or if no header names a
+// topic, it returns the parameter latest, the consumer group of the latest failure.
 func (c *decoding) groupOfOrigin(latest string) string {
 	m := c.root
 	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {
@@ -126,8 +126,8 @@ func (c *decoding) groupOfOrigin(latest string) string {
 	return group
 }
 
-// groupOf returns the consumer group of the hop that names the topic m, and the index of its header, counted from 1.
-// The index is 0 when the hop has no consumer group.
+// groupOf returns the consumer group of the failure whose topic is m, and the index of the group's header, counted from
+// 1. The index is 0 when no header names the group.
 func (c *decoding) groupOf(m mention) (at int32, group string) {
 	d := m.dialect
 	count := c.h.count(d.topic)
@@ -153,8 +153,8 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 	return 0, ""
 }
 
-// behindTopic returns the index of the first header with the given key after the index from, but before the header with
-// the topic of the next hop; -1 when there is none.
+// behindTopic returns the index of the first header with the given key after the index from, but before the header that
+// names the topic of the next failure; -1 when there is no such header.
 func (c *decoding) behindTopic(key string, from int) int {
 	for i := from + 1; i < len(c.h); i++ {
 		if c.h[i].Key == key {

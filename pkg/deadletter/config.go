@@ -10,16 +10,17 @@ type Config struct {
 	TopicMap []MapRule `mapstructure:"topic_map"`
 	// Dialects are the user's own dialects; they are tried before the built-in ones.
 	Dialects []DialectConfig `mapstructure:"dialects"`
-	// UberDLQTopics are patterns of the dead-letter topics in whose keys uber-go/kafka-client writes the position of
-	// the record that failed. The patterns must be configured, because nearly any bytes could be such a key.
+	// UberDLQTopics are patterns of the dead-letter topics in whose keys uber-go/kafka-client writes the position of the
+	// record that failed. The patterns must be configured, because nearly any bytes could be a key that
+	// uber-go/kafka-client wrote.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
 	// Origins declare the original topics of dead-letter topics. Automatic retry sends only messages whose original
 	// topic is declared or mapped.
 	Origins []OriginRule `mapstructure:"origins"`
-	// OriginTrust says whether an original topic without a declaration is trusted: TrustHeader or TrustDeclared.
+	// OriginTrust is TrustHeader or TrustDeclared. It says whether an original topic without a declaration is trusted.
 	OriginTrust string `mapstructure:"origin_trust"`
-	// PointerTopics are patterns of dead-letter topics. Only in these topics, dlq-manager reads the record to which a
-	// dead letter points, as dead letters of share groups do.
+	// PointerTopics are patterns of dead-letter topics. Only for dead letters in topics that match PointerTopics,
+	// dlq-manager reads the record to which the dead letter points.
 	PointerTopics []string `mapstructure:"pointer_topics"`
 	// ShareGroupTopics are patterns of the share groups' dead-letter topics that are read; with an empty list, none of
 	// these topics is read. When installations share a cluster, each names the topics of its own share groups.
@@ -30,7 +31,7 @@ type Config struct {
 type MapRule struct {
 	// Pattern is a glob or an anchored regular expression, as in ParsePatterns.
 	Pattern string `mapstructure:"pattern"`
-	// Original is the name of the original topic. In it, $1 or ${1} stands for the text that the first group of the
+	// Original is the name of the original topic. In Original, $1 or ${1} stands for the text that the first group of the
 	// pattern matched; in a glob every * is a group.
 	Original string `mapstructure:"original"`
 }
@@ -59,11 +60,11 @@ type DialectConfig struct {
 	Group    string `mapstructure:"group"`
 	Attempts string `mapstructure:"attempts"`
 
-	// NewestFirst means that the first of several headers with the same name belongs to the latest failure. By default
-	// the last one does, because most producers append headers.
+	// NewestFirst means that the first of several headers with the same name belongs to the latest failure. By default the
+	// last of several headers with the same name does, because most producers append headers.
 	NewestFirst bool `mapstructure:"newest_first"`
-	// Strip lists further headers that a replay removes, in addition to those that are read. Each entry is a name, or a
-	// prefix followed by *.
+	// Strip lists further headers that a replay removes, in addition to those that the dialect reads. Each entry is a
+	// name, or a prefix followed by *.
 	Strip []string `mapstructure:"strip"`
 }
 

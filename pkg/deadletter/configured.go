@@ -80,7 +80,7 @@ func (c DialectConfig) check(where string, wrong func(field, reason string)) {
 	}
 }
 
-// fields returns the headers that the dialect reads, each with its key in the configuration.
+// fields returns the headers that the dialect reads, each with the key of its setting.
 func (c DialectConfig) fields() []struct{ key, header string } {
 	return []struct{ key, header string }{
 		{"topic", c.Topic},

@@ -1,8 +1,8 @@
 package deadletter
 
-// connect is the dialect of Kafka Connect sinks with the setting errors.deadletterqueue.context.headers.enable. Any of
-// its headers identifies it, because the prefix of their names is reserved. The header with the error message may be
-// null. The dead letter keeps the timestamp of the original record.
+// connect is the dialect of Kafka Connect sinks with the setting errors.deadletterqueue.context.headers.enable. Any one
+// of the headers identifies the dialect, because the prefix of their names is reserved. The header with the error
+// message may be null. The dead letter keeps the timestamp of the original record.
 var connect = dialect{
 	name: "connect",
 	anchors: [][]string{

@@ -13,15 +13,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
-// Reading is the decoded dead letter. All texts in it are valid UTF-8 of limited length without NUL.
+// Reading is the decoded dead letter. All texts in a Reading are valid UTF-8 of limited length without NUL.
 type Reading struct {
-	OriginalTopic string // never empty: entity.UnknownError when the record contains no error message
-	ErrorMessage  string // never empty: entity.UnknownError when the record has none
+	OriginalTopic string // "" when it is not known
+	ErrorMessage  string // never empty: entity.UnknownError when the record contains no error message
 	Origin        entity.Origin
 	Failure       entity.Failure // its field Dialect is "" when no dialect was recognised
 
-	// Returned is the content of the dlq- headers, if they are well formed, with which dlq-manager marks its replays.
-	// Any producer can write them, so the caller must check that the attempt exists.
+	// Returned contains the values of the dlq- headers, with which dlq-manager marks its replays; nil when one of them is
+	// missing or malformed. Any producer can write dlq- headers, so the caller must check that the attempt exists.
 	Returned *Lineage
 
 	// Pointer means that the dead letter names the position of the record that failed but contains no copy of it; see
@@ -35,18 +35,18 @@ type Lineage struct {
 	RetryCount                   int
 }
 
-// Decode reads one record of a dead-letter topic. ts is the timestamp of this record; for producers that are known to
-// preserve it, it is also that of the original record. exists reports whether a topic is in the cluster. It is called
-// only when no header names the original topic; nil means that no topic exists. Decode accepts any bytes, never panics,
-// and keeps no reference to rec.
+// Decode reads one record of a dead-letter topic. ts is the timestamp of this record; some dialects preserve it, and
+// then it is also the timestamp of the original record. exists reports whether a topic is in the cluster. The function
+// exists is called only when no header names the original topic; nil means that no topic exists. Decode accepts any
+// bytes, never panics, and keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
 	var room [4]*dialect
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
 	return c.read(rec, ts, room[:0])
 }
 
-// decoding is the state of one call of Decode. hops are the dialects that match the record, that of the latest failure
-// first.
+// decoding is the state of one call of Decode. hops are the dialects that match the record; the dialect of the latest
+// failure comes first.
 type decoding struct {
 	d      *Decoder
 	topic  string
@@ -54,7 +54,7 @@ type decoding struct {
 	key    []byte
 	exists func(string) bool
 	hops   []*dialect
-	root   mention // the topic that was chosen as the original topic, with its hop; its dialect is nil when no hop names the original topic
+	root   mention // the header's topic that was chosen as the original topic, with its dialect; the dialect is nil when no header names the topic
 	trail  trail
 }
 

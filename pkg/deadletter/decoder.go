@@ -14,7 +14,7 @@ type Decoder struct {
 	dialects   []*dialect // the user's dialects, then the built-in ones
 	words      map[string]dialectSet
 	stacks     map[string]struct{} // names of the headers from which a dialect reads a stack trace
-	uber       Patterns            // topics of whose records the keys are read; see uberDLQ
+	uber       Patterns            // dead-letter topics in which the position is read from the record's key; see uberDLQ
 	strips     map[string]ownNames
 }
 
@@ -35,7 +35,7 @@ func New(cfg Config, patterns Patterns) (*Decoder, error) {
 }
 
 // Dialects returns the names of the dialects that Decode can report: first those of the configured dialects, then those
-// of the built-in dialects, the most certain first.
+// of the built-in dialects in the order of the function Dialects.
 func (d *Decoder) Dialects() []string {
 	var names []string
 	for _, own := range d.dialects {
@@ -61,8 +61,8 @@ func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 // MaxRules is the maximum number of operators' rules.
 const MaxRules = 1000
 
-// CheckRules returns every problem with operators' rules. Each is a *entity.FieldError for rules[i].pattern or
-// rules[i].original; errors.Join combines them.
+// CheckRules returns every problem with operators' rules. Each problem is a *entity.FieldError for rules[i].pattern or
+// rules[i].original; errors.Join combines the problems.
 func (d *Decoder) CheckRules(rules []entity.TopicRule) error {
 	if len(rules) > MaxRules {
 		return &entity.FieldError{Field: "rules", Reason: "must be 1000 or fewer"}
@@ -92,8 +92,9 @@ func (d *Decoder) Mapped(dlqTopic string) string {
 	return ""
 }
 
-// possible reports whether the name can be the original topic of records in the dead-letter topic: Kafka allows the
-// name, and it is not a dead-letter topic. Without the second condition, a replay could return again and again.
+// possible reports whether a topic of this name can be the original topic of records in the dead-letter topic. It can
+// be when Kafka allows the name and the topic is not a dead-letter topic. If the original topic could be a dead-letter
+// topic, a replay could return again and again.
 func (d *Decoder) possible(dlqTopic, name string) bool {
 	return entity.ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
 }

@@ -9,12 +9,12 @@ type dialect struct {
 	anchors [][]string // sets of headers; the dialect matches a record that contains all headers of any one set, unless accept returns false
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are the user's own. They are used in the dead-letter topics that where matches, and are tried
-	// before all others.
+	// configured dialects are the user's own. A configured dialect is used in the dead-letter topics that the field where
+	// matches, and is tried before all built-in dialects.
 	configured bool
 	where      Patterns
 
-	shared      bool // other producers use the names of its anchors too, so that accept must recognise the dialect
+	shared      bool // other producers use the names of its anchors too, so the function accept must recognise the dialect by more than its anchors
 	weak        bool // used only when no other dialect matches the record
 	newestFirst bool // the producer writes its headers before those of the record, so the latest failure comes first
 	keepsTime   bool // the dead letter keeps the timestamp of the original record
@@ -23,7 +23,8 @@ type dialect struct {
 	// is used as a topic only if the cluster has a topic with this name.
 	queues bool
 
-	// Headers of the position. When they repeat, the n-th topic, partition, offset and timestamp belong together.
+	// Headers of the position. When these headers occur several times, the n-th topic, partition, offset and timestamp
+	// belong together.
 	topic, partition, offset, timestamp string
 
 	// Headers of the failure. Of each list, the first header that has a value is used. Producers write the headers in
@@ -31,19 +32,21 @@ type dialect struct {
 	causes, classes, messages, stacks, groups, attempts []string
 
 	rootInStack  bool // the class and the message of the root cause are only in the stack trace
-	groupFollows bool // the consumer group is written, if it is known, after the topic of its hop, so that the order shows to which hop it belongs
-	// unwrap extracts the value of a field from a header's value; nil when the header contains only the field.
+	groupFollows bool // the producer may write no consumer group; if it does, the group's header follows the topic's header of the same failure
+	// unwrap extracts the value of a field from a header's value. unwrap is nil when each header's value is the value of
+	// one field.
 	unwrap func(field, []byte) []byte
 
-	// Hooks for what the table cannot express. They take and return structs by value: a pointer that is passed to an
-	// unknown function would have to be allocated.
+	// Hooks for what the table cannot express. The hooks take and return structs by value, because a struct whose address
+	// is passed to a function value would be allocated on the heap.
 	refinePlace   func(headers, place) place
 	refineFailure func(headers, failure) failure
 }
 
 // dialects are the built-in dialects, the most certain first: dialects with header names that are reserved for a
-// product, then those with a framework's own names, then those with names that others use too, which only further
-// headers identify. The order decides when nothing else does.
+// product, then those with a framework's own names. The last dialects in the list have header names that other
+// producers use too, so they are recognised only by further headers. The order decides between two dialects when
+// nothing else does.
 var dialects = []dialect{
 	shareGroup, connect, streams, confluentRule,
 	springDLT, springRetryTopic, smallryeDLQ, smallryeRetry, smallryeDeserialization, micronaut, watermill,
@@ -55,7 +58,8 @@ var dialects = []dialect{
 	dapr,
 }
 
-// Dialects returns the names of all built-in dialects, the most certain first.
+// Dialects returns the names of all built-in dialects, those with the most distinctive header names first, and of the
+// generic dialect.
 func Dialects() []string {
 	names := make([]string, 0, len(dialects)+1)
 	for i := range dialects {
@@ -67,8 +71,8 @@ func Dialects() []string {
 // dialectSet is a set of a decoder's dialects, with one bit for each.
 type dialectSet uint64
 
-// vocabulary returns, for each name of a header, the dialects that use it. With it, one pass over a record's headers
-// leaves few dialects to check.
+// vocabulary returns a map from the name of each header to the dialects that use it. With this map, one pass over a
+// record's headers finds the few dialects that may match the record.
 func vocabulary(dialects []*dialect) map[string]dialectSet {
 	words := make(map[string]dialectSet)
 	for i, d := range dialects {
@@ -98,12 +102,12 @@ func (d *dialect) claims(h headers, key []byte) bool {
 	return slices.ContainsFunc(d.anchors, h.hasAll)
 }
 
-// byCompanions reports whether no single header is enough to recognise the dialect, so that further headers are needed.
+// byCompanions reports whether the dialect is recognised only by several headers together.
 func (d *dialect) byCompanions() bool {
 	return d.shared || !slices.ContainsFunc(d.anchors, func(anchor []string) bool { return len(anchor) == 1 })
 }
 
-// value returns the part of a header's value that a field needs.
+// value returns the part of a header's value that contains the field f.
 func (d *dialect) value(f field, raw []byte) []byte {
 	if d.unwrap == nil || len(raw) == 0 {
 		return raw
@@ -112,7 +116,8 @@ func (d *dialect) value(f field, raw []byte) []byte {
 }
 
 // recognise appends the dialects that match the record: first the user's dialects, then the built-in ones, that of the
-// latest failure first. It appends a weak or generic dialect only if no other matches.
+// latest failure first. It appends a weak dialect only if no other dialect matches, and the generic dialect only if no
+// weak one matches either.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
@@ -134,7 +139,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects of the set that match the record and for which the function asked returns true.
+// claiming appends those dialects of the set that the function asked accepts and that match the record.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {
@@ -153,7 +158,7 @@ func builtIn(others []*dialect) []*dialect {
 	return all
 }
 
-// lacks reports whether the dialect has no header for a field of a failure.
+// lacks reports whether the dialect reads no header for the given field of a failure.
 func (d *dialect) lacks(f field) bool {
 	words := [fieldCount]int{
 		fieldClass: len(d.causes) + len(d.classes), fieldMessage: len(d.messages), fieldStack: len(d.stacks),

@@ -25,7 +25,7 @@ func TestEveryAnchorClaims(t *testing.T) {
 	for i := range dialects {
 		switch dialects[i].name {
 		case scst.name, karafkaHyphenated.name, uberDLQ.name:
-			continue // the anchors alone do not identify these dialects, but further headers or the key do; the golden cases cover them
+			continue // the anchors alone do not identify these dialects: further headers or the key must match, which the cases in testdata test
 		}
 		for _, anchor := range dialects[i].anchors {
 			var h []entity.Header
@@ -39,7 +39,7 @@ func TestEveryAnchorClaims(t *testing.T) {
 	}
 }
 
-// Names of Kafka's headers are case-sensitive; only the generic aliases ignore case.
+// Names of Kafka's headers are case-sensitive; only the generic dialect ignores case.
 func TestAnchorsAreCaseSensitive(t *testing.T) {
 	t.Parallel()
 	h := []entity.Header{{Key: "KAFKA_DLT-ORIGINAL-TOPIC", Value: []byte("orders")}}
@@ -80,7 +80,7 @@ func springRecord() entity.Record {
 }
 
 // Every ingested record is decoded, so Decode must allocate only five texts, the partition, the offset and the list of
-// hops.
+// dialects.
 func TestDecodeAllocatesOnlyWhatItReturns(t *testing.T) {
 	d := decoder(t, []string{"*.dlq.v1"})
 	rec := springRecord()

@@ -8,18 +8,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// MaxHops is the maximum number of hops in an explanation; the oldest hops are kept.
+// MaxHops is the maximum number of a record's failures (hops) in an explanation; the oldest ones are kept.
 const MaxHops = 64
 
-// trace is the source of one value. A header as the source is given by its index, counted from 1, in the field at; any
-// other source is in the field by. The zero value means that there is no source.
+// trace says from where one value was read. For a value from a header, the field at is the header's index, counted from
+// 1. For any other value, the field by names the kind of its source. The zero value means that there is no source.
 type trace struct {
-	dialect *dialect // nil when the value comes from no dialect
+	dialect *dialect // dialect that reads the header; nil when the value comes from no dialect
 	at      int32
 	by      entity.DerivedFrom
 }
 
-// trail contains the trace of every field.
+// trail says for every field from where its value was read.
 type trail [fieldCount]trace
 
 // Explain returns, for each value that Decode reads from the same record with the same arguments, the source of the
@@ -43,7 +43,7 @@ func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists 
 	}
 }
 
-// derived converts the trace of a field to its public form. The parameter own is the number of the record's own
+// derived converts the trace of the field f to an entity.Derived. The parameter own is the number of the record's own
 // headers; a higher index means a header that was made from the record's key.
 func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	t := c.trail[f]
@@ -83,7 +83,8 @@ func (c *decoding) header(at int32) (name string, occurrence int) {
 	return name, c.h[:i].count(name)
 }
 
-// tellHops returns the hops of all dialects, from the first failure to the latest. It includes hops without a topic.
+// tellHops returns the failures (hops) that the headers of all dialects report, from the first to the latest. It
+// includes failures without a topic.
 func (c *decoding) tellHops() []entity.Hop {
 	told := slices.Clone(c.hops)
 	if d := c.root.dialect; d != nil && !slices.Contains(told, d) {

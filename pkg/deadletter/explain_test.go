@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestExplainAgreesWithDecode decodes, for each value of every golden case, a record that contains only the header that
-// the explanation names. The result must be the value that Decode returns for the complete record.
+// TestExplainAgreesWithDecode decodes, for each value of every case in testdata, a record that contains only the header
+// that the explanation names. The result must be the value that Decode returns for the complete record.
 func TestExplainAgreesWithDecode(t *testing.T) {
 	t.Parallel()
 	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)
@@ -77,8 +77,8 @@ func disagrees(g golden, r Reading, rec entity.Record, name string, derived enti
 	return ""
 }
 
-// countedFrom contains, for the headers that do not contain the number of deliveries itself, the difference between the
-// header's number and that number.
+// countedFrom contains, for each header whose number is not the number of deliveries, the header's number minus the
+// number of deliveries.
 var countedFrom = map[string]int{"retry_topic-attempts": 1, "delayed-retry-count": -1, "asyncRetry": -1}
 
 func valuesOf(r Reading) map[string]string {
@@ -104,7 +104,7 @@ func valuesOf(r Reading) map[string]string {
 	return values
 }
 
-// decodedAs returns the values that the value of one header can mean, in each form that the header's dialect may use.
+// decodedAs returns every text that the field called name may have when it was read from a header with this value.
 func decodedAs(name string, derived entity.Derived, value []byte) []string {
 	parts := [][]byte{value, jsonString(0, value)}
 	switch derived.Header {

@@ -17,18 +17,19 @@ const (
 	MaxStackTrace    = 256 << 10
 )
 
-// sources are the indexes of the headers from which the fields were read, counted from 1; 0 for a field that no header
-// gave.
+// sources are the indexes of the headers from which the fields were read, counted from 1; 0 for a field that was read
+// from no header.
 type sources [fieldCount]int32
 
-// failure is what one hop reports about a failure. message is "" when it reports no error message.
+// failure contains what the headers of one failure (hop) report about it. message is "" when they report no error
+// message.
 type failure struct {
 	entity.Failure
 	message string
 	at      sources
 }
 
-// failure returns the failure that the dialect's latest hop reports.
+// failure returns what the dialect's headers report about the record's latest failure.
 func (d *dialect) failure(h headers) failure {
 	from, to := d.latestBlock(h)
 	var f failure
@@ -66,9 +67,9 @@ func (f *failure) pick(d *dialect, part headers, from int, of field, keys []stri
 	return nil
 }
 
-// failure returns the failure of the latest hop. When the dialect of that hop is a user's dialect that has no header
-// for a field, the field comes from the previous hop. Other missing fields come from hand-written headers, and a
-// missing error message at last from the header "error".
+// failure returns the record's latest failure. When its dialect is a user's dialect that has no header for a field, the
+// field comes from the dialect of the failure before. Other missing fields come from headers that belong to no
+// framework (the generic dialect). If the error message is still missing, it is the value of the header "error".
 func (c *decoding) failure() failure {
 	var f failure
 	if len(c.hops) > 0 {
@@ -87,8 +88,9 @@ func (c *decoding) failure() failure {
 	return f
 }
 
-// supplement adds to f, from other dialects, the fields for which the dialect latest has no header. A dialect that has
-// no header for the error message describes no failure, so the failure is then read from hand-written headers.
+// supplement adds to f fields that it reads with other dialects, because the dialect latest has no header for them. If
+// latest reads no header for the error message, its producer writes nothing about the failure, so the failure is read
+// from headers that belong to no framework (the generic dialect).
 func (c *decoding) supplement(f failure, latest *dialect) failure {
 	if latest.configured && len(c.hops) > 1 {
 		f = c.borrow(f, latest, c.hops[1], fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)
@@ -101,8 +103,8 @@ func (c *decoding) supplement(f failure, latest *dialect) failure {
 	return f
 }
 
-// borrow adds to f those of the given fields that the dialect latest did not find and the dialect other did. If latest
-// is a user's dialect, borrow adds only fields for which latest has no header.
+// borrow adds to f those of the given fields for which the dialect latest found no value, but the dialect other did. If
+// latest is a user's dialect, borrow adds only fields for which latest has no header.
 func (c *decoding) borrow(f failure, latest, other *dialect, fields ...field) failure {
 	from := other.failure(c.h)
 	takes := func(of field) bool {
@@ -139,7 +141,7 @@ func (c *decoding) noteFailure(f failure, d *dialect, fields ...field) {
 }
 
 // rootCause returns f with the class and the message of the last cause in a Java stack trace. It ignores causes in
-// indented lines.
+// indented lines, because they belong to suppressed exceptions.
 func (f failure) rootCause() failure {
 	const causedBy = "\nCaused by: "
 	i := strings.LastIndex(f.StackTrace, causedBy)

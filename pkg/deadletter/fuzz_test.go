@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// FuzzDecode gives the headers of all dialects arbitrary values: Decode must not panic, the database must be able to
-// store the result, and a replay that is based on the result must be safe.
+// FuzzDecode gives the headers of all dialects arbitrary values. With these values Decode must not panic, the database
+// must be able to store the result, and a replay that is based on the result must be safe.
 func FuzzDecode(f *testing.F) {
 	words := fuzzWords()
 	f.Add("orders.dlq.v1", []byte("k"), []byte("\x00\x06orders\x01\x04\x00\x00\x00\x03"))
@@ -101,8 +101,8 @@ func fuzzWords() []string {
 	return slices.Compact(words)
 }
 
-// fuzzHeaders makes headers from raw, a sequence of a header's number, a length, and a value of this length. The length
-// 255 means null.
+// fuzzHeaders makes headers from raw, which contains for each header the index of its name in words, the length of its
+// value, and the value. The length 255 means null.
 func fuzzHeaders(words []string, raw []byte) []entity.Header {
 	var out []entity.Header
 	for len(raw) >= 2 {

@@ -2,8 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headername"
 
-// genericName is the name of the dialect for headers that match no other dialect, but whose names say what they contain.
-// Other comments call them hand-written headers.
+// genericName is the name of the dialect for headers that match no other dialect, but whose names say what they
+// contain. Producers without a framework write such headers by hand, so other comments call them hand-written headers.
 const genericName = "generic"
 
 // field is one of the values that are read from headers.
@@ -22,14 +22,15 @@ const (
 	fieldCount
 )
 
-// alias is the meaning of a header's folded name. When a record has several aliases of a field, the one with the lowest
-// rank is used, because its name is the most precise.
+// alias is the meaning of a header's name after headername.Fold. When a record has several aliases of a field, the one
+// with the lowest rank is used, because its name is the most precise.
 type alias struct {
 	field field
 	rank  uint8
 }
 
-// aliases are names of headers as headername.Fold returns them: in lower case, without separators, and without certain words.
+// aliases are names of headers as headername.Fold returns them: in lower case, without separators, and without the
+// words in headername.Prefixes.
 var aliases = map[string]alias{
 	"originaltopic": {fieldTopic, 0}, "origintopic": {fieldTopic, 1}, "sourcetopic": {fieldTopic, 2},
 	"originalpartition": {fieldPartition, 0}, "originpartition": {fieldPartition, 1}, "sourcepartition": {fieldPartition, 2},

@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// text is the value of a header or record in a golden file: a JSON string for text, {"hex": "00 01"} for other bytes,
-// null for Kafka's null.
+// text is the value of a header or record in a golden file. There, text is a JSON string, other bytes have the form
+// {"hex":"00 01"}, and null is Kafka's null.
 type text []byte
 
 func (t *text) UnmarshalJSON(b []byte) error {
@@ -181,7 +181,7 @@ func show(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Every dialect must have at least two golden cases. TestGolden alone does not fail when they are missing.
+// Every dialect must have at least two cases in testdata. TestGolden alone does not fail when a dialect has no case.
 func TestEveryDialectHasTwoGoldenCases(t *testing.T) {
 	t.Parallel()
 	for _, name := range Dialects() {

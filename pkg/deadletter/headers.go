@@ -44,7 +44,8 @@ func (h headers) count(key string) int {
 	return n
 }
 
-// nthIndex returns the index of the n-th header with that key, counted from 0; -1 when there are fewer.
+// nthIndex returns the index of the n-th header with the given key, where the first one has n = 0; -1 when there is
+// none.
 func (h headers) nthIndex(key string, n int) int {
 	for i := range h {
 		if h[i].Key != key {

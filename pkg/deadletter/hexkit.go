@@ -7,10 +7,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// hexkit is the dialect of GHGA's library hexkit. Its header service contains the consumer group. The library gives the
-// dead letter a new event_id, and saves the event_id of the record in original_event_id. Earlier versions wrote
-// "service,topic,partition,offset" into event_id. The first versions wrote neither an event_id nor the topic, which is
-// then part of the dead-letter topic's name.
+// hexkit is the dialect of GHGA's library hexkit. Its header named "service" contains the consumer group. The library
+// gives the dead letter a new event_id, and saves the event_id of the record that failed in original_event_id. Earlier
+// versions wrote "service,topic,partition,offset" into event_id. The first versions wrote neither an event_id nor the
+// topic, which is then part of the dead-letter topic's name.
 var hexkit = dialect{
 	name:     "hexkit",
 	anchors:  [][]string{{hexkitTopic, "exc_class"}, {"exc_class", "exc_msg"}},
@@ -50,8 +50,8 @@ func eventID(h headers) (parts [][]byte, at int32) {
 	return bytes.SplitN(h[i].Value, []byte(","), 5), int32(i + 1)
 }
 
-// hexkitRetry reports whether a topic is the retry topic of a service. Records that are sent there must name their
-// original topic.
+// hexkitRetry reports whether the name of a topic is that of a service's retry topic. Records in such a topic must
+// carry the header original_topic.
 func hexkitRetry(topic string) bool {
 	return strings.HasPrefix(topic, "retry-") || strings.HasSuffix(topic, "-retry")
 }

@@ -16,7 +16,7 @@ type Judge struct {
 	mapping func(context.Context) (entity.Mapping, error)
 
 	mu      sync.Mutex // guards the fields below
-	decoder *Decoder   // has the rules of the mapping with the version in the next field
+	decoder *Decoder   // decodes with the rules of the mapping whose version is in the next field
 	version int64
 	readAt  time.Time // when the mapping was read; zero when it has not been read
 
@@ -33,7 +33,7 @@ func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (
 }
 
 // Standing reads the mapping and returns a function that judges the original topic of a message. Only one goroutine at
-// a time may call that function. The error is that of reading the mapping.
+// a time may call the returned function. Standing fails when the mapping cannot be read.
 func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	at := j.now()
 	m, err := j.mapping(ctx)
@@ -52,7 +52,7 @@ func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.Origin
 	return j.Standing(ctx)
 }
 
-// recent returns the decoder with the mapping's rules, or nil when these rules may be out of date.
+// recent returns the decoder with the rules of the mapping if they were read less than a second ago, otherwise nil.
 func (j *Judge) recent() *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -101,8 +101,8 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 // claim is a pair of topics: a dead-letter topic, and the original topic that its records name.
 type claim struct{ dlqTopic, original string }
 
-// judge compares an original topic with the declarations, and with the topic to which the mapping maps the dead-letter
-// topic; "" when it maps it to none. Such a mapping counts as a declaration of that topic.
+// judge compares the original topic in c with the declarations and with mapped, the topic to which the mapping maps the
+// dead-letter topic ("" for none). A mapping to a topic counts as a declaration of that topic.
 func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
 	found := o.Declaration(c.dlqTopic, c.original)
 	switch {

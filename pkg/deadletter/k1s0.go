@@ -1,8 +1,8 @@
 package deadletter
 
 // k1s0 is the dialect of k1s0's library, which writes only the topic and the error. Other dialects use the same header
-// for the topic, but together with headers of their own. The other headers below are those that hand-written producers
-// use together with this header.
+// for the topic, but together with headers of their own. Apart from topic and error, the headers below are those that
+// hand-written producers use together with the header of the topic.
 var k1s0 = dialect{
 	name:     "k1s0",
 	anchors:  [][]string{{"original_topic", "error"}},

@@ -19,7 +19,7 @@ var karafka = dialect{
 
 // karafkaLegacy is the dialect of Karafka Pro before version 2.5, which replaces the record's key by the number of the
 // partition; see ReplayKey. Its headers have plain names that hand-written producers use too. So the dialect also reads
-// the headers that such producers add; the error message is read from one of these.
+// headers that only hand-written producers add, such as the one with the error message.
 var karafkaLegacy = dialect{
 	name: "karafka-legacy",
 	anchors: [][]string{
@@ -54,7 +54,8 @@ func keyIsPartition(h headers, key []byte) bool {
 	return headervalue.Decimal(key) && bytes.Equal(key, h.last("original-partition"))
 }
 
-// karafkaKeys contains, by the name of the dialect, the header in which the record's own key is saved.
+// karafkaKeys contains, by the name of the dialect, the header in which the producer saves the key of the record that
+// failed.
 var karafkaKeys = map[string]string{
 	karafkaLegacy.name:     "original_key",
 	karafkaHyphenated.name: "original-key",

@@ -20,7 +20,7 @@ var knative = dialect{
 
 const knativeBody = "ce_knativeerrordata"
 
-// decodeBase64 decodes base64 in either alphabet, with or without padding, because the value may have been cut. Any
+// decodeBase64 decodes base64 in either alphabet, with or without padding, because Knative may have cut the value. Any
 // other text is returned unchanged.
 func decodeBase64(raw []byte) []byte {
 	for _, encoding := range [...]*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {

@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// Headers that every replay of dlq-manager contains, each once. They belong to no dialect.
+// Headers that every replay of dlq-manager contains, each once. These headers belong to no dialect.
 const (
 	HeaderMessageID  = "dlq-message-id"
 	HeaderRootID     = "dlq-root-id"
@@ -23,7 +23,8 @@ func ours(key string) bool {
 	return false
 }
 
-// lineage reads the dlq- headers, and of each name the last one. It returns nil when one is missing or malformed.
+// lineage reads the dlq- headers. Of several headers with the same name, it reads the last. It returns nil when one of
+// the dlq- headers is missing or malformed.
 func lineage(h headers) *Lineage {
 	redrive := h.last(HeaderRedriveID)
 	if redrive == nil {

@@ -17,8 +17,8 @@ type mapping struct {
 	original string
 }
 
-// reference matches $1 and ${1} in the original topic of a rule. Package regexp cannot expand them here: it would read
-// $1_x as the group with the name "1_x", and replace it by the empty string.
+// reference matches $1 and ${1} in the original topic of a rule. Package regexp cannot expand these references: it
+// would read $1_x as the group with the name "1_x", and replace it by the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
 // compileRules compiles rules. The error names every wrong rule by the parameter where, which is the key of the list in
@@ -48,8 +48,8 @@ func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, 
 	return out, errors.Join(errs...)
 }
 
-// compileRule compiles the pattern of a rule. Every star of a glob becomes a group, so that $1 works with globs as with
-// expressions.
+// compileRule compiles the pattern of a rule. Every star of a glob becomes a group, so that $1 in the original topic
+// can refer to a star.
 func compileRule(text string) (*regexp.Regexp, error) {
 	p, err := entity.ParseTopicPattern(text)
 	if err != nil {

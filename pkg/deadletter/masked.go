@@ -72,7 +72,8 @@ func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	return entity.MaskedFields{ErrorMessage: failure, ErrorClass: failure, StackTrace: failure, ConsumerGroup: group}
 }
 
-// masksAlias reports whether a hand-written header for one of the fields could be masked, in any spelling of its name.
+// masksAlias reports whether a header of the generic dialect for one of the fields could be masked, in any spelling of
+// its name.
 func (*Decoder) masksAlias(masks HeaderMasks, fields ...field) bool {
 	prefixes := append([]string{""}, headername.Prefixes...)
 	for name, a := range aliases {

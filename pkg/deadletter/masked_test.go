@@ -23,7 +23,7 @@ func plainDecoder(t *testing.T) *Decoder {
 	return check.Must(New(Config{}, Patterns{}))(t)
 }
 
-// When the header is masked that an explanation names for a field, the field is masked in that message, and in messages
+// When the header from which a field was read is masked, that field is masked in the message, and in every message
 // whose headers are not loaded.
 func TestMasking_FollowsEveryDialect(t *testing.T) {
 	t.Parallel()

@@ -7,8 +7,8 @@ import (
 )
 
 // nserviceBus is the dialect of NServiceBus, which writes headers to queues of other kinds of brokers. Bridges copy
-// them to Kafka, some as JSON strings. FailedQ names a queue, which is used as a topic only if the cluster has a topic
-// with this name. The header with the time at which the application sent the record stays in the replay.
+// these headers to Kafka, some as JSON strings. FailedQ names a queue, which is used as a topic only if the cluster has
+// a topic with this name. The header with the time at which the application sent the record stays in the replay.
 var nserviceBus = dialect{
 	name:     "nservicebus",
 	anchors:  [][]string{{"NServiceBus.FailedQ"}, {"NServiceBus.ExceptionInfo.ExceptionType"}},

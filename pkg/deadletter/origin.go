@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// place is the position at which a record failed, as one hop reports it.
+// place is the position at which a record failed, as the headers of one failure (hop) report it.
 type place struct {
 	topic     string
 	partition *int32
@@ -19,8 +19,8 @@ type place struct {
 }
 
 // origin decides the original topic. It tries the operators' rules and the rules of the configuration, then a header,
-// then the name of the dead-letter topic. Partition and offset are set only when the hop that names them also names
-// this topic.
+// then the name of the dead-letter topic. Partition and offset are set only when the headers of the same failure also
+// name this topic.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
@@ -48,9 +48,10 @@ func (c *decoding) notePlace(p place, fields ...field) {
 	}
 }
 
-// headerPlace looks for the original topic in the headers. It goes through the hops, the latest first, and takes the
-// oldest topic of a hop that does not look like a dead-letter or retry topic. If all topics look like one, it takes the
-// first of them. If no dialect names a topic, it tries the generic aliases.
+// headerPlace looks for the original topic in the headers. It goes through the dialects, that of the latest failure
+// first, and through the topics that each dialect's headers name, the oldest first. It takes the first topic whose name
+// is not that of a dead-letter or retry topic; if there is none, it takes the first topic. If no dialect's headers name
+// a topic, it tries the generic dialect.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {
@@ -71,7 +72,7 @@ func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	return p, true
 }
 
-// mention is a topic that the headers of a dialect name. The oldest topic of the dialect has the age 0.
+// mention is one of the topics that the headers of a dialect name. The topic of the oldest failure has the age 0.
 type mention struct {
 	dialect *dialect
 	age     int
@@ -127,8 +128,8 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	return name
 }
 
-// placeAt reads the partition, the offset and the timestamp that belong to the topic m. A header that occurs less often
-// than that of the topic is not read, because it is not clear to which hop it belongs.
+// placeAt reads the partition, the offset and the timestamp that belong to the topic m. A header that does not occur as
+// often as that of the topic is not read, because it is not clear to which failure it belongs.
 func (d *dialect) placeAt(h headers, m mention) place {
 	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)
@@ -153,7 +154,7 @@ func (d *dialect) placeAt(h headers, m mention) place {
 
 func (c *decoding) possible(topic string) bool { return c.d.possible(c.topic, topic) }
 
-// suspect reports whether a topic is, or by its name seems to be, a dead-letter or retry topic.
+// suspect reports whether a topic is a dead-letter topic, or has a name like that of a dead-letter or retry topic.
 func (c *decoding) suspect(topic string) bool {
 	return topic != "" && (topic == c.topic || c.d.patterns.Match(topic) || naming.LooksDead(topic))
 }

@@ -115,7 +115,7 @@ func TestNames(t *testing.T) {
 func TestAnUnalignedPositionIsLeftOut(t *testing.T) {
 	t.Parallel()
 	h := springHeaders("orders", "orders-dlt")
-	h = slices.Delete(h, 5, 6) // removes the partition of the second hop
+	h = slices.Delete(h, 5, 6) // removes the header with the partition of the second failure
 	r := decoder(t, []string{"*-dlt"}).Decode("x-dlt", entity.Record{Headers: h}, time.Time{}, nil)
 	if r.OriginalTopic != "orders" || r.Origin.Partition != nil || r.Origin.Offset == nil {
 		t.Errorf("Decode = %q, partition %v, offset %v, want orders, no partition, an offset", r.OriginalTopic, r.Origin.Partition, r.Origin.Offset)
@@ -141,7 +141,7 @@ func TestValueOverLimitIsNoPointer(t *testing.T) {
 	}
 }
 
-// The record has so many hops that a separate pass for each hop would take hours.
+// The record has the headers of so many failures (hops) that a separate pass for each of them would take hours.
 func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
 	t.Parallel()
 	const hops = 100_000

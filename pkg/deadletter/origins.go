@@ -130,8 +130,8 @@ func matches(glob, topic string) bool {
 }
 
 // MayDeclare reports whether a declaration or a rule of the configuration could name a topic that matches the pattern.
-// When this is not certain, it returns true, because callers warn when it returns false, and they must not warn without
-// reason.
+// When MayDeclare cannot decide, it returns true, because callers warn when it returns false, and they must not warn
+// without reason.
 func MayDeclare(cfg Config, pattern string) bool {
 	wanted, err := entity.ParseTopicPattern(pattern)
 	if err != nil || wanted.Regular() {

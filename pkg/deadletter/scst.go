@@ -3,9 +3,9 @@ package deadletter
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
 // scst is the dialect of Spring Cloud Stream's binder for Kafka. Hand-written producers use headers with the same
-// names, but write numbers as text and no exception class; the generic aliases read their headers. The binder appends
-// all headers at each failure, including stack traces. Applications that send records again, as the manual of the
-// binder recommends, count their tries in x-retries.
+// names, but write numbers as text and no exception class; their headers are read by the generic dialect. The binder
+// appends all headers at each failure, including stack traces. Applications that send records again, as the manual of
+// the binder recommends, count their tries in x-retries.
 var scst = dialect{
 	name:      "scst",
 	anchors:   [][]string{{"x-original-topic"}},

@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// shareGroup is the dialect of the broker, which writes the dead letters of share groups. It copies no headers of the
-// record, and key and value only if the configuration says so.
+// shareGroup is the dialect of the broker, which writes the dead letters of share groups. The broker never copies
+// headers of the record into its dead letter, and copies key and value only if the configuration says so.
 var shareGroup = dialect{
 	name:      "sharegroup",
 	anchors:   [][]string{{"__dlq.errors.topic"}},
@@ -23,9 +23,9 @@ var shareGroup = dialect{
 }
 
 // IsPointer reports whether the dead letter only names the position of the record that failed. When the broker does not
-// copy a record, it writes a null key and a null value. Such a dead letter must not be replayed as a tombstone, which
-// would delete a value. A copied tombstone has a key, so it is no pointer. A completed dead letter contains the record
-// that failed, so it is no pointer either.
+// copy a record, it writes a null key and a null value. A dead letter that is only a pointer must not be replayed as a
+// tombstone, which would delete a value. A copied tombstone has a key, so it is no pointer. A completed dead letter
+// contains the record that failed, so it is no pointer either.
 func IsPointer(rec entity.Record) bool {
 	return !rec.Completed && rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored &&
 		headers(rec.Headers).has(shareGroup.topic)
@@ -54,9 +54,9 @@ func PointsToOrigin(m *entity.Message) bool {
 // differ.
 const clockSkew = time.Minute
 
-// IsLaterRecord reports whether a record with the timestamp written is so much later than the time dead of a dead
-// letter that the dead letter cannot point to it. This happens when the topic was deleted and created again. When dead
-// is the zero time, the time is not known, and the result is false.
+// IsLaterRecord reports whether a record is so much later than a dead letter that the dead letter cannot point to it.
+// The parameter written is the record's timestamp; dead is the time of the dead letter. A later record is found when
+// the topic was deleted and created again. When dead is the zero time, the result is false.
 func IsLaterRecord(written, dead time.Time) bool {
 	return !dead.IsZero() && written.After(dead.Add(clockSkew))
 }

@@ -2,8 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
-// smallryeDLQ is the dialect of the dead-letter queue of SmallRye and Quarkus. It writes its headers before those of
-// the record.
+// smallryeDLQ is the dialect of the dead-letter queue of SmallRye and Quarkus. Its producer writes the headers of the
+// failure before those of the record.
 var smallryeDLQ = dialect{
 	name:        "smallrye-dlq",
 	anchors:     [][]string{{"dead-letter-topic", "dead-letter-offset"}, {"dead-letter-topic", "dead-letter-reason"}},
@@ -18,8 +18,8 @@ var smallryeDLQ = dialect{
 	refineFailure: smallryeCause("dead-letter-cause-class-name", "dead-letter-cause"),
 }
 
-// smallryeCause returns a hook that reads the message of the cause when the class is that of the cause, because the
-// header with the reason belongs to the outer exception.
+// smallryeCause returns a hook for failures whose class was read from the header of the cause. The hook replaces the
+// error message by that of the cause, because the header with the reason belongs to the outer exception.
 func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	return func(h headers, f failure) failure {
 		class := f.at[fieldClass]
@@ -35,7 +35,7 @@ func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	}
 }
 
-// withFirst returns the number of deliveries: the number of retries and the first delivery.
+// withFirst returns the number of deliveries: the number of retries plus one for the first delivery.
 func withFirst(retries *int) *int {
 	if retries == nil {
 		return nil
@@ -45,8 +45,8 @@ func withFirst(retries *int) *int {
 }
 
 // smallryeRetry is the dialect of SmallRye's delayed retry topics. A record whose retries are used up has only the
-// headers of this dialect. Each hop names the topic that it read, so the oldest hop names the original topic. The
-// timestamp of the original record is written only once.
+// headers of this dialect. At each failure (hop) a header names the topic from which the record was read, so the oldest
+// of these headers names the original topic. The timestamp of the original record is written only once.
 var smallryeRetry = dialect{
 	name:        "smallrye-retry",
 	anchors:     [][]string{{"delayed-retry-topic"}},
@@ -71,7 +71,7 @@ var smallryeRetry = dialect{
 }
 
 // smallryeDeserialization is the dialect of SmallRye's handler for bytes that cannot be deserialised. Its headers
-// usually occur together with those of one of the two dialects above.
+// usually occur together with those of smallryeDLQ or smallryeRetry.
 var smallryeDeserialization = dialect{
 	name: "smallrye-deserialization",
 	anchors: [][]string{

@@ -49,7 +49,7 @@ var springRetryTopic = dialect{
 const (
 	retryTopicAttempts    = "retry_topic-attempts"
 	retryTopicFirstTime   = "retry_topic-original-timestamp"
-	maxRetryTopicAttempts = 32767 // the limit of Spring itself
+	maxRetryTopicAttempts = 32767 // Spring's own maximum number of attempts
 )
 
 func retryTopicTimestamp(h headers, p place) place {
@@ -63,9 +63,9 @@ func retryTopicTimestamp(h headers, p place) place {
 	return p
 }
 
-// retryTopicAttemptCount reads the number of the next attempt from the header, and so reports one attempt less. It
-// always reads a single byte as a binary number, because old versions wrote the number as one byte, in which 0x31 means
-// 49.
+// retryTopicAttemptCount reads the number of the next attempt from the header, and so reports one attempt less. A
+// header value of a single byte is always a binary number, because old versions wrote the number as one byte, in which
+// 0x31 means 49.
 func retryTopicAttemptCount(h headers, f failure) failure {
 	i := h.lastIndex(retryTopicAttempts)
 	if i < 0 {

@@ -17,8 +17,9 @@ var streams = dialect{
 }
 
 // HasNoSource reports whether a failure in Kafka Streams has no source record, so that there is nothing to replay: a
-// punctuator failed, for example. The application's own handler may still give the dead letter a key or a value. Then
-// HasNoSource returns false, and these can be sent once an operator has set the original topic.
+// punctuator failed, for example. The application's own handler may still give the dead letter a key or a value. For a
+// dead letter with a key or a value HasNoSource returns false; it can be sent once an operator has set the original
+// topic.
 func HasNoSource(rec entity.Record) bool {
 	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored && saysNoSource(rec.Headers)
 }

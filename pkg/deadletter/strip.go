@@ -12,18 +12,18 @@ import (
 
 // Strip returns the headers that a replay keeps, in their order and with repeated ones. It removes the headers of
 // dead-letter producers: a consumer that finds them could treat the replay as a failure, continue an old counter, or
-// use a wrong offset. It also removes the dlq- headers, because the replay sets them again. A header that an
-// application might use itself is removed only when the given dialect writes it. Everything else stays: trace context,
-// content type, correlation ids and all unknown headers. The result is a new list that shares the values with the
-// parameter headers; it is nil when no header is kept. Strip does not remove the headers of configured dialects; see
+// use a wrong offset. It also removes the dlq- headers, because the replay sets its own. A header that an application
+// might use itself is removed only when the given dialect writes it. Everything else stays: trace context, content
+// type, correlation ids and all unknown headers. The result is a new list that shares the values with the parameter
+// headers; it is nil when no header is kept. Strip does not remove the headers of configured dialects; see
 // Decoder.Strip.
 func Strip(dialect string, headers []entity.Header) []entity.Header {
 	return strip(strippedFor[dialect], headers)
 }
 
 // Strip does the same as the function Strip for a replay to the topic target, and also removes the headers of
-// configured dialects. A dead letter that is replayed to the retry topic of its service keeps the header by which the
-// service recognises the type of the record.
+// configured dialects. A dead letter of hexkit that is replayed to a retry topic keeps the header original_topic, which
+// the service needs to process the record.
 func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entity.Header {
 	own, ok := d.strips[dialect]
 	if !ok {
@@ -57,8 +57,8 @@ func strip(own ownNames, list headers) []entity.Header {
 }
 
 // ReplayKey returns the key that a replay sends, which is the key of the record that failed. Some producers give the
-// dead letter another key, and save the first one in a header or inside the new key; then ReplayKey returns the saved
-// key. The caller must not modify the result.
+// dead letter another key, and save the key of the record that failed in a header or inside the new key. When the key
+// of the record that failed was saved, ReplayKey returns the saved key. The caller must not modify the result.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
 		if k, ok := headervalue.ParseUberKey(rec.Key); ok {
@@ -142,8 +142,9 @@ var strippedFor = map[string]ownNames{
 	},
 }
 
-// ownNames are the headers that are removed from dead letters of a dialect, including those in which it saved a header
-// that the replay restores.
+// ownNames names the headers that are removed from dead letters of a dialect. saved is the name of the header in which
+// the producer keeps the value of the application's header restored. A replay sends that value under the name restored
+// again.
 type ownNames struct {
 	names           map[string]bool
 	prefixes        []string

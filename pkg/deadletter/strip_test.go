@@ -32,7 +32,7 @@ func TestStripOfNothing(t *testing.T) {
 	check.Equal(t, Strip("", nil), nil, "Strip(nil)")
 }
 
-// Headers with names that applications use must be kept, whatever the dialect.
+// Headers with names that applications use must be kept for every dialect.
 func TestStripKeepsWhatIsNotTheProducers(t *testing.T) {
 	t.Parallel()
 	keep := []string{

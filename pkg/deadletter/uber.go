@@ -9,9 +9,9 @@ import (
 )
 
 // uberDLQ is the dialect of uber-go/kafka-client. It writes no headers. It gives the dead letter another key, a
-// protobuf message that contains the position of the record and its first key. Keys are read only in the topics that
-// the configuration names. The fields of the key are treated like headers with the names below, which no real header
-// has.
+// protobuf message that contains the position and the key of the record that failed. Keys are read only in the topics
+// that the configuration names. The fields of the key are treated like headers with the names below, which no real
+// header has.
 var uberDLQ = dialect{
 	name:      "uber-dlq",
 	anchors:   [][]string{{uberPrefix + "topic"}},

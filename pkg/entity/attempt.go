@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrorClass says why an attempt did not succeed. It is stored and shown, and decides what happens next. No other
-// values exist.
+// ErrorClass says why an attempt did not succeed. An error class is stored and shown, and decides what happens to the
+// message. The constants below are all error classes that exist.
 type ErrorClass string
 
 const (
@@ -20,8 +20,8 @@ const (
 	// BadRecord is permanent for the record: it is too large or invalid.
 	BadRecord ErrorClass = "BAD_RECORD"
 
-	// Unauthorized, UnknownTopic and LoopRefused are about the target topic. The message stays as it was, and no
-	// attempt is counted.
+	// Unauthorized, UnknownTopic and LoopRefused mean that nothing may be sent to the target topic. With these error
+	// classes the message stays as it was, and no attempt is counted.
 	Unauthorized ErrorClass = "UNAUTHORIZED"
 	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
 	LoopRefused  ErrorClass = "LOOP_REFUSED"
@@ -72,7 +72,8 @@ const (
 	Abandoned Verdict = "abandoned"
 )
 
-// Valid reports whether a Result may have this verdict. All may except Abandoned, which only an operator's action sets.
+// Valid reports whether a Result may have this verdict. Every verdict is valid except Abandoned, which only an
+// operator's action sets.
 func (v Verdict) Valid() bool {
 	return slices.Contains([]Verdict{Acknowledged, Skipped, Failed, Rejected, Refused, GivenBack, InDoubt, Rescued}, v)
 }
@@ -98,8 +99,8 @@ type Attempt struct {
 	TopicID    string // Kafka's id of the target topic's incarnation at the time of the attempt; "" when unknown
 	Partition  int32
 	Offset     int64 // offset of the sent record; -1 when it is not known
-	// ConsumerGroup is the consumer group that failed on the message. It is set only in attempts that AttemptsOf
-	// returns; "" when it is not known or the message no longer exists.
+	// ConsumerGroup is the consumer group that failed on the message. ConsumerGroup is set only in attempts that
+	// AttemptsOf returns; "" when the group is not known or the message no longer exists.
 	ConsumerGroup string
-	Edit          *Edit // how the sent record differed from the message; nil when it did not
+	Edit          *Edit // how the sent record differed from the message; nil when it was sent unchanged
 }

@@ -14,9 +14,9 @@ type AuditInfo struct {
 	RequestID string // id of the HTTP request, which the client may choose; "" for changes without a request
 	TraceID   string // trace id of the request, 32 hex digits; "" for none
 
-	// Operation identifies the work of one request. When the request is sent again after a crash, the work that it has
-	// started is found by this id. It becomes the id of the attempt or of the redrive. uuid.Nil when the request will
-	// not be repeated.
+	// Operation is the id that the attempt or the redrive of a request gets. When the client sends the request again after
+	// a crash, the API finds by this id what the first request has started. Operation is uuid.Nil when the request will
+	// not be sent again.
 	Operation uuid.UUID
 
 	// Call is an id that the server makes for each HTTP request; uuid.Nil for changes without a request.
@@ -44,7 +44,7 @@ const (
 	ActorMachine ActorKind = "machine"
 )
 
-// Action names a change in the audit trail. No other values exist.
+// Action names a change in the audit trail. The constants below are all actions that exist.
 type Action string
 
 // The changes of messages and of redrives.
@@ -52,7 +52,7 @@ const (
 	ActionRetry   Action = "retry"   // an operator started an attempt
 	ActionAttempt Action = "attempt" // an attempt ended
 	ActionRequeue Action = "requeue"
-	ActionDead    Action = "dead" // a message became DEAD, by hand or when it arrived without attempts left
+	ActionDead    Action = "dead" // a message became DEAD: an operator marked it dead, or it arrived without attempts left
 	ActionDelete  Action = "delete"
 	ActionMap     Action = "map"     // the original topic was set
 	ActionRestore Action = "restore" // a message was moved back from the archive
@@ -62,7 +62,7 @@ const (
 	// ActionReadPointer: the record that a pointer names was read for a user.
 	ActionReadPointer Action = "read_pointer"
 
-	ActionCreate Action = "create" // a redrive was created; the actions below change its state
+	ActionCreate Action = "create" // a redrive was created; the next actions change a redrive's state
 	ActionPass   Action = "pass"   // the canary of the redrive passed
 	ActionPause  Action = "pause"
 	ActionResume Action = "resume"
@@ -110,7 +110,7 @@ type AuditEntry struct {
 	// repository.TrailQuery.ByRequest.
 	Entries  int           // number of the request's entries, counted up to MaxRequestEntries + 1
 	Redrive  RedriveAction // action of the redrive that the request created; "" when there is none or it was deleted
-	Selected int           // number of messages of that redrive
+	Selected int           // number of messages that this redrive selected
 }
 
 // MaxRequestEntries is the number up to which the entries of a request are counted exactly.

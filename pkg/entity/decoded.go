@@ -1,16 +1,17 @@
 package entity
 
-// Decoded is the key or the value of a record as JSON. It was decoded with the schema with which the producer wrote it.
+// Decoded is the key or the value of a record as JSON. The bytes were decoded with the schema with which the producer
+// had written them.
 type Decoded struct {
-	Format Format // NoFormat when the bytes have no schema; then the other fields are zero
+	Format Format // NoFormat when the bytes were not written with a schema; then the other fields are zero
 	JSON   []byte // nil when Omitted is not empty
-	// Omitted says why there is no JSON: SchemaUnavailable, SchemaError, or one of the reasons for which payloads are
-	// omitted.
+	// Omitted is SchemaUnavailable, SchemaError, or one of the reasons for which payloads are omitted, when there is no
+	// JSON.
 	Omitted string
-	// Reason describes Omitted in more detail. It contains no part of the key or value.
+	// Reason describes Omitted in more detail. Reason contains no part of the key or value.
 	Reason string
-	// Temporary says that the schema could not be read now, but may be readable later: the registry has not said that
-	// the schema does not exist.
+	// Temporary says that the schema could not be read now, but perhaps can be read later, because the registry did not
+	// answer that the schema does not exist.
 	Temporary bool
 	Schema    SchemaRef
 }
@@ -30,8 +31,8 @@ const (
 
 // Reasons why an encoded key or value has no JSON.
 const (
-	// SchemaUnavailable: the schema could not be read now, or the registry does not have it. The part is decoded again
-	// later.
+	// SchemaUnavailable: the schema could not be read now, or the registry does not have it. The key or value is decoded
+	// again later.
 	SchemaUnavailable = "schema_unavailable"
 	// SchemaError: the schema is not valid, or the bytes cannot be decoded with it.
 	SchemaError = "schema_error"
@@ -69,8 +70,8 @@ const (
 // PartReader decodes keys and values for one answer or one batch. One time limit applies to all its look-ups together.
 // It must not be used concurrently.
 type PartReader interface {
-	// Decode returns a part of a message as JSON of at most limit bytes. When the message has no such part, or the part
-	// has no schema, the result has the format NoFormat.
+	// Decode returns a part of a message as JSON of at most limit bytes. When the message has no key or value, or it was
+	// written without a schema, the result has the format NoFormat.
 	Decode(m *Message, part RecordPart, limit int) Decoded
 	// Complete adds to d the subject and the versions of the schema, if the registry knows them and answers in time.
 	Complete(m *Message, part RecordPart, d *Decoded)

@@ -98,8 +98,8 @@ func (e Explanation) Fields() map[string]Derived {
 }
 
 // Of returns the explanation that fits the stored message m. An explanation is computed with the present rules and
-// topics; since m was stored, these may have changed, and an operator may have set the original topic. So when the
-// stored origin has another source, Of returns that source for the original topic.
+// topics; since m was stored, rules and topics may have changed, and an operator may have set the original topic. So
+// when the stored origin has another source, Of returns that source for the original topic.
 func (e Explanation) Of(m *Message) Explanation {
 	if from := sourceOf(m.Origin.Confidence); from != e.OriginalTopic.Source.rank() {
 		e.OriginalTopic = derivedBy(from)
@@ -116,8 +116,8 @@ func (e Explanation) Of(m *Message) Explanation {
 	return e
 }
 
-// rank returns the source that is stored in a message's origin when the original topic was read from d. Fewer sources
-// are stored than exist.
+// rank returns the source that a message's origin stores when the original topic was read from the source d. An origin
+// distinguishes fewer sources than DerivedFrom.
 func (d DerivedFrom) rank() DerivedFrom {
 	if d == ByCompanion || d == ByRecord {
 		return ByHeader
@@ -125,12 +125,12 @@ func (d DerivedFrom) rank() DerivedFrom {
 	return d
 }
 
-// sourceOf returns the source that belongs to the stored confidence of a message's origin.
+// sourceOf converts the confidence that a message's origin stores to the source of its original topic.
 func sourceOf(c Confidence) DerivedFrom {
 	if c == "" {
 		return ByNothing
 	}
-	return DerivedFrom(c) // the other values of both types are equal
+	return DerivedFrom(c) // all other values have the same text in both types
 }
 
 func derivedBy(from DerivedFrom) Derived {

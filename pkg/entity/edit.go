@@ -15,7 +15,7 @@ type Edit struct {
 	Value    []byte // nil for Kafka's null
 	SetKey   bool
 	Key      []byte // nil for Kafka's null
-	// SetHeaders: Headers replace all headers of the record that would be sent otherwise.
+	// SetHeaders means that Headers are sent in place of all headers of the message's record.
 	SetHeaders bool
 	Headers    []Header
 

@@ -13,8 +13,8 @@ import (
 
 var anID = uuid.MustParse("018f0000-0000-7000-8000-000000000001")
 
-// TestErrors has a row for each error of the package: the only kind that it must have, and its exact text, because
-// clients read it.
+// TestErrors checks that an error matches its own kind and no other kind, and that its text stays the same, because
+// clients read the text.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]error{

@@ -31,7 +31,7 @@ type Filter struct {
 	Key     []byte        // key of the record; nil for any
 	Headers []HeaderMatch // the record must have each of these headers
 	Fields  []FieldMatch  // each of these must occur in the record's JSON
-	Words   []string      // each must be a part of the error message or of the record's text, in upper or lower case
+	Words   []string      // each must be a part of the error message or of the record's text; upper and lower case do not matter
 
 	// Visible limits the filter to messages of topics that the caller may see (see TopicPatterns.Sees); nil for all.
 	Visible *TopicPatterns
@@ -46,13 +46,13 @@ type HeaderMatch struct {
 // FieldMatch is a path in a record's JSON, with the values that the record may have there.
 type FieldMatch struct {
 	Path string // the path in the form of payload.Path.String
-	// Values are scalars in their canonical form (see FieldTerm). The record must have one of them; empty for any
-	// value.
+	// Values are scalars in their canonical form (see FieldTerm). The record must contain one of the Values at the path;
+	// with an empty list, any value.
 	Values []string
 }
 
-// Narrow reports whether the filter has a condition other than on times and statuses. A filter without such a condition
-// could match all messages.
+// Narrow reports whether the filter has a condition other than on times and statuses. A filter with conditions on times
+// and statuses only could match all messages.
 func (f Filter) Narrow() bool {
 	return len(f.MessageIDs) > 0 || f.Topic != "" || len(f.Topics.list) > 0 || f.ErrorClass != "" || f.ConsumerGroup != "" || f.Dialect != "" ||
 		f.Group != uuid.Nil || f.UnknownOrigin || f.NeedsSearchIndex()
@@ -94,13 +94,14 @@ type Document struct {
 	Terms     []int64   // one term for the key, and two for each header and field: one for its name alone, one for its name and value
 	// Fingerprint is set only for messages that were stored without an error group.
 	Fingerprint *Fingerprint
-	// Incomplete: the record to which the dead letter points was not stored with the message yet.
+	// Incomplete means that the message is a pointer whose record was not stored yet when the document was made.
 	Incomplete bool
-	// Fields are set only for a search engine that counts facets by itself.
+	// Fields are set only for the search engine, which counts facets from them; PostgreSQL does not need them.
 	Fields *DocumentFields
 }
 
-// DocumentFields are the fields and values of a message that its facets have, without those that are masked.
+// DocumentFields are the fields and values of a message from which the search engine counts facets. DocumentFields
+// contain no masked values.
 type DocumentFields struct {
 	ErrorClass    string
 	ConsumerGroup string
@@ -108,11 +109,11 @@ type DocumentFields struct {
 	Values        []DocumentValue
 }
 
-// DocumentValue is a value that a message has at the place that Key names; a message may have several there. Equal values
-// of one kind have the same Value.
+// DocumentValue is one value of a message in the facet that Key names; a message may have several values there. Equal
+// values of one kind have the same text in Value.
 type DocumentValue struct {
 	Key   string // text of the facet's key
-	Kind  string // text of the FacetKind of the facet's value
+	Kind  string // FacetKind of the value, as text
 	Value string
 }
 
@@ -120,7 +121,7 @@ type DocumentValue struct {
 func KeyTerm(key []byte) int64 { return term("key", "", key) }
 
 // HeaderTerm returns the term by which the search index finds a header with that value, or with any value when the
-// parameter value is nil. A header whose value is null has the same term as one whose value is empty.
+// parameter value is nil. A header whose value is null has the same term as a header whose value is empty.
 func HeaderTerm(name string, value []byte) int64 {
 	if value == nil {
 		return term("header", name, nil)

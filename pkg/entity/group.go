@@ -18,8 +18,8 @@ type Fingerprint struct {
 	Frames []string // frames of the application's own code, innermost first; empty without a stack trace
 	Rule   string   // name of the configured rule that matched; "" when no rule matched
 
-	// Message is the whole error message without parts that differ between failures. It is only set when Title is just the
-	// cause of that message. Message is part of the id and is not stored.
+	// Message is the whole error message without parts that differ between failures. It is set only when Title describes
+	// the innermost cause alone. Message is part of the id and is not stored.
 	Message string
 }
 
@@ -31,13 +31,14 @@ func (f Fingerprint) ID() uuid.UUID {
 	}
 	var id uuid.UUID
 	copy(id[:], h.Sum(nil))
-	id[6] = id[6]&0x0f | 0x80 // version 8 of UUIDs has no prescribed content
+	id[6] = id[6]&0x0f | 0x80 // marks a UUID of version 8, which may have any content
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
 
-// Unclassified returns the fingerprint of the error group for messages that are not classified yet: those of a
-// dead-letter topic that has created too many new groups. The indexer classifies them later.
+// Unclassified returns the fingerprint of the error group for messages that are not classified yet: they arrived in a
+// dead-letter topic whose messages have created too many new error groups. The indexer classifies messages of this
+// error group later.
 func Unclassified(dlqTopic string) Fingerprint {
 	return Fingerprint{Title: "unclassified: too many new errors in " + dlqTopic, Rule: "unclassified"}
 }
@@ -61,7 +62,7 @@ type ErrorGroup struct {
 	// Annotations are the operators' notes, links and mutes: first the annotation of AllTopics, if there is one, then
 	// those of single topics, by the names of the topics.
 	Annotations []GroupAnnotation
-	// Common combines the annotations of all topics of the group: Note or Link is empty when the topics have different
+	// Common combines the annotations of all topics of the group. Its Note or Link is empty when the topics have different
 	// notes or links, and Muted is true when all topics are muted.
 	Common GroupAnnotation
 }

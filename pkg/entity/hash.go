@@ -6,8 +6,8 @@ import (
 )
 
 // RecordHash returns a hash of key and value together. With the hash, a record is recognised that comes back without
-// the headers of dlq-manager. The hash is 0, which means that there is none, when key or value is null or empty,
-// because too many records would then have the same hash. Equal hashes do not prove that two records are equal.
+// the headers of dlq-manager. When key or value is null or empty, the hash is 0, which means no hash, because too many
+// records without key or value would have the same hash. Equal hashes do not prove that two records are equal.
 func RecordHash(key, value []byte) int64 {
 	if len(key) == 0 || len(value) == 0 {
 		return 0

@@ -7,7 +7,7 @@ type ReplayQuestion struct {
 }
 
 // ReplayHealth says whether messages can be sent to an original topic, and which consumer groups would read them there.
-// They can be sent when Class is "".
+// Messages can be sent when Class is "".
 type ReplayHealth struct {
 	Topic   string
 	Exists  *bool  // whether the topic exists; nil when this cannot be found out now

@@ -37,17 +37,17 @@ type Message struct {
 	// the message.
 	Group uuid.UUID
 
-	// Parent is the message whose record was sent, failed again and came back as this message. Root is the first
-	// message of that lineage. Both are uuid.Nil when the message has no parent.
+	// Parent is the message whose record was sent, failed again and came back as this message. Root is the first message
+	// of the lineage, the one that did not come back. Parent and Root are uuid.Nil when the message has no parent.
 	Parent uuid.UUID
 	Root   uuid.UUID
 	// Return names an attempt: according to the record's headers, this attempt sent the record, and the record came
 	// back as this message. Headers prove nothing, so the store checks the attempt when it stores the message, and sets
 	// Parent only if the attempt exists.
 	Return *Return
-	// UnconfirmedReturn: the message is a return, but it arrived in a dead-letter topic that is neither that of its
-	// parent nor declared for the topic of the attempt. It continues the retry count of its parent, but does not change
-	// the parent's outcome.
+	// UnconfirmedReturn: the message is a return, but it arrived in a dead-letter topic that is neither that of its parent
+	// nor declared for the topic of the attempt. An unconfirmed return continues the retry count of its parent, but does
+	// not change the parent's outcome.
 	UnconfirmedReturn bool
 
 	// Share is what is known of the record to which a share group's dead letter points; nil for every other message.
@@ -88,8 +88,8 @@ type Record struct {
 	// ValueOverLimit; "" when the limit's name was not stored. When the record exceeds a limit of headers, Headers has
 	// the first headers, and Value is set if it does not exceed its own limit.
 	Limit string
-	// Completed: key, value and headers are those of the record that failed, which was read from the original topic.
-	// The headers of the dead letter itself follow those of that record.
+	// Completed: key, value and headers are those of the record that failed, which was read from the original topic. In
+	// Headers, the headers of the record that failed come first, then those of the dead letter.
 	Completed bool
 	// Unreadable is the reason why the record cannot be read. One message may represent several offsets that cannot be
 	// read; LastOffset is the last of them. Unreadable and LastOffset are set only for ValueUnreadable.
@@ -98,8 +98,8 @@ type Record struct {
 	// KeyOmitted is the length in bytes of a key that the reader did not load because it is long; then Key is nil. When
 	// KeyOmitted is 0, Key is the record's key.
 	KeyOmitted int64
-	// HeadersOmitted: the record has more headers than the reader loads. Headers has the first headers; it is nil when the
-	// reader loads either all headers or none.
+	// HeadersOmitted: the record has more headers than the reader loads. Headers contains the first headers; Headers is
+	// nil when the reader loads either all headers or none.
 	HeadersOmitted bool
 }
 
@@ -111,8 +111,8 @@ const (
 	ValueStored ValueState = iota
 	// ValueNotLoaded: the store has the value, but the reader did not load it, because it is longer than requested.
 	ValueNotLoaded
-	// ValueOverLimit: the record was too large to be stored completely. The dead-letter topic has all of it until its
-	// retention ends.
+	// ValueOverLimit: the record was too large to be stored completely. The dead-letter topic contains the whole record
+	// until its retention ends.
 	ValueOverLimit
 	// ValueFromPayload: the message was inserted by SQL; Value is the text of its column payload.
 	ValueFromPayload
@@ -145,7 +145,7 @@ type Source struct {
 	Partition   int32
 	Offset      int64
 	Timestamp   time.Time // the record's timestamp; zero when it lies outside the years 1970 to 9999
-	RawTime     int64     // the record's timestamp in milliseconds, if it lies outside these years; then Timestamp is zero
+	RawTime     int64     // the record's timestamp in milliseconds, if it lies outside the years 1970 to 9999; otherwise 0
 }
 
 // lastMilli is the last millisecond of the year 9999. RFC 3339 cannot express later times.
@@ -179,8 +179,8 @@ const (
 	FromMapping Confidence = "mapping"
 	// FromHeader: a recognised header named the topic.
 	FromHeader Confidence = "header"
-	// FromName: the topic was guessed from the name of the dead-letter topic. Such messages can only be retried one by
-	// one.
+	// FromName: the topic was guessed from the name of the dead-letter topic. Messages whose topic was guessed can only be
+	// retried one by one.
 	FromName Confidence = "name"
 	// FromOperator: an operator set the topic for this message.
 	FromOperator Confidence = "operator"
@@ -209,8 +209,8 @@ type Claim struct {
 	RedriveID uuid.UUID // redrive that made the attempt; uuid.Nil for none
 }
 
-// Return names the attempt that, according to a record's headers, has sent the record. This is no proof: any producer
-// may write these headers, and frameworks copy them to other records.
+// Return names the attempt that, according to a record's headers, has sent the record. Such headers are no proof: any
+// producer may write them, and frameworks copy them to other records.
 type Return struct {
 	Parent  uuid.UUID // id from the header dlq-message-id
 	Attempt uuid.UUID // id from the header dlq-redrive-id
@@ -229,8 +229,8 @@ const (
 	Returned Outcome = "returned"
 )
 
-// Consumption is the evidence for Consumed: the consumer group has committed an offset after the record's. This does
-// not prove that the record was processed, because consumers may skip records.
+// Consumption is the evidence for Consumed: the consumer group has committed an offset after the record's. A committed
+// offset does not prove that the record was processed, because consumers may skip records.
 type Consumption struct {
 	Group  string
 	Offset int64 // the committed offset, which is after that of the sent record
@@ -262,7 +262,8 @@ func NewID() uuid.UUID {
 	return id
 }
 
-// TruncateTime returns t with the precision of the stores: UTC, truncated to microseconds. The zero time stays zero.
+// TruncateTime returns t with the precision of the stores, in UTC and truncated to microseconds. The zero time stays
+// zero.
 func TruncateTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -299,8 +300,8 @@ func (m *Message) CanClaim() error {
 	return &NotRetryableError{Status: m.Status, RetryCount: m.RetryCount, MaxRetries: m.MaxRetries}
 }
 
-// Descend makes m, a new PENDING message, the child of parent. m continues the retry count of its parent. When that has
-// reached the limit, m becomes DEAD at once, so that no lineage is endless.
+// Descend makes m, a new PENDING message, the child of parent. m continues the retry count of its parent. When the
+// retry count has reached its limit, m becomes DEAD at once, so that no lineage is endless.
 func (m *Message) Descend(parent *Message) {
 	m.Parent, m.Root = parent.ID, parent.Root
 	if m.Root == uuid.Nil {

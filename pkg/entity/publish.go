@@ -12,7 +12,7 @@ var ErrPublish = errors.New("publish failed")
 
 // Target is the partition to which a message would be sent; it is chosen before an attempt starts. When Err is not nil,
 // no attempt may start, and the other fields have no meaning. Err is either a *RefusedError, which leaves the message
-// unchanged, or an error of the kind ErrUnavailable: then the caller can try again later.
+// unchanged, or an error of the kind ErrUnavailable, after which the caller can try again later.
 type Target struct {
 	Topic     string
 	TopicID   string // Kafka's id of the topic's incarnation; "" when unknown
@@ -30,7 +30,7 @@ type Outgoing struct {
 	Target  Target
 	Edit    *Edit // nil when the record is sent unchanged
 	// Redirect is the topic to which the message's original topic is redirected; "" for none. A topic in Edit has
-	// precedence over it.
+	// precedence over Redirect.
 	Redirect string
 }
 
@@ -45,8 +45,8 @@ type Delivery struct {
 	Throttle time.Duration
 }
 
-// RetryValueLimit is the maximum length in bytes of a value that is read together with its message. At that time it is
-// not known yet whether the message can be retried.
+// RetryValueLimit is the maximum length in bytes of a value that a retry reads together with its message. A longer
+// value is read later, because it is not known yet whether the message can be retried.
 const RetryValueLimit = 1<<20 - 1
 
 // RetryOrder requests one attempt on one message.
@@ -55,15 +55,15 @@ type RetryOrder struct {
 	// Message is the message, which the caller has just read with values up to RetryValueLimit. When it is nil, Retry
 	// reads the message.
 	Message *Message
-	// AcceptDuplicate also sends a message whose earlier attempt cannot be settled. The record of the message may then
-	// arrive twice.
+	// AcceptDuplicate also sends a message whose earlier attempt cannot be settled. With AcceptDuplicate, the record of
+	// the message may arrive twice.
 	AcceptDuplicate bool
 	// Edit changes parts of the record when it is sent; nil sends the record unchanged.
 	Edit *Edit
 	// Cause says who requested the retry. If Cause.Operation is set, it becomes the id of the attempt.
 	Cause AuditInfo
-	// Resumed: a process that died may have started an attempt for the same operation. If such an attempt exists, Retry
-	// starts no other attempt and returns the result of the existing one.
+	// Resumed: a process that died may have started an attempt for the same operation. If the operation already has an
+	// attempt, Retry starts no other attempt and returns the result of the existing one.
 	Resumed bool
 }
 

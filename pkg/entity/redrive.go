@@ -27,7 +27,7 @@ type Redrive struct {
 	// CanaryPassed: the messages of the canary were sent and succeeded, or no canary was requested.
 	CanaryPassed bool
 	// Forgiven contains the counts that the redrive had when an operator last resumed it. The shares of failures and
-	// returns are computed from the changes since then.
+	// returns are computed from how the counts have changed since the redrive was last resumed.
 	Forgiven Tally
 	// WaitingSince is the time since which no process can continue the redrive: a dependency cannot be reached, other
 	// database sessions lock all remaining messages, or the canary's records are not consumed yet. It is zero while the
@@ -106,8 +106,8 @@ type Selection struct {
 // MaxSelectedIDs is the maximum number of Selection.IDs.
 const MaxSelectedIDs = 10_000
 
-// Empty reports whether the selection has no condition and would select all messages of the store. Such a selection is
-// refused.
+// Empty reports whether the selection has no condition and would select all messages of the store. A redrive with an
+// empty selection is refused.
 func (s Selection) Empty() bool { return len(s.IDs) == 0 && !s.Narrow() }
 
 // RedriveOptions control the speed and the safety checks of a redrive. All except Rate and OriginalTopic apply to
@@ -117,14 +117,14 @@ type RedriveOptions struct {
 	CanaryWait time.Duration // how long to wait for returns, when no consumer group shows whether the canary's records were consumed
 	Rate       float64       // messages a second, in all processes together; 0 for no limit
 
-	// Shares of the sent messages, from 0 to 1. When a share is exceeded, the redrive stops itself; 0 means that it
-	// never does. The shares are not checked until MinSample messages were sent.
+	// Shares of the sent messages, from 0 to 1. When a share is exceeded, the redrive stops itself; a share of 0 is never
+	// checked. The shares are not checked until MinSample messages were sent.
 	MaxFailureShare float64
 	MaxReturnShare  float64
 	MinSample       int
 
-	// KeepKeyOrder sends messages of the same topic and key one after the other. When one of them does not succeed, the
-	// later messages are not sent.
+	// KeepKeyOrder sends messages of the same topic and key one after the other. When a message does not succeed, later
+	// messages of the same topic and key are not sent.
 	KeepKeyOrder bool
 	// Requeue makes the redrive also retry DEAD messages, whose attempts are reset to 0.
 	Requeue bool
@@ -149,8 +149,8 @@ const (
 // RedriveCounts count a redrive's messages by result. Redrive.Selected is the sum of Succeeded, Failed, InDoubt,
 // Skipped and Waiting.
 type RedriveCounts struct {
-	Succeeded int // messages that became RESOLVED or, with the other actions, were changed
-	Failed    int // messages that became PENDING again or DEAD
+	Succeeded int // messages that became RESOLVED; for actions other than retry: messages that were changed
+	Failed    int // messages whose attempt failed, so that they became PENDING again or DEAD
 	Dead      int // messages that became DEAD; Failed includes them
 	InDoubt   int // messages that are RETRYING until their attempt is settled
 	Skipped   int // messages that were refused, held by another attempt, in another status, or deleted
@@ -231,8 +231,8 @@ type PatchFailure struct {
 }
 
 // Overlap describes another redrive that has not ended and selects some of the messages that a given redrive selects.
-// Messages is the number of those messages that the other redrive has not processed yet. Each such message is processed
-// by the redrive that takes it first; the other redrive skips it.
+// Messages is the number of those messages that the other redrive has not processed yet. A message that both redrives
+// select is processed by the redrive that takes it first; the other redrive skips it.
 type Overlap struct {
 	ID        uuid.UUID
 	Action    RedriveAction
@@ -243,7 +243,7 @@ type Overlap struct {
 }
 
 // ReturnedError is an error with which messages of a redrive came back. Topic and DLQTopic are those of the messages. A
-// user who may see these topics may see the error.
+// user who may see both topics may see the error.
 type ReturnedError struct {
 	Group    uuid.UUID // error group; uuid.Nil when it is unknown, or when the messages were deleted or archived
 	Class    string
@@ -253,8 +253,8 @@ type ReturnedError struct {
 	Messages int
 }
 
-// PreviewGroup counts the messages of a topic that would be sent, or those that would not be sent for one and the same
-// reason.
+// PreviewGroup counts messages of one topic: either those that would be sent, or those that would not be sent for one
+// and the same reason.
 type PreviewGroup struct {
 	Topic    string // original topic
 	Messages int

@@ -16,7 +16,7 @@ const (
 	Completed Completion = "completed"
 	// SourceGone: the topic did not have the record any more.
 	SourceGone Completion = "gone"
-	// CompletionRefused: the record may not or cannot be read; most reasons are checked again.
+	// CompletionRefused: the record must not be read, or it cannot be read. For most reasons the worker tries again later.
 	CompletionRefused Completion = "refused"
 )
 
@@ -25,9 +25,9 @@ const (
 var ErrNoShareState = errors.New("the share group has no state for the partition")
 
 // ShareRecord describes the record to which a dead letter of a share group points (KIP-1191), and whether that record
-// is stored. Headers say that a broker wrote the dead letter, which any producer may write too. The message's consumer
-// group and origin identify the record. The broker may write several dead letters for one record; they are stored as
-// one message.
+// is stored. Only the dead letter's headers say that a broker wrote it, and any producer may write such headers. The
+// message's consumer group and origin identify the record. The broker may write several dead letters for one record;
+// they are stored as one message.
 type ShareRecord struct {
 	State  Completion
 	Reason string // why the record is not stored; "" for Completed
@@ -58,7 +58,7 @@ type ShareGroup struct {
 	DeadLetterTopic string
 	CopiesRecords   bool     // whether the share group's dead letters contain the key and the value of their record
 	Topics          []string // topics for which the share group has stored offsets
-	TopicsKnown     bool     // whether the offsets of the share group could be read, from which Topics is taken
+	TopicsKnown     bool     // whether the offsets of the share group could be read; only then Topics is complete
 	Problems        []ShareProblem
 }
 

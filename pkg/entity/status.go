@@ -7,8 +7,9 @@ import "fmt"
 type Status string
 
 const (
-	// Pending messages wait for a retry. A message becomes PENDING when it is ingested or requeued, and when its
-	// attempt failed or was given back. It leaves PENDING when it is claimed, or when an operator marks it dead.
+	// Pending messages wait for a retry. A message becomes PENDING when it is ingested or requeued, and when its attempt
+	// failed or was given back. A PENDING message changes its status when it is claimed, or when an operator marks it
+	// dead.
 	Pending Status = "PENDING"
 
 	// Retrying messages are held by a claim: an attempt is in progress, or its process died and the claim must be

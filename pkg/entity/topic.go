@@ -127,8 +127,8 @@ func (p TopicPatterns) Equal(other TopicPatterns) bool {
 	return slices.EqualFunc(p.Parts(), other.Parts(), func(a, b TopicPatterns) bool { return slices.Equal(a.Texts(), b.Texts()) })
 }
 
-// Sees reports whether the patterns match the message's original topic. When that topic is not known, they must match
-// the dead-letter topic.
+// Sees reports whether the patterns match the message's original topic. When the original topic is not known, the
+// patterns must match the dead-letter topic.
 func (p TopicPatterns) Sees(m *Message) bool {
 	if m.OriginalTopic != "" {
 		return p.Match(m.OriginalTopic)
@@ -156,7 +156,7 @@ func ParseTopicPattern(text string) (TopicPattern, error) {
 	return TopicPattern{text: text, re: re}, err
 }
 
-// Regular reports whether the pattern is a regular expression. Otherwise it is a glob.
+// Regular reports whether the pattern is a regular expression. A pattern that is not regular is a glob.
 func (p TopicPattern) Regular() bool { return p.re != nil }
 
 // Match reports whether the pattern matches the topic.

@@ -111,7 +111,7 @@ func (t *titler) bracketed() bool {
 	return true
 }
 
-// email consumes an e-mail address. The part before the @ goes from i to end.
+// email consumes an e-mail address. The part before the @ is the text from t.i to end.
 func (t *titler) email(end int) bool {
 	domain := end + 1
 	stop := run(t.s, domain, isChunk)
@@ -141,8 +141,8 @@ func (t *titler) host(end int) bool {
 	return true
 }
 
-// isSource reports whether files with this extension are source code. Then a number after a file's name is a line
-// number and not a port.
+// isSource reports whether files with this extension are source code. A number after the name of a source file is a
+// line number and not a port.
 func isSource(extension string) bool {
 	switch strings.ToLower(extension) {
 	case "java", "kt", "kts", "scala", "groovy", "clj", "py", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "rb", "php", "cs", "fs", "vb",
@@ -153,7 +153,7 @@ func isSource(extension string) bool {
 }
 
 // url consumes the scheme of a URL, and drops everything before an @, because that part may contain a password. The
-// other methods process the host and the path. The query becomes <id>.
+// other methods of titler process the host and the path of the URL. The query becomes <id>.
 func (t *titler) url(end int) bool {
 	t.out = append(t.out, t.s[t.i:end+3]...)
 	t.i, t.word = end+3, ""

@@ -18,7 +18,7 @@ func isHex(b byte) bool { return isDigit(b) || b|0x20 >= 'a' && b|0x20 <= 'f' }
 
 func isSpace(b byte) bool { return b <= ' ' || b == 0x7f }
 
-// run returns the end of the longest sequence from i of bytes for which the function is returns true.
+// run returns the index after the longest sequence of bytes that begins at i and that the function is accepts.
 func run(s string, i int, is func(byte) bool) int {
 	for i < len(s) && is(s[i]) {
 		i++
@@ -26,7 +26,7 @@ func run(s string, i int, is func(byte) bool) int {
 	return i
 }
 
-// digits returns the end of the digits that begin at i. It reads at most limit digits.
+// digits returns the index after the digits that begin at i. It reads at most limit digits.
 func digits(s string, i, limit int) int {
 	end := min(len(s), i+limit)
 	for i < end && isDigit(s[i]) {

@@ -10,8 +10,8 @@ import (
 // Cause returns, on one line, the text that describes a failure to users best: the message of the innermost cause. If
 // the class of that cause differs from the given class, the text contains that class before the message. The cause is
 // read from the stack trace; if the trace contains no cause, Cause removes from the error message the texts with which
-// frameworks wrap the message of the cause. For a cause without a message, Cause returns the cause's class, or the
-// error message if that class is the given one.
+// frameworks wrap the message of the cause. For a cause without a message, Cause returns the cause's class; if that
+// class is the given class, it returns the error message.
 func Cause(class, message, stack string) string {
 	return oneLine(innermost(class, message, stack))
 }
@@ -47,8 +47,8 @@ func innermost(class, message, stack string) string {
 }
 
 // Lines between two exceptions in Python's stack traces. The exception before the line pythonCause is the cause of the
-// exception after the line. The exception before the line pythonContext is not: the exception after the line occurred
-// while a handler dealt with it.
+// exception after the line. The exception before the line pythonContext is not the cause: the exception after that line
+// occurred in the handler of the first one.
 const (
 	pythonCause   = "The above exception was the direct cause of the following exception:"
 	pythonContext = "During handling of the above exception, another exception occurred:"
@@ -100,8 +100,8 @@ func splitClass(line string) (class, text string) {
 
 func simpleName(class string) string { return class[strings.LastIndexAny(class, `.$\`)+1:] }
 
-// wrappers are texts that Spring adds before the message of the exception that a listener threw. A wrapper reaches from
-// begin to end.
+// wrappers are texts that Spring adds before the message of the exception that a listener threw. A wrapper is the text
+// from begin to end.
 var wrappers = [...]struct{ begin, end string }{
 	{"Listener method '", "threw exception; "},
 	{"Listener failed", "; "},
@@ -109,8 +109,8 @@ var wrappers = [...]struct{ begin, end string }{
 	{"", "nested exception is "},
 }
 
-// unwrap removes wrappers from the beginning of a message, and the name of a class when the message of its cause
-// follows it.
+// unwrap removes wrappers from the beginning of a message. It also removes the name of a class if the message of the
+// cause follows it.
 func unwrap(class, text string) string {
 	for before := ""; before != text; {
 		before = text

@@ -88,8 +88,8 @@ func TestCauseIsWhatFailedFirst(t *testing.T) {
 	}
 }
 
-// A change of the title must not change the id of a stored error group: when the title is that of the cause, the id is
-// still computed from the whole message.
+// A change of the title must not change the id of a stored error group: even if the title comes only from the cause,
+// the id is computed from the whole message.
 func TestGroupIsOfTheMessageAlsoWhereTheTitleIsTheCause(t *testing.T) {
 	t.Parallel()
 	m := check.Must(New(DefaultConfig()))(t)

@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// RootClass returns the class of the root cause. This is the given class, except in two cases: when the given class is
-// empty, or when it only wraps another error and the stack trace contains the class of that error.
+// RootClass returns the class of the root cause. The result is the given class, except in two cases: the given class is
+// empty, or it only wraps another error whose class is in the stack trace.
 func RootClass(class, stack string) string {
 	known := clean(class, maxClass)
 	if known != "" && !isWrapper(known) {
@@ -38,8 +38,8 @@ func isWrapper(class string) bool {
 // maxCauses is the maximum number of causes in which causedBy looks for a class.
 const maxCauses = 16
 
-// causedBy returns the class of the last cause in a stack trace that has one. A cause follows "Caused by:" in Java and
-// "--->" in .NET.
+// causedBy returns the class of the last cause in a stack trace, leaving out causes without a class. A cause follows
+// "Caused by:" in Java and "--->" in .NET.
 func causedBy(stack string) string {
 	rest := stack
 	for range maxCauses {
@@ -59,7 +59,7 @@ func causedBy(stack string) string {
 }
 
 // headClass returns the class of the outermost error in a stack trace. In most languages the trace begins with this
-// class; in Python it ends with it.
+// class; in Python its last line begins with it.
 func headClass(stack string) string {
 	return leadingClass(headLine(stack))
 }

@@ -81,7 +81,7 @@ func fractionEnd(s string, i int) int {
 	return i
 }
 
-// zoneEnd returns where the time zone after a time ends: Z, +01:00, " +0100", " UTC", or a name in brackets.
+// zoneEnd returns where the time zone after a time ends, such as Z, +01:00, " +0100", " UTC", or a name in brackets.
 func zoneEnd(s string, i int) int {
 	if at(s, i) == 'Z' && ended(s, i+1) {
 		return i + 1
@@ -108,8 +108,8 @@ func zoneEnd(s string, i int) int {
 	return i
 }
 
-// writtenDate consumes a date that contains the name of a month: Sat Nov 21 10:00:00 UTC 2026, Sat, 21 Nov 2026
-// 10:00:00 GMT, 21-Nov-2026, Nov 21 10:00:00.
+// writtenDate consumes a date that contains the name of a month, in forms such as "Sat Nov 21 10:00:00 UTC 2026", "Sat,
+// 21 Nov 2026 10:00:00 GMT", "21-Nov-2026" and "Nov 21 10:00:00".
 func (t *titler) writtenDate() bool {
 	s, i := t.s, t.i
 	if isName(s, i, weekdays) {

@@ -3,7 +3,7 @@ package fingerprint
 import "strings"
 
 // isCode reports whether a whole number is an HTTP status or an error code, which the title keeps. The word before the
-// number or the text after it decides.
+// number, or the text after the number, decides.
 func (t *titler) isCode(length int) bool {
 	if length == 3 && t.isStatus() {
 		return true
@@ -22,8 +22,9 @@ func (t *titler) isCode(length int) bool {
 	return false
 }
 
-// isStatus reports whether three digits are an HTTP status. They are when the name of a status follows them, or when
-// they follow a word such as "got" and are not the number of something.
+// isStatus reports whether three digits are an HTTP status. Three digits are a status if a status name such as "Not
+// Found" follows them. After a word such as "got", three digits are also a status, unless the next word shows that they
+// count something, as in "got 404 rows".
 func (t *titler) isStatus() bool {
 	if t.s[t.i] < '1' || t.s[t.i] > '5' {
 		return false
@@ -75,8 +76,8 @@ func isUpper(b byte) bool { return isDigit(b) || b >= 'A' && b <= 'Z' }
 // maxKeyValue is the maximum length in bytes of key values that keyValue recognises.
 const maxKeyValue = 256
 
-// keyValue consumes the values of a key, which databases put into errors after the names of the key's columns: (5) in
-// (id)=(5).
+// keyValue consumes the values of a database key, such as (5) in (id)=(5). Databases write a key's values into error
+// messages after the names of the key's columns.
 func (t *titler) keyValue() bool {
 	if t.i < 2 || t.s[t.i-1] != '=' || t.s[t.i-2] != ')' {
 		return false

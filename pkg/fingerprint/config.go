@@ -9,7 +9,7 @@ import (
 
 // Config configures the grouping of failures.
 type Config struct {
-	// Rules are tried in order before all other steps; the first rule that matches gives the title.
+	// Rules are tried in order before a title is computed in any other way; the first rule that matches gives the title.
 	Rules []Rule `mapstructure:"rules"`
 	// Frames are prefixes of the application's own stack frames, such as com.acme. or src/; other frames are then
 	// ignored. An empty list means all frames except those of known frameworks and runtimes.

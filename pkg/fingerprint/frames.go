@@ -39,7 +39,7 @@ func atFrame(text string) (frame, bool) {
 	if proxy > 0 {
 		name = name[:proxy]
 	}
-	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // the text before the slash names the module or the class loader
+	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // drops the text before the slash, which names the module or the class loader
 		name = name[slash+1:]
 	}
 	name = stable(name)
@@ -94,7 +94,7 @@ func scriptFrame(function, place string) (frame, bool) {
 	return located(file, function, lib), true
 }
 
-// withoutPosition removes :line or :line:column from the end of a place.
+// withoutPosition removes :line or :line:column after the name of a file.
 func withoutPosition(place string) string {
 	for range 2 {
 		at := strings.LastIndexByte(place, ':')
@@ -129,7 +129,7 @@ func pythonFrame(line string) (frame, bool) {
 	return located(file, function, lib), true
 }
 
-// phpFrame reads a line such as #0 /app/src/Orders.php(12): App\Orders->handle(Object).
+// phpFrame reads a line of a PHP trace, such as #0 /app/src/Orders.php(12): App\Orders->handle(Object).
 func phpFrame(line string) (frame, bool) {
 	end := digits(line, 1, 6)
 	place, call, ok := strings.Cut(strings.TrimSpace(line[end:]), ": ")
@@ -164,7 +164,7 @@ func rubyFrame(line string) (frame, bool) {
 	return located(file, strings.Trim(function, "'`"), lib), true
 }
 
-// goFrame reads a function and the file on the line below.
+// goFrame reads a frame of a Go trace: the function, and the file on the line below.
 func goFrame(line, rest string) (f frame, used int, ok bool) {
 	if rest == "" || rest[0] != '\t' {
 		return frame{}, 0, false
@@ -190,7 +190,8 @@ func goFrame(line, rest string) (f frame, used int, ok bool) {
 	return frame{name: clean(name, maxClass), path: file, lib: lib}, used, true
 }
 
-// lastOpen finds the bracket of the arguments: they may have brackets, and so may the receiver.
+// lastOpen returns the index of the bracket that opens the arguments. The arguments and the receiver before them may
+// contain brackets too.
 func lastOpen(name string) int {
 	depth := 0
 	for i := len(name) - 1; i >= 0; i-- {
@@ -206,7 +207,7 @@ func lastOpen(name string) int {
 	return -1
 }
 
-// rustFrame reads: 3: orders::handle, and the file on the line below.
+// rustFrame reads a line such as 3: orders::handle, and the file on the line below.
 func rustFrame(line, rest string) (f frame, used int, ok bool) {
 	end := digits(line, 0, 6)
 	name, found := strings.CutPrefix(line[end:], ": ")

@@ -2,7 +2,8 @@ package fingerprint
 
 import "strings"
 
-// isFramework reports whether a frame belongs to a known runtime or framework. Such frames do not identify a failure.
+// isFramework reports whether a frame belongs to a known runtime or framework. Frames of runtimes and frameworks do not
+// identify a failure.
 func isFramework(name string) bool {
 	for _, prefix := range frameworks[at(name, 0)] {
 		if strings.HasPrefix(name, prefix) {

@@ -5,8 +5,8 @@ import "strings"
 const maxMessage = 4 << 10 // maximum length in bytes of the part of a message that is read
 
 // telling returns the most informative line of an error message: its first line with words, together with the line
-// below it if the first line ends with a colon. It returns a message that looks like JSON completely, and the last line
-// of a Python traceback.
+// below it if the first line ends with a colon. If the message looks like JSON, telling returns all of it; if the
+// message is a Python traceback, it returns the last line.
 func telling(message string) string {
 	message = trim(message[:min(len(message), maxMessage)])
 	end := strings.IndexAny(message, "\n\r")

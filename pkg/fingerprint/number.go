@@ -50,7 +50,7 @@ func (t *titler) mixture(end int) {
 	switch tail := t.s[end:after]; {
 	case isUnit(tail):
 		t.put("<n>", after)
-	case countDigits(tail) == 0 && after-t.i <= 3: // such as 2nd and 4xx
+	case countDigits(tail) == 0 && after-t.i <= 3: // keeps short texts such as 2nd and 4xx
 		t.out = append(t.out, t.s[t.i:after]...)
 		t.i, t.word = after, ""
 	default:
@@ -96,7 +96,7 @@ func timeUnit(s string) int {
 	return 0
 }
 
-// isDuration reports whether text is an ISO 8601 duration: PT1H30M, P1D.
+// isDuration reports whether text is an ISO 8601 duration such as PT1H30M or P1D.
 func isDuration(text string) bool {
 	if text[0] != 'P' || !isDigit(text[len(text)-2]) {
 		return false

@@ -9,13 +9,13 @@ const maxFrames = 5
 
 // frame is one line of a stack trace of any language.
 type frame struct {
-	name string // the text that users see and by which frames are compared
+	name string // text of the frame as users see it; two frames are equal when their names are
 	path string // path of the source file, when name contains only the end of the path; "" otherwise
 	lib  bool   // whether the path shows that the file belongs to a runtime, a library or generated code
 }
 
-// framesOf returns the innermost frames of the application, innermost first. They are those of the root cause. If the
-// application has no frames there, they are those of the nearest error around it in which the application has frames.
+// framesOf returns the application's frames of the root cause, the innermost first. If none of the root cause's frames
+// is the application's, it takes those of the next outer error that has such frames.
 func (m *Fingerprinter) framesOf(stack string) []string {
 	if stack == "" {
 		return nil

@@ -34,8 +34,8 @@ func Title(message string) string {
 	return s
 }
 
-// maxPasses limits the passes over a title. A title is processed until it no longer changes, because a placeholder may
-// make the text next to it recognisable. More than one pass that changes something is rare.
+// maxPasses limits the passes over a title. A title is processed until it no longer changes, because the text next to a
+// new placeholder may be recognised only in the next pass. Few titles change after the first pass.
 const maxPasses = 6
 
 func pass(s string) string {
@@ -60,7 +60,7 @@ func (t *titler) next() {
 	case b == '\'' || b == '"' || b == '`':
 		t.quoted()
 	case (b == '-' || b == '+') && isDigit(at(t.s, t.i+1)) && t.signed():
-		t.i++ // belongs to the number that follows
+		t.i++ // drops the sign: the placeholder of the number stands for it too
 	case b == ':' && t.ip6():
 	case b == '[' && t.bracketed():
 	case b == '(' && t.keyValue():
@@ -84,7 +84,7 @@ func (t *titler) placeholder() bool {
 	return true
 }
 
-// placeholderAt returns the length of the replacement at i, or 0.
+// placeholderAt returns the length of the placeholder at i, or 0 when there is none.
 func placeholderAt(s string, i int) int {
 	if at(s, i) != '<' {
 		return 0
@@ -97,7 +97,7 @@ func placeholderAt(s string, i int) int {
 	return 0
 }
 
-// signed reports whether the character at i is a sign, not a hyphen.
+// signed reports whether the character at i is the sign of a number, not a hyphen.
 func (t *titler) signed() bool {
 	return t.i == 0 || strings.IndexByte(" \t=(:,[{", t.s[t.i-1]) >= 0
 }

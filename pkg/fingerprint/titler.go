@@ -6,10 +6,11 @@ const maxTitle = 512 // maximum length of a title in bytes
 
 // titler processes a text once. Its methods consume the text at i: they append the text, or a placeholder for it, to
 // out, and move i past it. Methods that return a bool return false, and consume nothing, when they do not find their
-// kind of text at i. Each look-ahead is bounded, or the method consumes what it has read, so that the time is linear.
+// kind of text at i. A method either looks only a limited number of bytes ahead or consumes what it has read, so that
+// the time is linear in the length of the text.
 type titler struct {
 	s    string
-	i    int    // number of bytes of s that are processed
+	i    int    // index in s of the first byte that is not processed yet
 	out  []byte // the title so far
 	word string // the last word of s, if only characters such as : and = follow it; otherwise ""
 }

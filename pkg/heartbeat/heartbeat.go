@@ -20,18 +20,19 @@ import (
 // Fresh is the time within which a record should be visible.
 const Fresh = time.Minute
 
-// Header marks a record as a heartbeat; its value is the heartbeat's id. This package deletes only messages with this
-// header.
+// Header marks a record as a heartbeat; its value is the heartbeat's id. Package heartbeat deletes only messages with
+// this header.
 const Header = "dlq-heartbeat"
 
-// Error class and message of a heartbeat. They give heartbeats their own error group, for which no notification is
-// sent.
+// Error class and message of a heartbeat. Class and message give heartbeats their own error group, for which no
+// notification is sent.
 const (
 	Class   = "dlqmanager.Heartbeat"
 	Message = "A heartbeat of dlq-manager, which measures how fresh the list is"
 )
 
-// The names of the headers for class and message. They belong to the generic dialect, so every decoder reads them.
+// The names of the headers for class and message. These headers belong to the generic dialect, so every decoder reads
+// them.
 const (
 	classHeader   = "error-class"
 	messageHeader = "error-message"
@@ -40,10 +41,11 @@ const (
 const (
 	// lookEvery is the time between two queries for visible heartbeats, and thus the precision of the measured delay.
 	lookEvery = 250 * time.Millisecond
-	// callTimeout limits a call of the store and a send.
+	// callTimeout limits each call of the store and each send of a record.
 	callTimeout = 10 * time.Second
-	// pageSize is larger than the number of heartbeats that a process can have in progress at the shortest useful
-	// interval, or that remain when it is killed.
+	// pageSize is the number of messages of a heartbeat topic that one query reads. A page is larger than the number of
+	// heartbeats that one process waits for, even at the shortest useful interval. A killed process leaves no more
+	// heartbeats than it waited for.
 	pageSize = 100
 )
 
@@ -77,7 +79,7 @@ func New(cfg Config, producer Producer, store Store, registry prometheus.Registe
 	}
 }
 
-// Run sends and measures until ctx ends. Run counts failures and goes on.
+// Run sends heartbeats and measures their delays until ctx ends. After a failure, it counts the failure and goes on.
 func (h *Heart) Run(ctx context.Context) {
 	sends := time.NewTicker(h.cfg.Interval)
 	defer sends.Stop()
@@ -121,8 +123,8 @@ func (h *Heart) send(ctx context.Context) {
 	}
 }
 
-// look deletes the heartbeats that are in the store. It counts a heartbeat that is overdue and not in the store as
-// lost.
+// look deletes the heartbeats that have reached the store. It counts a heartbeat as lost that is still missing there
+// after Config.LostAfter.
 func (h *Heart) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 const topic = "heartbeat.dlq.v1"
 
 // pipeline replaces Kafka, an ingester and a store: a sent record is in the list after a delay, unless the test makes
-// the pipeline lose records. It is used by one goroutine.
+// the pipeline lose records. Only one goroutine may use it.
 type pipeline struct {
 	delay    time.Duration
 	swallows bool

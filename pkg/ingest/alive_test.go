@@ -12,7 +12,7 @@ import (
 )
 
 // hungFetch is a cluster whose fetches never return, even after the end of their context. The timeouts of a real client
-// should prevent this.
+// should prevent endless fetches.
 type hungFetch struct {
 	*fakeCluster
 	release chan struct{}

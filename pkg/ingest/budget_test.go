@@ -78,8 +78,8 @@ func TestBudget(t *testing.T) {
 }
 
 // TestLargeRecordsPassOneAtATime: the memory for a backlog of large records is limited. However many large records
-// wait, the buffer stays within its limit, and only one large record at a time is passed to the driver, because the
-// driver makes a copy of it.
+// wait, the buffer stays within its limit, and only one large record at a time is passed to the PostgreSQL driver,
+// because the driver makes a copy of it.
 func TestLargeRecordsPassOneAtATime(t *testing.T) {
 	t.Parallel()
 	const size, each, full = 10 << 20, 25, 24 << 20 // DefaultConfig().BufferBytes
@@ -117,7 +117,8 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 		_ = stop()
 		check.Equal(t, stored, 8*each, "records stored")
 		check.Equal(t, most, 1, "large records with the store at the same time")
-		// Each of the two leaders may send one more answer before the size of its records is known.
+		// Each of the two leaders may send one answer more than fits, because the size of its records in memory is known only
+		// after it has arrived.
 		want := int64(full + 2*size)
 		check.True(t, held <= want, "bytes fetched and not stored = %d, want at most %d", held, want)
 		for _, tp := range parts {

@@ -17,9 +17,9 @@ type chunk struct {
 }
 
 // batchRows and batchBytes limit the size of a batch and of a chunk. A statement with more than a thousand rows stores
-// hardly more rows a second, and a limit of a few megabytes keeps statements short. Even larger statements are slower:
-// PostgreSQL keeps the rows of a statement for its triggers in memory only up to work_mem, whose default is enough for
-// about a thousand rows of 1 KB.
+// hardly more rows a second, and a limit of a few megabytes keeps statements short. Much larger statements are even
+// slower, because PostgreSQL keeps the rows of a statement for its triggers in memory only up to work_mem, whose
+// default is enough for about a thousand rows of 1 KB.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20

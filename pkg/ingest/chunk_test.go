@@ -118,7 +118,7 @@ func TestASplitChunkLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := &partition{}
 	p.waiting.Store(1)
-	got := broker.FetchedPartition{Records: records(0, 5, 1, 1, 7), Next: 9} // Next shows that there is a gap after the last record
+	got := broker.FetchedPartition{Records: records(0, 5, 1, 1, 7), Next: 9} // the next offset is 9, so a gap follows the last record
 	whole := cut(p, got)[0]
 	for _, reserved := range []int64{whole.bytes, whole.bytes / 2, 0} {
 		whole.reserved = reserved

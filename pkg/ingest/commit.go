@@ -74,7 +74,8 @@ func (c *committer) flush() {
 	}
 }
 
-// keep puts offsets that were not committed back, except for partitions that have newer offsets.
+// keep adds offsets that Kafka did not accept to the offsets of the next commit, except for partitions that already
+// have newer offsets there.
 func (c *committer) keep(offsets map[string]map[int]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

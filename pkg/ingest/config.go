@@ -22,11 +22,11 @@ type Config struct {
 	// MaxHeaderBytes limits the size of all names and values of a record's headers together. Of a record with larger
 	// headers, the first headers are stored, together with the SHA-256 of its value.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
-	// MaxBatchBytes limits the decompressed size of a batch; records after this limit cannot be read. It limits the
-	// time that a batch takes, not the memory.
+	// MaxBatchBytes limits the decompressed size of a batch; the records of a batch that lie after this size cannot be
+	// read. MaxBatchBytes limits the time that a batch takes, not the memory.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
-	// Payload says when the column payload, which contains a value as JSON for SQL, is filled: "background" fills it
-	// within seconds, "inline" fills it when the message is stored, "never" leaves it empty.
+	// Payload says when the column payload, which contains a value as JSON for SQL, is filled. With "background" it is
+	// filled within seconds, with "inline" when the message is stored, with "never" not at all.
 	Payload string `mapstructure:"payload"`
 	// PayloadMaxBytes is the size of the largest value for which the column payload is filled; with 0 it is never
 	// filled.

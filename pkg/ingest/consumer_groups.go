@@ -14,7 +14,7 @@ import (
 
 const (
 	maxConsumerGroups = 10_000          // maximum number of cached entries; when the cache is full, some consumer groups are stored again
-	saveTimeout       = 5 * time.Second // limits the time that ingest waits; messages are stored even if this fails
+	saveTimeout       = 5 * time.Second // maximum time for storing consumer groups; after a failure the messages are stored nevertheless
 )
 
 // ConsumerGroupStore is the part of a store that stores which consumer groups read which topics.
@@ -34,7 +34,7 @@ func (g *consumerGroups) unknown(messages []entity.Message) []repository.TopicGr
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []repository.TopicGroup
-	var last repository.TopicGroup // avoids most look-ups, because most messages of a batch have the same consumer group
+	var last repository.TopicGroup // saves look-ups, because most messages of a batch have the same consumer group as the message before
 	seen := map[repository.TopicGroup]bool{}
 	for n := range messages {
 		group := repository.TopicGroup{Topic: messages[n].OriginalTopic, Group: messages[n].Failure.ConsumerGroup}
@@ -60,8 +60,8 @@ func (g *consumerGroups) remember(saved []repository.TopicGroup) {
 	}
 }
 
-// saveConsumerGroups stores the consumer groups of a batch before the batch itself. When this fails, it is tried again
-// with the next batch.
+// saveConsumerGroups stores the consumer groups of a batch before the batch itself. Consumer groups that could not be
+// stored are stored with the next batch.
 func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Message) {
 	fresh := i.consumerGroups.unknown(messages)
 	if len(fresh) == 0 {

@@ -38,7 +38,7 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[errorgroups.Key]
 	return b, errorGroups.Found
 }
 
-// empty returns a batch without records.
+// empty returns a batch with the ingester's settings for returns, but without messages.
 func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
 	return repository.Batch{ReturnWindow: i.cfg.ReturnWindow, Declared: func(m *entity.Message) bool { return i.declaredBy(decoder, m) }}
 }
@@ -51,7 +51,7 @@ func (i *Ingester) declaredBy(decoder *deadletter.Decoder, m *entity.Message) bo
 	return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
 }
 
-// message returns the dead letter that a record contains. Parts of the record that cannot be decoded are stored
+// message returns the message that is stored for a record. Parts of the record that cannot be decoded are stored
 // unchanged.
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
 	return i.decoded(decoder, entity.Source{
@@ -60,7 +60,7 @@ func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.
 	}, record(r))
 }
 
-// decoded returns the dead letter of the record at source.
+// decoded returns the message that is stored for a record, which was read from the position source.
 func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, record entity.Record) entity.Message {
 	reading := decoder.Decode(source.Topic, record, source.Timestamp, i.exists)
 	if record.State == entity.ValueUnreadable {
@@ -80,7 +80,7 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 
 // share returns the ShareRecord of a share group's dead letter. It returns nil for other messages, and for a dead
 // letter that exceeds a limit of ingest. It does not check whether the group's configuration names the dead-letter
-// topic, because the group may not be known yet; the completion checks it later.
+// topic, because the group may not be known yet; package completion checks this later.
 func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
 	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored || !deadletter.PointsToOrigin(m) {
 		return nil

@@ -40,7 +40,7 @@ func TestWaitForChange(t *testing.T) {
 	remove := func(name string) step { return func(c *fakeCluster) { c.set(func() { delete(c.topics, name) }) } }
 	tests := map[string]struct {
 		steps []step // each step changes the topics before one request for the list of topics; after the last step nothing changes
-		looks int    // number of lists after which waitForChange must return; 0 when it must not return
+		looks int    // number of requests for the list of topics after which waitForChange must return; 0 when it must not return
 	}{
 		"NoChange":                   {nil, 0},
 		"OtherTopicsDoNotMatter":     {[]step{add("orders.events.v1")}, 0},

@@ -41,8 +41,8 @@ func saying(message, stack string) broker.Record {
 	}}
 }
 
-// notes records for which fingerprints the store created error groups, and whether each error group was created before
-// its messages were stored.
+// notes remembers for which fingerprints the store created error groups, and counts messages that were stored before
+// their error group existed.
 type notes struct {
 	noted   [][]entity.Fingerprint
 	unnoted int // messages that were stored before their error group was created

@@ -33,11 +33,11 @@ type fakeCluster struct {
 	topics  map[string]*fakeTopic
 	change  chan struct{} // closed and replaced at every change of the cluster, which wakes waiting fetches
 	down    error         // the error that every call of the cluster returns; nil when the cluster works
-	fetches int           // number of requests for topics, plus the number of times that a fetch looked for records: when it begins and when its wait ends
+	fetches int           // number of requests for topics, plus twice the number of fetches: each counts when it begins and when its wait ends
 	maxSeen int32         // largest MaxBytes that a fetch requested
 
 	sent        int64  // number of bytes of keys and values in all answers
-	duringFetch func() // called when the records for an answer are selected, before the answer is returned
+	duringFetch func() // called after a fetch has selected the records of its answer, and before it returns the answer
 	throttle    time.Duration
 }
 
@@ -55,7 +55,7 @@ type fakeLog struct {
 	leader  int32
 	err     error
 
-	damage *broker.Record // the placeholder that is returned for offsets that cannot be read; nil when all can be read
+	damage *broker.Record // the placeholder that fetches return for offsets that cannot be read; nil when all offsets can be read
 	tries  int            // number of fetches that reached the offset of the damaged batch
 
 	heavy   bool   // makes usual fetches say that the log's next batch is too large for them, so that an unpacker reads the batch
@@ -237,7 +237,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 				got.Next, some = r.Offset+1, true
 			}
 			if left > 0 && got.Next < log.next && (len(log.records) == 0 || log.records[len(log.records)-1].Offset < got.Next) {
-				got.Next, some = log.next, true // control records at the end
+				got.Next, some = log.next, true // only control records follow, which a fetch skips
 			}
 		}
 		some = some || got.Err != nil
@@ -262,7 +262,7 @@ func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset i
 	return 0, 0, false, c.down
 }
 
-// onePortion is a stream that returns all of its records in one portion.
+// onePortion is a broker.Portions that returns all of its records in one portion.
 type onePortion struct {
 	got    broker.FetchedPartition
 	before func()
@@ -275,7 +275,7 @@ func (p onePortion) Read(*broker.MemoryReservation, int64) (broker.FetchedPartit
 	return p.got, true, nil
 }
 
-// limited returns the record in the form in which a read with these limits returns it.
+// limited returns the record as a real broker.Cluster returns it under these limits.
 func limited(r broker.Record, l broker.Limits) broker.Record {
 	if int64(len(r.Key)+len(r.Value)) > l.RecordBytes {
 		r.Defect = &broker.Defect{
@@ -453,7 +453,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	return w
 }
 
-// bubble returns a test that runs with fake time in a new world.
+// bubble returns a test that runs with the fake time of testing/synctest in a new world.
 func bubble(do func(w *world), change ...func(*Config)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
@@ -487,7 +487,7 @@ func (w *world) commitsSeen() map[broker.TopicPartition]int64 {
 }
 
 // start runs a generation that reads the given partitions. stop ends it and returns its error. The end of the test ends
-// it too.
+// the generation too.
 func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -519,7 +519,7 @@ func (w *world) messages(topic string) []entity.Message {
 }
 
 // wantOffsets checks that the stored messages of a partition have exactly the offsets from..to-1. The parameter life is
-// the number of the topic's incarnation.
+// the store's number of the topic's incarnation: 1 for the first.
 func (w *world) wantOffsets(topic string, life, partition int32, from, to int64) {
 	w.t.Helper()
 	var got []int64

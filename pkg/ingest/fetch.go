@@ -12,12 +12,12 @@ import (
 )
 
 // The longest waits for an answer to a fetch request, and the sizes of answers. A broker answers as soon as it has a
-// record. So long waits delay no record, and an idle ingester causes little work.
+// record. Therefore a long wait delays no record, and an idle ingester causes little work.
 const (
 	fetchWait      = 500 * time.Millisecond // longest wait for an answer while the answers contain records
 	idleWait       = 5 * time.Second        // longest wait for an answer after several answers without records
 	fetchBytes     = 4 << 20                // maximum size in bytes of one answer to a fetch request
-	idleShare      = 64                     // an answer that may take long may use the buffer's size divided by this number
+	idleShare      = 64                     // after an empty answer, the next answer is limited to the buffer's size divided by this number
 	partitionBytes = 1 << 20
 )
 
@@ -34,7 +34,7 @@ type fetcher struct {
 	gone       map[*partition]bool // partitions that this fetcher must return to the reader
 	away       map[*partition]bool // partitions that this fetcher has given to an unpacker
 	starved    bool                // the last answer was incomplete because there was too little memory
-	quiet      int                 // number of answers in a row without records, in which no partition was lost
+	quiet      int                 // number of answers in a row without records or errors; a new partition sets it to 0
 
 	interrupt atomic.Pointer[context.CancelFunc] // ends the long wait for the answer to the present request; nil when no such wait is in progress
 }
@@ -92,8 +92,8 @@ func (f *fetcher) take(p *partition) {
 	f.quiet = 0
 }
 
-// release gives the partitions that this fetcher must no longer read back to the reader. Partitions that an unpacker
-// reads are only removed.
+// release removes the partitions that this fetcher must no longer read. It returns the removed partitions to the
+// reader, except those that an unpacker reads.
 func (f *fetcher) release() {
 	if len(f.gone)+len(f.away) == 0 {
 		return
@@ -113,9 +113,9 @@ func (f *fetcher) release() {
 	clear(f.away)
 }
 
-// poll sends one request. Before that it reserves memory for the answer, and half as much again for decoding, so it
-// fetches nothing while the writers are late. While it decodes the answer, it uses more memory only if some is free at
-// that moment.
+// poll sends one request. It first reserves memory for the answer and half as much for decoding. So a fetcher sends no
+// request while the buffer is full of records that the writers have not stored. Decoding uses more memory only if some
+// is free at that moment.
 func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
@@ -130,7 +130,7 @@ func (f *fetcher) poll(ctx context.Context) {
 	}
 	req := f.request(time.Now(), limit)
 	if len(req.Partitions) == 0 {
-		wait.Sleep(ctx, fetchWait) // all partitions are in a pause
+		wait.Sleep(ctx, fetchWait) // every partition is in a pause, so there is nothing to request
 		return
 	}
 	f.i.watchdog.Idle(f.loop)
@@ -171,7 +171,7 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 			p.backOff(quarantineInterval)
 		}
 		if left := p.backoffUntil.Sub(now); left > 0 {
-			// A long wait for the other partitions must not make this pause longer.
+			// A long wait for records of the other partitions must not make the pause of this partition longer.
 			req.MaxWait = min(req.MaxWait, max(left, fetchWait))
 			continue
 		}
@@ -207,7 +207,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 		}
 		return 0
 	}
-	f.i.watchdog.Idle(f.loop) // the steps below may wait for the writers, which is no fault of this loop
+	f.i.watchdog.Idle(f.loop) // the steps below may wait for the writers, which the watchdog must not report as a hanging loop
 	if f.starved = res.Starved; f.starved {
 		f.quiet = 0
 	}
@@ -232,7 +232,8 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 			lost, reason = append(lost, p), got.Err
 		case got.Err != nil:
 			f.unreadable(p, got.Err)
-		// A batch that did not fit into a small answer is first requested in full size.
+		// A batch that did not fit into the small answer of an idle fetcher is first requested with the full size of an
+		// answer.
 		case got.Heavy > 0 && !hurried:
 			f.unpack(ctx, p, int64(got.Heavy))
 		case got.HighWatermark >= 0:
@@ -255,8 +256,8 @@ func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 // errInterrupted says that the wait for an answer was ended because there are new partitions to request.
 var errInterrupted = errors.New("the wait for records was cut short")
 
-// ask sends one request. New partitions end a long wait; the next request then also asks for the records that this
-// request asked for.
+// ask sends one request. When the reader adds a partition, a long wait ends with errInterrupted. After errInterrupted,
+// the next request covers all partitions, old and new.
 func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
 	if req.MaxWait <= fetchWait {
 		return f.i.cluster.Fetch(ctx, req)
@@ -288,7 +289,8 @@ func (f *fetcher) leave(partitions ...*partition) {
 	}
 }
 
-// moved reports whether the partition may have another leader, so that reading the leader again may help.
+// moved reports whether an error may mean that the partition has another leader, so that asking for the leader again
+// may help.
 func moved(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader) || errors.Is(err, broker.ErrUnavailable)
 }

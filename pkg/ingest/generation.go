@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// generation reads the given partitions until ctx ends or another ingester moves one of their positions. It returns
-// after all its goroutines have ended.
+// generation reads the given partitions until ctx ends or another ingester moves the position of one of them. It
+// returns when all its goroutines have ended.
 func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition, commit commitFunc) error {
 	i.metrics.rebalances.Inc()
 	if len(parts) == 0 {

@@ -139,7 +139,7 @@ func TestGeneration(t *testing.T) {
 			w.cluster.topic("old.dlq.v1", "", 1)
 			w.cluster.produce(old, numbered(10)...)
 			w.runFor(time.Second, old)
-			w.runFor(time.Second, old) // reads the log once more before it is replaced
+			w.runFor(time.Second, old) // a second generation reads the log before the log is replaced
 			w.wantOffsets("old.dlq.v1", 1, 0, 0, 10)
 			w.cluster.topic("old.dlq.v1", "", 1)
 			w.cluster.produce(old, numbered(12)...) // makes the new log longer than the part of the old log that was read
@@ -284,7 +284,7 @@ func TestGeneration(t *testing.T) {
 		"AFencedBatchEndsTheGenerationAndIsReadAgain": func(w *world) {
 			ended, _ := w.start(a)
 			pass(time.Second)
-			// Another ingester stores half of the records.
+			// Another ingester stores the first two of the records before this ingester's statement.
 			w.store.set(func() {
 				w.store.before = func(batch repository.Batch) {
 					w.store.set(func() { w.store.before = nil })
@@ -320,7 +320,7 @@ func TestGeneration(t *testing.T) {
 					}
 				}
 			})
-			w.cluster.produce(a, numbered(5)...) // these records are deleted together with the old topic
+			w.cluster.produce(a, numbered(5)...) // during the fetch of these records, the topic is deleted together with them
 			pass(3 * time.Second)
 			_ = stop()
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
@@ -353,7 +353,8 @@ func TestGeneration(t *testing.T) {
 			_ = stop()
 			took := time.Since(start)
 			check.True(w.t, took <= 3*time.Second, "generation ended after %s, want 3 s at most", took)
-			// The store ends the abandoned call later. Nothing must be stored twice.
+			// The abandoned call ends only after the next generation has stored the same records. No record must be stored
+			// twice.
 			w.store.set(func() { w.store.hang = nil })
 			_, stop = w.start(a)
 			pass(time.Second)

@@ -18,7 +18,7 @@ func TestIdle(t *testing.T) {
 			pass(time.Minute)
 			before := w.cluster.fetched()
 			pass(10 * time.Minute)
-			if n := w.cluster.fetched() - before; n > 250 { // 12 requests a minute, each of which the fake counts twice: when its wait begins and when it ends
+			if n := w.cluster.fetched() - before; n > 250 { // 12 requests a minute; the fake cluster counts each one twice
 				w.t.Errorf("requests in 10 idle minutes = %d, want 12 a minute", n)
 			}
 		},
@@ -43,7 +43,7 @@ func TestIdle(t *testing.T) {
 			w.cluster.set(func() { w.cluster.log(b).leader = 2 })
 			w.start(a, b)
 			pass(10 * time.Minute)
-			// The leader of b moves to a broker that waits for records of a.
+			// The leader of b is now the broker at which a fetcher already waits for records of a.
 			w.cluster.set(func() { w.cluster.log(b).leader = 1 })
 			pass(time.Second)
 			w.cluster.produce(b, numbered(1)...)
@@ -61,7 +61,7 @@ func TestIdle(t *testing.T) {
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 1)
 		},
 		"LeadersThatWaitLeaveTheBufferToTheOthers": func(w *world) {
-			const leaders = 40 // number of leaders; a reservation of the usual size for each would exceed the buffer many times
+			const leaders = 40 // number of leaders, so high that full reservations for all of them would exceed the buffer many times
 			w.cluster.topic("wide.dlq.v1", "wide", leaders)
 			var parts []broker.TopicPartition
 			for n := range int32(leaders) {
@@ -98,7 +98,7 @@ func TestFetcherMissesNoPartition(t *testing.T) {
 			pass(10*time.Minute + after)
 			w.cluster.produce(b, numbered(3)...)
 			w.cluster.set(func() { w.cluster.log(b).leader = 1 })
-			pass(5*time.Second + time.Millisecond) // a partition without a leader pauses for at most this time
+			pass(5*time.Second + time.Millisecond) // longer than the pause of a partition that has no leader
 			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
 		}))
 	}

@@ -21,8 +21,8 @@ type Option func(*Ingester)
 // messages have no error group.
 func WithFingerprints(f Fingerprinter) Option { return func(i *Ingester) { i.fingerprinter = f } }
 
-// WithOrigins sets the declarations of kafka.origins. With them, a return is also confirmed in each dead-letter topic
-// that is declared for the topic to which the replay was sent.
+// WithOrigins sets the declarations of kafka.origins. With these declarations, a return is also confirmed in each
+// dead-letter topic that is declared for the topic to which the replay was sent.
 func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) { i.origins = origins } }
 
 // ShareGroups says in which topics dead letters of share groups are. It is safe for concurrent use.
@@ -34,8 +34,8 @@ type ShareGroups interface {
 	Answered() <-chan struct{}
 }
 
-// WithShareGroups makes the ingester also read the dead-letter topics of share groups, and mark their dead letters as
-// to be completed.
+// WithShareGroups makes the ingester also read the dead-letter topics of share groups, and store their dead letters so
+// that package completion completes them.
 func WithShareGroups(groups ShareGroups) Option {
 	return func(i *Ingester) {
 		i.shareGroups = groups

@@ -60,7 +60,7 @@ func TestHealthTellsUsesApart(t *testing.T) {
 	check.Equal(t, w.i.CheckDatabase(), nil, "CheckDatabase")
 }
 
-// noGroups behaves like share groups that are not known yet.
+// noGroups is a ShareGroups that does not know any share group yet.
 type noGroups struct{}
 
 func (noGroups) IsRead(string) bool        { return false }

@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// errFenced says that another ingester reads the same partition. It ends a generation; the member then joins the
-// consumer group again and reads the store's positions.
+// errFenced says that another ingester has moved a position of this ingester's partitions, and so reads the same
+// partition. It ends a generation; the member then joins the consumer group again and reads the store's positions.
 var errFenced = errors.New("another ingester moved a position")
 
 // Cluster is the part of Kafka that ingest uses.
@@ -57,7 +57,7 @@ type Ingester struct {
 	rules   rules
 	origins deadletter.Origins // declarations that decide which returns are confirmed; see repository.Batch.Declared
 
-	shareGroups ShareGroups // nil when share groups are not used
+	shareGroups ShareGroups // nil when the ingester reads no topics of share groups
 
 	tracer        trace.Tracer  // nil when no spans are made
 	fingerprinter Fingerprinter // nil when messages get no error groups
@@ -71,12 +71,12 @@ type Ingester struct {
 
 	watchdog health.Watchdog
 
-	heavy     *semaphore.Weighted // held while a batch larger than batchBytes is stored, or a quarantined record is tried
+	heavy     *semaphore.Weighted // held while a batch larger than batchBytes is stored, or while the ingester tries to store a quarantined record
 	abandoned atomic.Int64        // number of calls to the store that were abandoned and have not returned
 }
 
-// The uses of dependencies for which health is recorded. They are recorded separately, so that a success of one use
-// does not hide the failure of another use of the same dependency.
+// The kinds of work whose last result is recorded, each with the dependency that it uses. Each kind of work is recorded
+// separately, so that its success does not hide the failure of other work with the same dependency.
 const (
 	topicsHealth        = "topics"
 	consumerGroupHealth = "group"
@@ -103,7 +103,7 @@ func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error
 	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
 }
 
-// backoff returns the pause after a failed attempt. It doubles from 100 ms to 5 s.
+// backoff returns the pause after a failed attempt. The pause doubles with each attempt, from 100 ms to 5 s.
 func backoff(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
 }

@@ -91,7 +91,7 @@ func (p *plant) ingester(options ...Option) *Ingester {
 // run starts a new ingester.
 func (p *plant) run() (stop func()) { return p.runThis(p.ingester()) }
 
-// runThis runs an ingester. stop ends it and waits for its end. The end of the test ends it too.
+// runThis runs an ingester. stop ends it and waits for its end. The end of the test ends the ingester too.
 func (p *plant) runThis(i *Ingester) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -113,14 +113,14 @@ func (p *plant) count(topic string) (rows int) {
 	p.t.Helper()
 	err := p.db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic)
 	if err != nil {
-		p.t.Logf("count messages: %v", err) // the test may be killing connections
+		p.t.Logf("count messages: %v", err) // the test may be killing the database's connections
 		return -1
 	}
 	return rows
 }
 
-// stored waits until a topic has at least that many messages. Then it checks that it has no more, that no position is
-// stored twice, and that the consumer group's offsets are committed.
+// stored waits until a topic has at least that many messages. Then it checks that the topic has no more messages, that
+// no position is stored twice, and that the consumer group's offsets are committed.
 func (p *plant) stored(topic string, partitions int, want int) {
 	p.t.Helper()
 	check.Eventually(p.t, fmt.Sprintf("%d messages of %s; now %d", want, topic, p.count(topic)), func() bool { return p.count(topic) >= want })
@@ -195,7 +195,7 @@ func TestAGroupResetToTheEarliestOffsetAddsNothing(t *testing.T) {
 		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: 0, Offset: 0}, {Partition: 1, Offset: 0}}},
 	}))(t)
 	p.run()
-	p.caughtUp(topic, 2) // the committed offsets are wrong, so this passes only if the store's positions are used
+	p.caughtUp(topic, 2) // passes only if the ingester continues from the store's positions, because the committed offsets are 0
 	p.produce(topic, 0, 1)
 	p.stored(topic, 2, 151)
 }
@@ -257,8 +257,8 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	p.produce(topic, 0, 400)
 	check.Eventually(p.t, "the first are stored", func() bool { return p.count(topic) >= 400 })
 
-	// The positions are locked, so that the ingester's statement is waiting when its connection is cut, and waits again
-	// when the driver repeats it on a new connection.
+	// The test locks the rows of the positions. So the ingester's statement is waiting when the test cuts its connection,
+	// and waits again when the driver repeats the statement on a new connection.
 	holder := p.db.MustBeginTx(p.ctx(), nil)
 	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
 	p.produce(topic, 0, 400)

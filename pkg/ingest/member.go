@@ -25,7 +25,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 	go func() {
 		defer close(left)
 		<-ctx.Done()
-		_ = group.Close() // waits until the generation has ended, then leaves the consumer group
+		_ = group.Close() // waits until the present generation has ended, then leaves the consumer group
 	}()
 	for ctx.Err() == nil {
 		gen, err := group.Next(ctx)
@@ -60,9 +60,9 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 	}
 }
 
-// startGeneration starts a generation with the partitions of gen. When the started function returns, kafka-go ends gen
-// and joins the consumer group again. So after a generation that ended with errFenced, a new generation reads the
-// positions again.
+// startGeneration starts a generation with the partitions of gen. When the function that was passed to gen.Start
+// returns, kafka-go ends gen and joins the consumer group again. So after a generation that ended with errFenced, a new
+// generation reads the positions again.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
 	i.health.Set(consumerGroupHealth, nil)
 	var parts []broker.TopicPartition
@@ -78,7 +78,7 @@ func (i *Ingester) startGeneration(gen *kafka.Generation) {
 		err := i.generation(ctx, parts, gen.CommitOffsets)
 		if err != nil && ctx.Err() == nil {
 			i.log.Warn("the assigned partitions are read again from the stored positions", zap.Int32("generation", gen.ID), zap.Error(err))
-			wait.Sleep(ctx, backoff(2)) // prevents members from joining again and again without a pause
+			wait.Sleep(ctx, backoff(2)) // without this pause, a member could join again and again
 		}
 	})
 }

@@ -21,7 +21,7 @@ type metrics struct {
 	labels                      TopicLabels            // nil when metrics name every topic
 	received, stored, duplicate *prometheus.CounterVec // counted by topic
 	gaps, partitionErrors       *prometheus.CounterVec
-	returns                     *prometheus.CounterVec // counted by original topic and by how the return was recognised
+	returns                     *prometheus.CounterVec // number of returns by original topic and by how the ingester recognised them
 	loopsStopped                *prometheus.CounterVec // counted by original topic
 	lag                         *prometheus.GaugeVec   // one gauge for each topic and partition
 	batchRows, storeSeconds     prometheus.Histogram
@@ -109,15 +109,15 @@ func (m *metrics) label(topic string) string {
 }
 
 // lag is what showLag remembers for one partition. Partitions of topics that metrics do not name share one gauge, to
-// which each adds its lag.
+// which each partition adds its lag.
 type lag struct {
 	gauge prometheus.Gauge // nil until the partition's lag is known
 	label string
 	shown int64
 }
 
-// showLag sets the lag of a partition. The gauge is cached, because an idle ingester sets the gauges of thousands of
-// partitions repeatedly.
+// showLag sets the lag of a partition. It keeps the gauge in p, because even an idle ingester sets the gauges of
+// thousands of partitions again and again.
 func (m *metrics) showLag(p *partition, records int64) {
 	l := &p.lag
 	if l.gauge == nil {

@@ -30,7 +30,8 @@ func (o onlyTopic) Label(topic string) string {
 	return "other"
 }
 
-// TestMetrics checks the names and values on which alerts, objectives and the dashboard depend.
+// TestMetrics checks the metrics' names and values on which the alerts, the service level objectives and the dashboard
+// depend.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	a := part("a.dlq.v1", 0)

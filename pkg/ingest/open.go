@@ -13,8 +13,8 @@ import (
 )
 
 // open reads the positions of those partitions that are not open. It does not use Kafka's committed offsets. Partitions
-// that cannot be opened now are tried again after a pause. An error means that ctx has ended or that another ingester
-// reads one of the partitions.
+// that cannot be opened now are tried again after a pause. An error means that ctx has ended, or that another ingester
+// has moved the position of one of the partitions.
 func (r *reader) open(ctx context.Context, partitions []*partition) error {
 	var closed []*partition
 	for _, p := range partitions {
@@ -89,7 +89,7 @@ func (r *reader) topicRefs(ctx context.Context, topics []repository.Topic) (map[
 	case rejected != nil && len(topics) == 1:
 		r.i.log.Warn("the database refuses a topic; it is not read", zap.String("topic", topics[0].Name), zap.Error(rejected))
 		return nil, nil
-	case rejected != nil: // the topics that were not rejected are read
+	case rejected != nil: // opens the topics one by one, so that those which the database accepts are read
 		out := map[string]repository.TopicRef{}
 		for n := range topics {
 			one, err := r.topicRefs(ctx, topics[n:n+1])
@@ -134,14 +134,15 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 		}
 		p.opened = true
 		r.answered(p)
-		// The offset is committed even if nothing is stored. Otherwise the lag would be wrong when Kafka has lost the
-		// consumer group's offsets or an operator has reset them.
+		// The offset is committed even if nothing is stored. Without this commit, the lag would be wrong when Kafka has lost
+		// the consumer group's offsets or an operator has reset them.
 		r.commits.passed(p.TopicPartition, p.next)
 	}
 	return nil
 }
 
-// bounds reads the start and the end of each log. The returned partitions are those whose logs could be read.
+// bounds reads the start offset and the end offset of each log. It returns the partitions for which both offsets could
+// be read.
 func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, ends map[broker.TopicPartition]int64, answered []*partition) {
 	parts := make([]broker.TopicPartition, len(partitions))
 	for n, p := range partitions {
@@ -163,8 +164,9 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 	return starts, ends, answered
 }
 
-// detectNewLog sets the position to the start of the log if the log was replaced, which only topics without an id need.
-// If the log cannot be read, or does not contain the record that saveMark stored, the position stays.
+// detectNewLog moves the position of a partition to the start of its log if the log was replaced. Only topics without
+// an id need detectNewLog, because another id shows that a topic is new. If the log cannot be read, or does not contain
+// the offset that saveMark stored, the position stays.
 func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int64) error {
 	if p.topicID != "" || p.next > end {
 		return nil
@@ -183,8 +185,8 @@ func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int6
 }
 
 // saveMark stores the offset of the last record of a log, with the time and the checksum of the record's batch, for
-// topics without an id. detectNewLog compares them with the log. If saveMark fails, the mark that was stored before
-// stays valid.
+// topics without an id. detectNewLog compares the time and the checksum with those in the log. If saveMark fails, the
+// values that an earlier call stored stay valid.
 func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	if c.p.topicID != "" || len(c.records) == 0 {
 		return
@@ -200,9 +202,9 @@ func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 }
 
 // resolveOffset changes a position that the log does not contain. When the position is below the log's start, records
-// were lost, which is logged. When it is above the log's end, the log of a topic with an id was truncated by an unclean
-// election, and the ingester goes on at the end. A topic without an id counts as created again, and its log is read
-// from the start.
+// were lost, which is logged. When the position is above the log's end, an unclean election has truncated the log of a
+// topic with an id, and the ingester goes on at the end. A topic without an id then counts as created again, and its
+// log is read from the start.
 func (i *Ingester) resolveOffset(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {
@@ -228,7 +230,8 @@ func (i *Ingester) resolveOffset(ctx context.Context, p *partition, start, end i
 	return i.move(ctx, p, to, lost)
 }
 
-// move sets a partition's position in the store, and counts the records that were lost by it.
+// move sets a partition's position in the store, and adds the number of records that Kafka had removed unread to a
+// metric.
 func (i *Ingester) move(ctx context.Context, p *partition, to, lost int64) error {
 	step := repository.Range{Partition: p.key(), From: p.next, To: to}
 	stored, err := i.storeBatch(ctx, repository.Batch{Ranges: []repository.Range{step}})
@@ -238,8 +241,8 @@ func (i *Ingester) move(ctx context.Context, p *partition, to, lost int64) error
 	case len(stored.Ranges) == 0:
 		return errFenced
 	}
-	// The loss is logged before the position moves, so that a crash cannot hide it. The records are counted only after
-	// the store has accepted the new position; otherwise each refused try would count them again.
+	// The caller has logged the loss before the position moves, so that a crash cannot hide it. The metric counts the
+	// records only now that the store has accepted the new position; otherwise each refused try would count them again.
 	i.metrics.of(i.metrics.gaps, p.Topic).Add(float64(lost))
 	p.next = to
 	return nil

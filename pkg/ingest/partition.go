@@ -11,18 +11,18 @@ import (
 // partitionBackoff is the pause of a partition after an error that concerns only this partition.
 const partitionBackoff = 5 * time.Second
 
-// reopenBackoff is the pause before a partition is opened again. Without it, the ingester would try without a pause
-// while brokers disagree about the partition's leader.
+// reopenBackoff is the pause before a partition is opened again. Without this pause, the ingester would try again and
+// again at once while brokers disagree about the partition's leader.
 const reopenBackoff = 250 * time.Millisecond
 
-// partition is one partition of a generation. At any time it belongs to one goroutine, the reader's or a fetcher's; it
-// is passed on through channels. While chunks of the partition wait for the writers, its fields do not change, so the
-// writers may read them.
+// partition is one partition of a generation. At any time only one goroutine uses a partition: the reader's or a
+// fetcher's. Reader and fetchers pass partitions on through channels. While chunks of the partition wait for the
+// writers, its fields do not change, so the writers may read them.
 type partition struct {
 	broker.TopicPartition
 	writer *writer
 
-	opened  bool   // whether topicID, ref and next are known, so that the partition can be read
+	opened  bool   // whether topicID, ref and next are set, so that fetchers can read the partition
 	topicID string // Kafka's id of the topic; "" when the broker gives topics no ids
 	ref     repository.TopicRef
 	next    int64
@@ -32,7 +32,7 @@ type partition struct {
 
 	damage struct { // the last batch that could not be read, by its offset
 		at    int64
-		times int // number of times that this batch was fetched
+		times int // number of times that the unreadable batch was fetched
 	}
 
 	waiting atomic.Int64 // number of chunks that were passed to the writers and are not stored yet
@@ -60,7 +60,7 @@ func (p *partition) reopen() { p.opened = false }
 // damage that only the network caused.
 const damageTries = 3
 
-// damaged returns the number of fetches that have found the batch at the position damaged.
+// damaged returns how many fetches have found that the batch at the position is damaged.
 func (p *partition) damaged() int {
 	if p.damage.at != p.next {
 		return 0
@@ -68,5 +68,6 @@ func (p *partition) damaged() int {
 	return p.damage.times
 }
 
-// skipUnreadable reports whether the next fetch is to skip the damaged batch at the position.
+// skipUnreadable reports whether the next fetch must skip a damaged batch at the position, because it was fetched often
+// enough.
 func (p *partition) skipUnreadable() bool { return p.damaged() >= damageTries-1 }

@@ -20,7 +20,7 @@ import (
 const idleCheckInterval = 100 * time.Millisecond
 
 // reader gives every partition of a generation to its leader's fetcher and takes back the partitions that cannot be
-// read, so that a missing leader, broker or topic never delays other partitions.
+// read, so that a missing leader, broker or topic never delays the reading of other partitions.
 type reader struct {
 	i       *Ingester
 	budget  *semaphore.Weighted
@@ -34,11 +34,11 @@ type reader struct {
 	unpacking *errgroup.Group
 	unpackers *semaphore.Weighted // one permit for each unpacker that may run at the same time
 	topics    sync.Map            // for each topic, a *semaphore.Weighted that the running unpacker of the topic holds
-	large     *semaphore.Weighted // held while a record, or an answer, larger than the budget is in memory
+	large     *semaphore.Weighted // held while a record, or an answer, that is larger than a portion is in memory
 }
 
-// maxUnpackers limits the number of unpackers that run at the same time; each uses up to 25 MB in addition to the
-// budget. A topic has at most one, because its producer could keep an unpacker busy for minutes.
+// maxUnpackers limits the number of unpackers that run at the same time; each uses up to 25 MB in addition to
+// Config.BufferBytes. A topic has at most one unpacker, because its producer could keep an unpacker busy for minutes.
 const maxUnpackers = 2
 
 func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
@@ -55,7 +55,8 @@ func (r *reader) unpackersOf(topic string) *semaphore.Weighted {
 	return slot.(*semaphore.Weighted)
 }
 
-// run reads partitions until ctx ends, which is not an error, or until another ingester owns one of them.
+// run reads partitions until ctx ends, which is not an error, or until another ingester has moved the position of one
+// of them.
 func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	g, ctx := errgroup.WithContext(ctx)
 	r.unpacking = g
@@ -208,9 +209,9 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
-// verifyTopicIDs reads the ids of the topics of the fetched records. others are the requested partitions whose topic id
-// has changed. These partitions must be opened again, and the fetched records must not be stored, because they may
-// belong to the deleted topic.
+// verifyTopicIDs reads the ids of the topics of the fetched records. It returns those partitions of the request whose
+// topic has another id now. The returned partitions must be opened again, and their fetched records must not be stored,
+// because the records may belong to the deleted topic.
 func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
 	var parts []broker.TopicPartition
 	for n, got := range res.Partitions {
@@ -240,9 +241,9 @@ func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res bro
 	return others, nil
 }
 
-// enqueue cuts the fetched records of p into chunks and passes them to the writers. Until they are stored, the chunks
-// keep a part of the reserved memory; taken is the size of this part. The function done, which may be nil, is called
-// when the last chunk is stored.
+// enqueue cuts the fetched records of p into chunks and passes them to the writers. The chunks keep a part of the
+// reserved memory until they are stored; the result taken is the size of this part. The function done, which may be
+// nil, is called when the last chunk is stored.
 func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPartition, reserved int64, done func()) (taken int64) {
 	r.logUnreadable(p, got.Records)
 	chunks := cut(p, got)

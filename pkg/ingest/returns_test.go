@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failing returns a dead letter of a Spring application whose consumer group is billing.
+// failing returns a dead letter as a Spring application with the consumer group billing writes it.
 func failing(key, value string, headers ...entity.Header) broker.Record {
 	return broker.Record{Key: []byte(key), Value: []byte(value), Headers: append([]entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
@@ -132,8 +132,8 @@ func TestReturns(t *testing.T) {
 			children := slices.DeleteFunc(all, func(m entity.Message) bool { return m.Parent == uuid.Nil })
 			check.True(w.t, len(children) == 1, "%d messages are returns of one attempt, want 1", len(children))
 		},
-		// Such an application copies the headers of the records that it reads to the records that it writes, although
-		// these are other records in other topics.
+		// The test's application copies all headers of the records that it reads, also the dlq- headers, to different records
+		// that it writes to other topics.
 		"ForeignHeadersAreShownNeverCountedAndNeverKill": func(w *world) {
 			w.i.cfg.MaxRetries = 1
 			first := w.arrive(a, failing("k", "v"))[0]

@@ -28,8 +28,8 @@ type rules struct {
 	silent  bool  // whether the last call failed; only the first failure in a row is logged
 }
 
-// refreshRules reads the operators' mapping from the store. Records that are decoded later use it. While the store does
-// not answer, or the mapping cannot be used, the previous mapping stays in use.
+// refreshRules reads the operators' mapping from the store. The new mapping is used for records that are decoded later.
+// While the store does not answer, or the mapping cannot be used, the previous mapping stays in use.
 func (i *Ingester) refreshRules(ctx context.Context) {
 	if !i.rules.asking.CompareAndSwap(false, true) {
 		return

@@ -21,8 +21,8 @@ const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned is the number of unfinished abandoned calls from which a running generation abandons no further call.
-	// Each abandoned call may hold a batch in memory.
+	// maxAbandoned is the maximum number of calls that a running generation abandons and that have not returned. Each
+	// abandoned call may hold a batch in memory.
 	maxAbandoned = 4
 )
 
@@ -58,8 +58,8 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 }
 
 // once calls the function work, which may continue for a short time after ctx has ended, so that its statement ends in
-// a known state and offsets are committed. A call that does not return is abandoned; because of the positions, its
-// records cannot be stored twice.
+// a known state and offsets are committed. A call that does not return is abandoned. Should the abandoned statement
+// still succeed, the positions prevent that its records are stored twice.
 func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -101,10 +101,10 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 	}
 }
 
-// storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored these ranges
-// although its answer was lost. The logs and metrics then do not report the returns in these ranges; only the stored
-// messages show them. If PostgreSQL refuses a message of the batch, a failed try may have stored a part of the batch;
-// the next try stores the rest.
+// storeBatch stores b and returns the ranges that are completely stored. A range may have been stored by an earlier try
+// whose answer was lost. Logs and metrics do not report the returns in a range that an earlier try stored; only the
+// stored messages show them. If PostgreSQL refuses a message of the batch, a failed try may have stored a part of the
+// batch; the next try stores the rest.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {
@@ -200,7 +200,8 @@ func (t *tries) end(stored repository.Stored, err error) {
 	}
 }
 
-// failed returns what failed tries have stored. some reports whether there was more than one try.
+// failed returns the messages that tries stored before they failed. some reports whether there was more than one try,
+// so that an earlier try may have stored ranges.
 func (t *tries) failed() (before repository.Stored, some bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

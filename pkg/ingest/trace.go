@@ -81,7 +81,7 @@ func recordCounts(span trace.Span, messages []entity.Message, moved []repository
 	span.SetAttributes(spanStored.Int(stored), spanDuplicate.Int(len(messages)-stored))
 }
 
-// end ends a batch's span. When another ingester has stored the batch first, this does not count as an error.
+// end ends a batch's span. A batch that another ingester has stored first does not count as an error.
 func end(span trace.Span, err error) {
 	if err != nil && !errors.Is(err, errFenced) {
 		span.SetStatus(codes.Error, "")

@@ -19,11 +19,11 @@ type unpacker struct {
 	leader int32
 	p      *partition
 	size   int64 // bytes of memory that the next batch needs, as the last answer said
-	large  bool  // whether this unpacker holds r.large
+	large  bool  // whether this unpacker holds the semaphore r.large, which a record larger than a portion needs
 }
 
-// run reads until the next batch of the partition has the usual size, or until the partition cannot be read at the
-// moment. Then it returns the partition to the reader.
+// run reads until the next batch of the partition is small enough for a usual fetch, or until the partition cannot be
+// read at the moment. At its end, run returns the partition to the reader.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
 	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
@@ -37,7 +37,7 @@ func (u *unpacker) run(ctx context.Context) {
 	}
 }
 
-// release gives up the right to use the memory of a large record.
+// release releases the semaphore r.large, so that another unpacker may use the memory of a large record.
 func (u *unpacker) release() {
 	if u.large {
 		u.large = false
@@ -97,7 +97,7 @@ func (u *unpacker) answer(ctx context.Context) bool {
 
 // read passes all records of an answer to the writers.
 func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
-	p, whole := u.p, u.large // whole reports whether the memory of a large record was reserved for the answer as a whole
+	p, whole := u.p, u.large // whole: r.large is held for the whole answer, not only for one large record of it
 	for done := false; !done; {
 		reserved := u.r.i.cfg.unit()
 		if u.r.budget.Acquire(ctx, reserved) != nil {
@@ -130,7 +130,7 @@ func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 }
 
 // more returns a function that reports whether a large record may use further bytes of memory. The first call of that
-// function waits until the previous large record is stored, so that only one is in memory at a time.
+// function waits until the previous large record is stored, so that only one large record is in memory at a time.
 func (u *unpacker) more(ctx context.Context) func(bytes int64) bool {
 	left := int64(0)
 	asked := false

@@ -74,8 +74,8 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 }
 
 func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
-	// A batch larger than batchBytes is a single large record. Only one such batch is stored at a time, because the
-	// driver may copy it several times.
+	// A batch larger than batchBytes is a single large record. Only one batch of that size is stored at a time, because
+	// the driver may copy the record several times.
 	if sizeOf(chunks) > batchBytes {
 		if w.i.heavy.Acquire(ctx, 1) != nil {
 			return nil // ctx ended
@@ -140,7 +140,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 			}
 		}
 		w.i.saveMark(ctx, c)
-		c.p.waiting.Add(-1) // from here on the reader may change the partition's fields
+		c.p.waiting.Add(-1) // the last use of c.p: from now on the reader may change the partition's fields
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
 	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(stored.Ranges)), traces.InLog(ctx))

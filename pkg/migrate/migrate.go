@@ -1,14 +1,15 @@
 // Package migrate brings the database schema to the version that this program was built with, and back. Package
 // migrations contains the SQL; the caller connects to the database.
 //
-// Each migration has a transaction of its own, which also writes the new version: a migrator that is killed leaves
-// schema and version as the last complete migration made them, and the next migrator continues from there. A file must
-// therefore contain no BEGIN and no COMMIT outside function bodies. The exception is a file whose first line is
+// Each migration has a transaction of its own, which also writes the new version: when a migrator is killed, the schema
+// and its version are as after the last complete migration, and the next migrator continues from there. A file of a
+// migration must therefore contain no BEGIN and no COMMIT outside function bodies. The exception is a file whose first
+// line is
 //
 //	-- migrate:no-transaction
 //
 // Such a file contains a single statement that PostgreSQL refuses in a transaction, for example CREATE INDEX
-// CONCURRENTLY. Only such a file can leave a dirty version, which means that a migration was interrupted.
+// CONCURRENTLY. Only when a migration without a transaction is interrupted, the version stays marked as dirty.
 package migrate
 
 import (
@@ -26,17 +27,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/migrations"
 )
 
-// All, given to Down as the number of steps, reverts all migrations.
+// All as the number of steps makes Down revert all migrations.
 const All = -1
 
 // Up runs every migration that the database does not have yet. Concurrent calls are safe: one call runs the migrations,
-// and the other calls wait until no migration is left to run. A schema that is newer than this program is not changed.
-// The database handle stays open. When ctx ends, the running migration is rolled back, and the migrations before it
-// stay.
+// and the other calls wait until no migration is left to run. Up does not change a schema that is newer than this
+// program. The database handle stays open. When ctx ends, the running migration is rolled back, and the migrations
+// before it stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
 // Down reverts the given number of migrations, the last one first, or all of them for All. It is not an error if the
-// database has fewer migrations, or none. A schema that is newer than this program is refused, because only the newer
+// database has fewer migrations, or none. Down refuses a schema that is newer than this program, because only the newer
 // program can revert it.
 func Down(ctx context.Context, db *sql.DB, steps int) error {
 	return ours.down(ctx, db, steps)
@@ -52,7 +53,7 @@ func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err err
 		return version, dirty, nil
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, false, nil
-	case errors.As(err, &failed) && (failed.Code == "42P01" || failed.Code == "3F000"): // no such table, no such schema
+	case errors.As(err, &failed) && (failed.Code == "42P01" || failed.Code == "3F000"): // the version table, or its schema, does not exist
 		return 0, false, nil
 	default:
 		return 0, false, fmt.Errorf("read schema version: %w", err)
@@ -71,13 +72,13 @@ func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 // runner works on any set of migrations. The exported functions use the migrations of this program.
 type runner struct {
 	files fs.FS
-	// marked is the version of the first migration that adds a comment to the version table. A database without the
-	// comment, at that version or a newer one, was made by migrations with other numbers. 0 means that no migration
-	// adds a comment.
+	// marked is the version of the first migration that adds a comment to the version table. A database at this version or
+	// a newer one without the comment was made by migrations with other numbers. 0 means that no migration adds a comment.
 	marked uint
 }
 
-// The migrations 001 to 003 existed under the same numbers before v0.1.0; the numbers of that time went up to 033.
+// The numbers 001 to 003 mean the same migrations now and before v0.1.0. The numbers from 004 on do not: before v0.1.0
+// they went up to 033 and meant other migrations.
 var ours = runner{files: migrations.FS, marked: 4}
 
 func (r runner) up(ctx context.Context, db *sql.DB) error {
@@ -144,7 +145,7 @@ func (r runner) checkNumbering(ctx context.Context, db interface {
 
 func (r runner) latest() uint {
 	var newest uint
-	names, _ := fs.Glob(r.files, "*.up.sql") // the pattern is well formed
+	names, _ := fs.Glob(r.files, "*.up.sql") // the error would only say that the pattern is malformed
 	for _, name := range names {
 		if m, err := source.DefaultParse(name); err == nil {
 			newest = max(newest, m.Version)
@@ -163,8 +164,8 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("database schema is at version %d, this program needs %d: run the migrations", e.Have, e.Want)
 }
 
-// NumberingError says that migrations from before v0.1.0 made the schema. They had other numbers, so the present
-// migrations cannot continue from their version.
+// NumberingError says that migrations from before v0.1.0 made the schema. Those migrations had other numbers, so the
+// present migrations cannot continue from the database's version.
 type NumberingError struct{ Have uint }
 
 func (e *NumberingError) Error() string {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// files makes a set of migrations from pairs of a name and its SQL.
+// files returns a runner whose migrations are given as pairs of a file's name and its SQL.
 func files(pairs ...string) runner {
 	set := fstest.MapFS{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -114,7 +114,7 @@ func TestUpFails(t *testing.T) {
 		wantText(t, err, "migration to version 2, line 3", "TABEL")
 		wantVersion(t, db, 1)
 		wantTables(t, db, "one")
-		check.NoError(t, three().up(within(t), db)) // Up continues with the migration that failed, which is repaired now
+		check.NoError(t, three().up(within(t), db)) // three() contains the failed migration in a correct form; Up continues with it
 		wantVersion(t, db, 3)
 	})
 
@@ -265,8 +265,8 @@ func TestCheck(t *testing.T) {
 	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // a schema that is newer than the program is accepted
 }
 
-// TestNumbering: every function refuses a database that the migrations before v0.1.0 made, whatever its version. A
-// database at a version that both numberings have in common is accepted.
+// TestNumbering: every function refuses a database that the migrations before v0.1.0 made, at any version from 004 on.
+// A database at a version that both numberings have in common is accepted.
 func TestNumbering(t *testing.T) {
 	t.Parallel()
 	for _, version := range []uint{ours.marked, Latest(), 33} {
@@ -361,7 +361,7 @@ func openOwn(t *testing.T) *sql.DB {
 	own := check.Must(url.Parse(server))(t)
 	own.Path = "/" + name
 	query := own.Query()
-	query.Set("binary_parameters", "yes") // the programs connect with this option too
+	query.Set("binary_parameters", "yes") // the programs use this option when they connect
 	own.RawQuery = query.Encode()
 	db := check.Must(sql.Open("postgres", own.String()))(t)
 	t.Cleanup(func() {

@@ -18,9 +18,10 @@ const (
 	versionSchema = "dlq_migrations"
 	versionTable  = versionSchema + ".schema_migrations"
 
-	// lockKey is "dlq_migr" in ASCII. Advisory locks belong to one database.
+	// lockKey is "dlq_migr" in ASCII. The key need not be unique on the server, because an advisory lock belongs to one
+	// database.
 	lockKey = 0x646c715f6d696772
-	// lockPoll is how often a waiting migrator tries to get the lock.
+	// lockPoll is the pause between two tries of a waiting migrator to get the lock.
 	lockPoll = 200 * time.Millisecond
 )
 
@@ -104,9 +105,9 @@ func (r runner) engine(ctx context.Context, conn *sql.Conn) (*migrate.Migrate, *
 	return m, s, nil
 }
 
-// makeVersionSchema creates the schema of the version table if it does not exist. It first checks whether it exists,
-// because CREATE SCHEMA IF NOT EXISTS requires the right to create a schema in any case. The lock excludes other
-// migrators.
+// makeVersionSchema creates the schema of the version table if it does not exist. It first checks whether the schema
+// exists, because CREATE SCHEMA IF NOT EXISTS requires the right to create a schema even if it exists. The caller holds
+// the migrators' lock, so no other migrator creates the schema meanwhile.
 func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	var exists bool
 	if err := conn.QueryRowContext(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, versionSchema).Scan(&exists); err != nil {
@@ -121,8 +122,8 @@ func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// plain translates an error of the library. An error that only says that there was nothing to do becomes nil. Of
-// several joined errors it returns the first, which caused the others.
+// plain translates an error of the library. An error that only says that there was nothing to do becomes nil. Of the
+// errors of several failed steps, plain returns the first, which caused the others.
 func plain(ctx context.Context, err error, s *steps) error {
 	var short migrate.ErrShortLimit
 	var dirty migrate.ErrDirty

@@ -18,15 +18,15 @@ const noTransaction = "-- migrate:no-transaction"
 // a kill between them leaves a dirty version that an operator must repair. steps does all three in one transaction.
 type steps struct {
 	*postgres.Postgres
-	ctx     context.Context // the methods of the library's interface take no context
+	ctx     context.Context // here because the methods of the library's interface have no context parameter
 	conn    *sql.Conn
 	target  int
 	arrived bool // Run has already written the version in its transaction, so SetVersion has nothing to do
 	failure error
 }
 
-// Unlock does nothing, because closing the connection releases the lock. After a cancelled statement, a statement that
-// releases the lock would only cause a second error.
+// Unlock does nothing, because closing the connection releases the lock. Once ctx has ended, a statement that releases
+// the lock would only fail and cause a second error.
 func (s *steps) Unlock() error { return nil }
 
 // SetVersion implements the library's interface. The library calls it before a migration, with dirty set, and after the
@@ -43,7 +43,7 @@ func (s *steps) SetVersion(version int, dirty bool) error {
 	if s.arrived {
 		return nil
 	}
-	return s.keep(s.inTransaction("", version)) // there is no file to run for this version
+	return s.keep(s.inTransaction("", version)) // the library did not call Run, because there is no file for this version
 }
 
 // Run runs one file, and writes the version in the same transaction.
@@ -70,8 +70,8 @@ func (s *steps) keep(err error) error {
 	return err
 }
 
-// bare runs a statement outside a transaction. It marks the version as dirty before, because the statement cannot be
-// rolled back.
+// bare runs a statement outside a transaction. Before the statement, bare marks the version as dirty, because the
+// statement cannot be rolled back.
 func (s *steps) bare(body string) error {
 	if err := s.Postgres.SetVersion(s.target, true); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *steps) inTransaction(body string, version int) error {
 	if err != nil {
 		return fmt.Errorf("begin migration to version %d: %w", version, err)
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	defer func() { _ = tx.Rollback() }() // has no effect after a commit
 
 	if strings.TrimSpace(body) != "" {
 		if _, err := tx.ExecContext(s.ctx, body); err != nil {

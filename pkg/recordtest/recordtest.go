@@ -4,8 +4,8 @@ package recordtest
 
 import "testing"
 
-// Path is work that is done for every record. Allocations is the measured number of allocations per record, when Do
-// processes Records records.
+// Path is work that the programs do for every record. Do does the work for a number of records, which is Records.
+// Allocations is the expected number of allocations per record.
 type Path struct {
 	Name        string
 	Allocations float64
@@ -13,9 +13,9 @@ type Path struct {
 	Do          func()
 }
 
-// Allocations fails when a path allocates more than its measured number, and also when it allocates less, because the
-// outdated number would hide the next increase. The count is the same on every machine. The test must not be parallel:
-// allocations of other tests would be counted.
+// Allocations fails the test when a path makes more allocations than Path.Allocations says. It also fails when a path
+// makes fewer, because the outdated number would hide the next increase. The count is the same on every machine. The
+// test must not be parallel: allocations of other tests would be counted.
 func Allocations(t *testing.T, paths []Path) {
 	t.Helper()
 	for _, path := range paths {
@@ -23,8 +23,8 @@ func Allocations(t *testing.T, paths []Path) {
 		t.Logf("%s: %.2f allocations a record", path.Name, got)
 		spare := 0.5
 		if path.Records > 1 {
-			// An allocation that is made only once per call is divided among the call's records, so the tolerance is
-			// small.
+			// The tolerance is small, because an allocation that a call makes only once is divided among many records and so
+			// hardly changes got.
 			spare = 0.05
 		}
 		if got > path.Allocations+spare {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// rotationPatience is how long SignIn waits for a file that is older than the server's secret: usually the secret
-	// is changed at the server first.
+	// rotationPatience is how long SignIn waits for the file to get a new secret that the server already has. Usually the
+	// secret is changed at the server first.
 	rotationPatience = 2 * time.Second
 	rotationLook     = 100 * time.Millisecond
 )
@@ -21,10 +21,10 @@ type Rotation[T comparable] struct {
 
 	mu       sync.Mutex
 	accepted T // the last secret that the server accepted
-	hopeless T // a refused secret for whose replacement SignIn has waited in vain
+	hopeless T // the refused content of the file; SignIn has already waited in vain for other content
 }
 
-// NewRotation returns a Rotation that calls read for each attempt.
+// NewRotation returns a Rotation that reads the present secret with the function read.
 func NewRotation[T comparable](read func() (T, error)) *Rotation[T] {
 	return &Rotation[T]{read: read}
 }
@@ -42,7 +42,7 @@ func (r *Rotation[T]) Accepted() T {
 //
 //   - the current content of the file, if it has changed meanwhile;
 //   - the last accepted secret: the file may be half written, or newer than the
-//     server's secret. It is also used when the file cannot be read;
+//     server's secret, or it cannot be read;
 //   - the content of the file within the next two seconds, if a secret was accepted
 //     before: the file may be older than the server's secret. SignIn waits once, and
 //     not again until the file has changed.
@@ -74,7 +74,7 @@ type attempt[T comparable] struct {
 	try     func(T) error
 	refused func(error) bool
 	tried   []T
-	used    T // the secret that the server accepted
+	used    T // the secret that the server accepted in this sign-in
 	err     error
 }
 
@@ -102,7 +102,7 @@ func (a *attempt[T]) file() bool {
 }
 
 // wait polls the file until over returns true for its content, at most for rotationPatience. It returns false at once
-// when an earlier sign-in has already waited in vain for another secret than the secret first.
+// when an earlier sign-in has already waited in vain for the file to contain another secret than first.
 func (a *attempt[T]) wait(ctx context.Context, first T) bool {
 	a.r.mu.Lock()
 	hopeless := a.r.hopeless == first

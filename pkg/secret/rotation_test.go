@@ -16,7 +16,7 @@ var (
 	errGone    = errors.New("the file is gone")
 )
 
-// site is a fake of a secret's file and of a server that accepts one secret.
+// site stands for a file with a secret and for a server that accepts one secret.
 type site struct {
 	file    string // content of the file; "" when the file does not exist
 	server  string
@@ -127,7 +127,7 @@ func TestRotation_FileComesLater(t *testing.T) {
 	})
 }
 
-// When a refused secret is not replaced, only the first connection waits for a new secret.
+// When the file keeps its refused secret, only the first sign-in waits for a new secret.
 func TestRotation_WaitsInVainOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,13 +22,13 @@ const (
 	retentionMs     = "retention.ms"
 
 	shareFeature = "share.version"
-	// deadLetterLevel is the level of the feature from which the broker writes dead letters.
+	// deadLetterLevel is the level of the feature share.version from which the broker writes dead letters.
 	deadLetterLevel = 2
 )
 
 const (
-	// pointerBytes is an upper limit for the size of a dead letter without key and value, when the names of its topics
-	// and groups have usual lengths.
+	// pointerBytes is an upper limit for the size of a dead letter without key and value, as long as its topic and group
+	// names are not unusually long.
 	pointerBytes = 1024
 	// headerBytes is an upper limit for the bytes that the broker's headers add to a dead letter with a copy of its
 	// record.
@@ -47,7 +47,7 @@ const (
 	OwnTopic     = "own_topic"
 )
 
-// topicSettings are the settings of a topic that a Watcher reads.
+// topicSettings are the names of the topic settings that a Watcher reads.
 var topicSettings = []string{topicEnabled, cleanupPolicy, maxMessageBytes, retentionMs}
 
 // settings are the configurations of the brokers and topics as they were last read.
@@ -68,8 +68,8 @@ func (s settings) enabled() map[string]bool {
 	return enabled
 }
 
-// guardedPrefixes returns the prefixes by which the brokers recognise dead-letter topics. The empty prefix is left out:
-// it would make every topic a dead-letter topic.
+// guardedPrefixes returns the prefixes by which the brokers recognise dead-letter topics. It leaves out the empty
+// prefix, because every topic would then count as a dead-letter topic.
 func (s settings) guardedPrefixes() []string {
 	var prefixes []string
 	for _, b := range s.brokers {
@@ -81,8 +81,8 @@ func (s settings) guardedPrefixes() []string {
 }
 
 // refuses reports whether the topic's configuration is known and does not allow dead letters of share groups, and its
-// name has no prefix that a broker requires. Such a topic is not a dead-letter topic, even if the configuration of a
-// group names it.
+// name has no prefix that a broker requires. A topic that refuses dead letters is not a dead-letter topic, even if the
+// configuration of a group names it.
 func (s settings) refuses(topic string) bool {
 	config, known := s.topics[topic]
 	return known && config[topicEnabled] != "true" &&

@@ -49,7 +49,7 @@ type Snapshot struct {
 // Retention returns how long the topic keeps records; 0 when the time is not known or has no limit.
 func (s *Snapshot) Retention(topic string) time.Duration { return s.settings.retention(topic) }
 
-// Groups returns the groups in the order of their names. The caller must not modify them.
+// Groups returns the groups in the order of their names. The caller must not modify the returned groups.
 func (s *Snapshot) Groups() []Group { return s.groups }
 
 // Group returns a group by its name; nil when the snapshot has no such group, for example because the group has no
@@ -66,8 +66,9 @@ func (s *Snapshot) Group(name string) *Group {
 func (s *Snapshot) IsDeadLetterTopic(topic string) bool { return len(s.named[topic]) > 0 }
 
 // IsRead reports whether the topic may contain dead letters of share groups that this installation reads: the
-// configuration of a group names the topic, or the topic's own configuration allows such dead letters. The second case
-// matters after a group was given another dead-letter topic, because its former topic may still contain dead letters.
+// configuration of a group names the topic, or the topic's own configuration allows such dead letters. The topic's own
+// configuration matters after a group was given another dead-letter topic, because the former topic may still contain
+// dead letters.
 func (s *Snapshot) IsRead(topic string) bool { return s.read[topic] }
 
 // ReadTopics returns the topics for which IsRead returns true, sorted.
@@ -99,7 +100,8 @@ func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
 	return found
 }
 
-// noStateError is an error with this text. It has the kinds ErrNotKnown and entity.ErrNoShareState.
+// noStateError says in its text that a share group has no state for a partition. It has the kinds ErrNotKnown and
+// entity.ErrNoShareState.
 type noStateError string
 
 func (e noStateError) Error() string { return string(e) }
@@ -108,10 +110,10 @@ func (noStateError) Is(target error) bool {
 	return target == ErrNotKnown || target == entity.ErrNoShareState
 }
 
-// CheckPointer returns nil when a record of the dead-letter topic may name a position in the given partition as that of
-// the record that the group rejected; otherwise it returns why the position must not be read. Two conditions must hold:
-// the group's configuration names the dead-letter topic, and the group has state for the partition. An error of the
-// kind ErrNotKnown may disappear within seconds.
+// CheckPointer returns nil when a dead letter of the group in the dead-letter topic may point to a record of the given
+// partition. When the dead letter may not point there, CheckPointer returns the reason. Two conditions must hold: the
+// group's configuration names the dead-letter topic, and the group has state for the partition. An error of the kind
+// ErrNotKnown may disappear within seconds.
 func (s *Snapshot) CheckPointer(dlqTopic, group string, at broker.TopicPartition) error {
 	g := s.Group(group)
 	switch {

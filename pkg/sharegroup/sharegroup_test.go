@@ -95,7 +95,7 @@ func (f *fakeCluster) change(to func()) {
 	f.mu.Lock()
 	to()
 	f.mu.Unlock()
-	<-time.After(interval) // advances the clock of the synctest bubble
+	<-time.After(interval) // advances the fake clock of the test
 	synctest.Wait()
 }
 
@@ -212,8 +212,8 @@ func TestSnapshot(t *testing.T) {
 	check.Equal(t, hidden.Declaration("dlq.orders", "orders"), entity.NotDeclared, "of a group whose state is hidden")
 }
 
-// TestOtherInstallations: the dead-letter topic of a group whose topic does not match the Watcher's patterns is not
-// read, but it is reserved, so that dlq-manager sends no records to it.
+// TestOtherInstallations: a dead-letter topic that a group names and that does not match the Watcher's patterns is not
+// read. Such a topic is reserved nevertheless, so that dlq-manager sends no records to it.
 func TestOtherInstallations(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -243,7 +243,7 @@ func TestConfigurationAloneMakesNoDeadLetterTopic(t *testing.T) {
 
 	f.topics = maps.Clone(f.topics)
 	f.topics["orders"] = map[string]string{topicEnabled: "true"}
-	check.NoError(t, w.look(t.Context())) // finds the new configuration although the settings of all topics are not due to be read yet
+	check.NoError(t, w.look(t.Context())) // finds the new configuration before the next read of all topics' settings is due
 	check.True(t, w.IsDeadLetterTopic("orders") && !s.IsDeadLetterTopic("orders"), "the topic's own configuration is not seen, or changes an old snapshot")
 }
 
@@ -264,7 +264,7 @@ func TestCoordinatorThatHangs(t *testing.T) {
 		})
 		check.True(t, w.IsDeadLetterTopic("dlq.new"), "the new group is not known")
 		check.Len(t, w.Snapshot().Group("g").Offsets, 1, "offsets of the group that hangs")
-		f.change(func() {}) // advances the clock by half of the time limit for reading offsets
+		f.change(func() {}) // advances the clock by half of offsetsTimeout, the next line by the other half
 		f.change(func() {})
 		check.True(t, w.Snapshot().Group("new").Offsets != nil, "the offsets of the new group are not known")
 	})

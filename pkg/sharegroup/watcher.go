@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// ErrNotKnown means that the cluster does not confirm a dead letter at present. It may confirm the dead letter later,
-// for example after a group has joined.
+// ErrNotKnown means that the cluster does not show at present that a share group may have written a dead letter. The
+// cluster may show it later, for example after the first consumer of a new group has joined.
 var ErrNotKnown = errors.New("not confirmed by the cluster")
 
 // Cluster is the part of Kafka that a Watcher reads; its methods behave like those of broker.Cluster.
@@ -36,8 +36,9 @@ type Cluster interface {
 const (
 	// interval is the pause between two reads of the groups and their offsets.
 	interval = 5 * time.Second
-	// settingsInterval is the pause between two reads of the configurations of brokers and topics, of which a cluster
-	// has many. The configurations are also read when a group was added, removed or changed.
+	// settingsInterval is the pause between two reads of the configurations of brokers and topics. This pause is longer
+	// than interval, because a cluster has many topics. The configurations are also read when a group was added, removed
+	// or changed.
 	settingsInterval = time.Minute
 )
 
@@ -114,8 +115,9 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// look reads the groups and their offsets and, less often, the settings of topics and brokers. It stores a first
-// snapshot before it reads the offsets, because the coordinator of a group may not answer.
+// look reads the groups and their offsets and, less often, the settings of topics and brokers. It stores a snapshot
+// with the former offsets before it reads the new offsets, because it may have to wait for the coordinator of a group
+// that does not answer.
 func (w *Watcher) look(ctx context.Context) error {
 	groups, err := w.cluster.ShareGroups(ctx)
 	if err != nil {
@@ -154,7 +156,7 @@ func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.S
 		}
 	}
 	for _, g := range groups {
-		if !w.topics.Match(g.DeadLetterTopic) { // a topic that another installation reads, or a text that is no valid name of a topic
+		if !w.topics.Match(g.DeadLetterTopic) { // another installation reads the topic, or the text is no valid name of a topic
 			s.enabled[g.DeadLetterTopic] = !w.settings.refuses(g.DeadLetterTopic)
 			if entity.ValidTopic(g.DeadLetterTopic) {
 				continue
@@ -175,8 +177,8 @@ func (w *Watcher) snapshotOf(groups []broker.ShareGroup, offsetsOf func(broker.S
 const (
 	// offsetsAtOnce is the maximum number of groups whose offsets are requested at the same time.
 	offsetsAtOnce = 8
-	// offsetsTimeout limits the time for reading the offsets of all groups, because new groups are found only by the
-	// next call of look.
+	// offsetsTimeout limits the time for reading the offsets of all groups, because only the next call of look finds new
+	// groups.
 	offsetsTimeout = 10 * time.Second
 )
 
@@ -221,7 +223,7 @@ func (w *Watcher) offsetsOf(ctx context.Context, g *Group) (map[broker.TopicPart
 }
 
 // readRefusing reads the settings of those dead-letter topics that groups name and that refuse dead letters of share
-// groups. These settings are read by every call of look, so that a change is noticed within seconds.
+// groups. Every call of look reads the settings of these few topics, so that a change is noticed within seconds.
 func (w *Watcher) readRefusing(ctx context.Context, groups []broker.ShareGroup) error {
 	var refusing []string
 	for _, g := range groups {
@@ -237,7 +239,7 @@ func (w *Watcher) readRefusing(ctx context.Context, groups []broker.ShareGroup) 
 	if err != nil {
 		return err
 	}
-	topics := maps.Clone(w.settings.topics) // a copy, because snapshots use the old map
+	topics := maps.Clone(w.settings.topics) // a copy, because earlier snapshots still use the old map
 	maps.Copy(topics, configs)
 	w.settings.topics = topics
 	return nil

@@ -28,9 +28,9 @@ const (
 	RedriveID = attribute.Key("dlq.redrive_id")
 	// RedriveBatch is the batch's number within its redrive, from 0.
 	RedriveBatch = attribute.Key("dlq.redrive.batch")
-	// Messages is the number of messages with which the work of a span deals.
+	// Messages is the number of messages that the work of a span processes.
 	Messages = attribute.Key("dlq.messages")
-	// Failed is the number of these messages that failed; it is not set when none failed.
+	// Failed is the number of a span's messages whose processing failed; it is not set when none failed.
 	Failed = attribute.Key("dlq.messages.failed")
 	// RequestTraceID is the id of the trace of the request that created a redrive.
 	RequestTraceID = attribute.Key("dlq.request.trace_id")

@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxTries is the number of tries that are recorded while a server is unavailable.
+// maxTries is the number of tries whose spans are recorded while a server does not answer.
 const maxTries = 3
 
-// Tries is the number of tries. It is set only when there was more than one.
+// Tries is the number of times that the work of a span was tried. It is set only when the number is above one.
 const Tries = attribute.Key("dlq.tries")
 
-// Quiet returns a context in the same trace whose spans are not recorded. When the spans of ctx are not recorded
-// either, Quiet returns ctx itself.
+// Quiet returns a context in the trace of ctx, but spans that begin with this context are not recorded. When spans of
+// ctx are not recorded anyway, Quiet returns ctx itself.
 func Quiet(ctx context.Context) context.Context {
 	at := trace.SpanContextFromContext(ctx)
 	if !at.IsSampled() {

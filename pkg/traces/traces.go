@@ -30,8 +30,8 @@ func Start(ctx context.Context, tracer trace.Tracer, name string, options ...tra
 	return tracer.Start(ctx, name, options...) //nolint:spancheck // ends where the work does, not where it begins
 }
 
-// In returns ctx with the given span, even if the span is not recorded, so that its children are not recorded either.
-// When the span is nil or the span of None, it returns ctx unchanged.
+// In returns ctx with the given span as the parent of later spans. In does so even for a span that is not recorded, so
+// that its children are not recorded either. When the span is nil or the span of None, it returns ctx unchanged.
 func In(ctx context.Context, span trace.Span) context.Context {
 	if span == nil || !span.SpanContext().IsValid() {
 		return ctx
@@ -42,7 +42,7 @@ func In(ctx context.Context, span trace.Span) context.Context {
 // Attempts is the number of attempts that have a result.
 const Attempts = attribute.Key("dlq.attempts")
 
-// NotDone is the error type of a span whose work was not finished, but will be done again later.
+// NotDone is the error type of a span whose work was not finished and will be tried again later.
 const NotDone = "not_done"
 
 // Fail marks the span as failed when err is not nil. It does not record the text of err, which may quote a server; the

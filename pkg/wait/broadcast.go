@@ -22,7 +22,7 @@ func (b *Broadcast) Listen() <-chan struct{} {
 	return b.ch
 }
 
-// Notify wakes all goroutines that listen.
+// Notify wakes all goroutines that wait on a channel of Listen.
 func (b *Broadcast) Notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,7 +32,7 @@ func (b *Broadcast) Notify() {
 	}
 }
 
-// Until waits until changed is closed, but for at most d. It returns false when ctx ended before that.
+// Until waits until changed is closed or d has passed. It returns false when ctx ended before that.
 func Until(ctx context.Context, changed <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -19,16 +19,16 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Backoff computes how long to wait after a failure: Base after the first attempt, twice as long after each further
-// attempt, but at most Max. Jitter varies the waits at random (0.1 is ±10 %), so that callers that fail at the same
-// time do not try again at the same time.
+// Backoff computes how long to wait after a failure. The wait is Base after the first attempt and twice as long after
+// each further attempt, but at most Max. Jitter varies the waits at random (0.1 is ±10 %), so that callers that fail at
+// the same time do not try again at the same time.
 type Backoff struct {
 	Base, Max time.Duration
 	Jitter    float64
 }
 
-// After returns the wait after the attempt with that number; the first attempt has the number 1. random must be in [0,
-// 1); it chooses the wait within the jitter.
+// After returns how long to wait after the attempt with the given number; the first attempt has the number 1. random
+// must be in [0, 1); it chooses where the wait lies within the jitter.
 func (b Backoff) After(attempt int, random float64) time.Duration {
 	wait := b.Base
 	for i := 1; i < attempt && wait < b.Max; i++ {

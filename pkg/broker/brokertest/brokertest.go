@@ -1,4 +1,5 @@
-// Package brokertest makes record batches as a hostile producer would; their decompressed size may exceed the memory.
+// Package brokertest makes record batches as a hostile producer would; their decompressed size may exceed the memory of
+// the process that reads them.
 package brokertest
 
 import (
@@ -31,11 +32,11 @@ const (
 	SnappyXerial
 	LZ4
 	Zstd
-	// SnappyRaw is SnappyXerial without the frames of the Java library.
+	// SnappyRaw compresses with Snappy without the frames that the Java library xerial writes around Snappy blocks.
 	SnappyRaw = SnappyXerial | 8
 )
 
-// Positions of the fields of a batch.
+// Byte positions of the fields in a batch.
 const (
 	batchPrefix  = 12
 	atMagic      = 16
@@ -49,7 +50,7 @@ const (
 	atLegacyCRC  = 12
 )
 
-// Seal sets the correct checksum of a batch.
+// Seal writes the correct checksum into a batch, after a test has changed other bytes of it.
 func Seal(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], crc32.MakeTable(crc32.Castagnoli)))
 	return b
@@ -59,11 +60,11 @@ func Seal(b []byte) []byte {
 type Record struct {
 	Delta   int64 // offset relative to the first offset of the batch
 	Key     []byte
-	Value   int64 // size in bytes, -1 for null
+	Value   int64 // size of the value in bytes; -1: the value is null
 	Fill    byte
 	Headers int64
 	Name    string
-	Text    []byte // value of each header; nil for null
+	Text    []byte // value of every header; nil is Kafka's null
 }
 
 // Write writes the record in format 2.
@@ -101,7 +102,7 @@ func Repeat(w io.Writer, b []byte, n int64) {
 	_, _ = w.Write(block[:int(n)*len(b)])
 }
 
-// Packed returns the compressed output of write.
+// Packed returns the bytes that the function write writes, compressed with the codec.
 func Packed(tb testing.TB, codec int, write func(io.Writer)) []byte {
 	tb.Helper()
 	var out bytes.Buffer
@@ -137,7 +138,7 @@ func Packed(tb testing.TB, codec int, write func(io.Writer)) []byte {
 	return out.Bytes()
 }
 
-// Codecs maps names to all codecs.
+// Codecs contains all codecs, by name.
 var Codecs = map[string]int{
 	"None": None, "Gzip": Gzip, "SnappyXerial": SnappyXerial, "SnappyRaw": SnappyRaw, "LZ4": LZ4, "Zstd": Zstd,
 }

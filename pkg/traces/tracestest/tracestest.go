@@ -19,12 +19,12 @@ type Spans struct {
 	recorder *tracetest.SpanRecorder
 }
 
-// Record returns a provider that records every trace that begins with one of its spans. It records a trace that begins
-// elsewhere if its sender records it.
+// Record returns a provider that records every trace that begins with one of its spans. It records its part of a trace
+// that began in another program if that program records the trace.
 func Record() *Spans { return RecordSampled(sdktrace.ParentBased(sdktrace.AlwaysSample())) }
 
 // RecordSampled returns a provider with a sampler. Like the provider of the programs, it drops events. It has no other
-// limits, so that tests notice whether the code under test keeps its own.
+// limits for spans, so that tests notice when the code under test exceeds its own limits, such as MaxLinks.
 func RecordSampled(sampler sdktrace.Sampler) *Spans {
 	recorder := tracetest.NewSpanRecorder()
 	limits := sdktrace.SpanLimits{
@@ -55,7 +55,7 @@ func (s *Spans) Named(name string) []sdktrace.ReadOnlySpan {
 	return found
 }
 
-// Only returns the ended span with a name. It ends the test unless there is exactly one.
+// Only returns the ended span with a name. It ends the test unless exactly one ended span has the name.
 func (s *Spans) Only(t testing.TB, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	found := s.Named(name)

@@ -14,15 +14,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// tokens has the current token.
+// tokens is a source of tokens with which connections sign in.
 type tokens interface {
 	Token(ctx context.Context) (secret.Text, error)
-	// Refused reports that a broker did not accept a token.
+	// Refused tells the source that a broker did not accept a token.
 	Refused(value secret.Text)
 	Close()
 }
 
-// tokens returns the source of tokens of a mechanism, nil for a mechanism with passwords. Report may be nil.
+// tokens returns the source of tokens for the configured mechanism, nil for a mechanism with passwords. The parameter
+// report may be nil.
 func (s SASLConfig) tokens(report func(error)) tokens {
 	switch {
 	case s.Mechanism == mechanismAWS:
@@ -59,7 +60,7 @@ func (d *dialer) signInByToken(ctx context.Context, open func() (net.Conn, error
 	}
 }
 
-// withoutText returns the refusal of a broker, without the broker's text if that quotes the token.
+// withoutText returns a broker's refusal. If the broker's error text quotes the token, that text is left out.
 func withoutText(err error, value secret.Text) error {
 	if strings.Contains(err.Error(), value.Reveal()) {
 		return kafka.SASLAuthenticationFailed
@@ -86,8 +87,8 @@ func (b *bearer) Start(context.Context) (sasl.StateMachine, []byte, error) {
 	return b, []byte(text + separator), nil
 }
 
-// Next implements sasl.StateMachine. A broker that refuses the token says why before it ends the exchange with an error,
-// and waits for one byte in between.
+// Next implements sasl.StateMachine. A broker that refuses the token first sends the reason as a challenge. The broker
+// ends the exchange with an error only after the client has answered this challenge with one byte.
 func (*bearer) Next(_ context.Context, challenge []byte) (done bool, response []byte, err error) {
 	if len(challenge) == 0 {
 		return true, nil, nil

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// certificates are the TLS files, read for each connection. While one is missing or incomplete, or key and certificate
-// do not match because only one was replaced, the last valid files are used.
+// certificates are the TLS files, read for each connection. While a file is missing or incomplete, or key and
+// certificate do not match because only one was replaced, the last valid files are used.
 type certificates struct {
 	cfg TLSConfig
 

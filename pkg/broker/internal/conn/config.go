@@ -22,9 +22,9 @@ type Config struct {
 	TLS              TLSConfig  `mapstructure:"tls"`
 }
 
-// SASLConfig holds the user's credentials. A file takes precedence over the value and is read for each new
-// connection; white space around its content is not part of the secret. See secret.Rotation for a missing or wrong
-// file. When the user's name changes, open connections are replaced.
+// SASLConfig holds the user's credentials. A setting that names a file takes precedence over the setting that contains
+// the value itself. Files are read for each new connection, without the white space around their content. See
+// secret.Rotation for a missing or wrong file. When the user's name changes, open connections are replaced.
 type SASLConfig struct {
 	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, which use the fields about user and password; OAUTHBEARER, which
 	// uses OAuth; or AWS_MSK_IAM, which uses AWSRegion and the credentials of the platform.
@@ -45,9 +45,9 @@ type TLSConfig struct {
 	CAFile   string `mapstructure:"ca_file"`
 	CertFile string `mapstructure:"cert_file"`
 	KeyFile  string `mapstructure:"key_file"`
-	// ServerName is the name to check instead of the host in the address.
+	// ServerName is the name that the broker's certificate must have, instead of the host in the broker's address.
 	ServerName string `mapstructure:"server_name"`
-	// InsecureSkipVerify accepts any certificate. It is meant for trials.
+	// InsecureSkipVerify makes the client accept any certificate of a broker. It is meant for trials.
 	InsecureSkipVerify bool `mapstructure:"insecure_skip_verify"`
 }
 
@@ -62,7 +62,7 @@ const (
 	mechanismScramSHA256 = "SCRAM-SHA-256"
 	mechanismScramSHA512 = "SCRAM-SHA-512"
 	mechanismOAuthBearer = "OAUTHBEARER"
-	mechanismAWS         = "AWS_MSK_IAM" // OAUTHBEARER with tokens that are signed with AWS credentials
+	mechanismAWS         = "AWS_MSK_IAM" // signs in by OAUTHBEARER, with tokens that are signed with AWS credentials
 )
 
 // DefaultConfig returns the settings of an unencrypted cluster, without brokers.
@@ -118,7 +118,8 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// awsRegion is the form of a region. The signer of the token makes a host name of the region.
+// awsRegion matches names of AWS regions. Other texts are refused, because the region becomes part of a host name in
+// the token's URL.
 var awsRegion = regexp.MustCompile(`^[a-z0-9-]+$`)
 
 func (s SASLConfig) problems() []error {

@@ -14,9 +14,9 @@ const dialTimeout = 3 * time.Second
 // DialFunc opens one network connection to a broker.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Options has what a Pool needs beside its settings.
+// Options are what a Pool needs in addition to its Config.
 type Options struct {
-	// Dial opens TCP connections, or a net.Dialer when it is nil.
+	// Dial opens TCP connections. When Dial is nil, a net.Dialer opens the connections.
 	Dial DialFunc
 	// TokenReport gets the result of every request for a token, nil for success. It may be nil.
 	TokenReport func(error)
@@ -48,8 +48,8 @@ func newDialer(cfg Config, opts Options, userChanged func()) dialer {
 	return d
 }
 
-// dial returns a function that opens a connection, secures it and signs in, and lets prepare set socket options first.
-// Certificates and secrets are read for each connection, so they can be replaced without a restart.
+// dial returns a function that opens a TCP connection, calls prepare to set its socket options, runs the TLS handshake
+// and signs in. Certificates and secrets are read for each connection, so they can be replaced without a restart.
 func (d *dialer) dial(prepare func(net.Conn)) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		open := func(ctx context.Context) (net.Conn, error) { return d.open(ctx, network, address, prepare) }
@@ -78,8 +78,9 @@ func (d *dialer) open(ctx context.Context, network, address string, prepare func
 	return d.certificates.secure(ctx, conn, address)
 }
 
-// dropUnsent makes close discard bytes that are not sent yet. Otherwise the kernel keeps sending them for minutes,
-// and an abandoned batch could still arrive after it was settled and sent again.
+// dropUnsent makes close discard bytes that are not sent yet. Otherwise the kernel could send these bytes minutes
+// later, and the broker could append an abandoned batch after its attempts were settled and its records were sent
+// again.
 func dropUnsent(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -1,9 +1,9 @@
 // Package conn has the connections to the brokers of one Kafka cluster: it dials, secures and authenticates them, and
 // sends a request to a chosen broker. A failed request says whether a byte of it can have left.
 //
-// All requests use kafka-go's transport, but are addressed to a broker by its id instead of kafka-go's cached map of
-// topics. That cache therefore holds only brokers: a cluster with thousands of topics is not listed again every other
-// second.
+// All requests use kafka-go's transport, but each request names its broker by id, so kafka-go need not look up the
+// leader in its cache of topics. Therefore kafka-go's cache contains only brokers, and kafka-go does not list the
+// topics of a large cluster every two seconds.
 package conn
 
 import (
@@ -27,8 +27,8 @@ import (
 const AnyBroker = -1
 
 const (
-	// brokersTTL is how long a new broker or address may stay unknown. It can be short, because the request for the
-	// brokers is small.
+	// brokersTTL is the time after which kafka-go asks for the brokers and their addresses again. It can be short, because
+	// the answer contains no topics.
 	brokersTTL = 2 * time.Second
 
 	// unknownBrokerWait is the pause between two tries to reach a broker that kafka-go does not know yet, because the
@@ -39,7 +39,7 @@ const (
 	RequestTimeout = 10 * time.Second
 )
 
-// ErrClosed means that the pool was closed by its owner.
+// ErrClosed means that Pool.Close was called before.
 var ErrClosed = errors.New("kafka cluster is closed")
 
 // Pool has the connections to one cluster. It is safe for concurrent use.
@@ -63,7 +63,7 @@ func Open(cfg Config, opts Options) (*Pool, error) {
 		Dial:        p.dialer.dial(dropUnsent),
 		DialTimeout: dialTimeout,
 		MetadataTTL: brokersTTL,
-		// Empty but not nil asks for the brokers and no topic at all.
+		// An empty list makes kafka-go ask for the brokers only; nil would ask for all topics.
 		MetadataTopics: []string{},
 		ClientID:       protocol.ClientID,
 		Context:        ctx,
@@ -99,8 +99,8 @@ func (p *Pool) Client() *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(p.Brokers()...), Transport: p.transport}
 }
 
-// Dialer returns kafka-go's dialer for connections that do not belong to the pool. Consumer groups use such
-// connections.
+// Dialer returns kafka-go's dialer for connections that do not belong to the pool. Consumer groups use connections of
+// their own.
 func (p *Pool) Dialer() *kafka.Dialer {
 	return &kafka.Dialer{ClientID: protocol.ClientID, DialFunc: p.dialer.dial(keepAsIs), Timeout: dialTimeout}
 }
@@ -117,7 +117,7 @@ func (p *Pool) followUser() {
 	}
 }
 
-// call runs an exchange through kafka-go's transport on a chosen broker. Its state decides the race between a
+// call is one request that kafka-go's transport sends to a chosen broker. Its state decides the race between a
 // connection that starts to write and a caller that stops waiting: either the connection sends the request, or the
 // caller stops waiting and the request is never sent.
 type call struct {
@@ -162,7 +162,8 @@ func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
 	return answer{c.key, value}, nil
 }
 
-// answer wraps the result of an exchange, because kafka-go inspects responses of types that it knows.
+// answer wraps the result of an exchange in a type that kafka-go does not know, because kafka-go inspects responses of
+// its own types.
 type answer struct {
 	key   kafkaprotocol.ApiKey
 	value any
@@ -182,11 +183,12 @@ func WasSent(err error) bool {
 }
 
 // Send sends a request to a broker once, for at most timeout. After an error for which WasSent returns false, no byte
-// of the request was sent or will be sent. Connections whose session has ended send nothing, so the next one is tried. A
-// broker that is unknown is tried until the list of brokers has been read again.
+// of the request was sent or will be sent. A connection whose session has ended sends nothing, so Send then tries
+// another connection. While kafka-go does not know the broker, Send tries again, until kafka-go must have read the list
+// of brokers anew.
 func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	caller := ctx
-	// A connection stops its work on a request only at a deadline, so one is always set.
+	// A connection stops working on a request only at a deadline, so each request gets a deadline.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	unknownUntil := time.Now().Add(brokersTTL + unknownBrokerWait)
@@ -234,10 +236,12 @@ func CallerError(caller context.Context, err error) error {
 	return err
 }
 
-// maxAsks is above the number of idle connections that a broker usually ends when it restarts.
+// maxAsks is the maximum number of tries of Ask. There are more tries than idle connections that usually die when a
+// broker restarts.
 const maxAsks = 6
 
-// Ask does the same as Send, for requests that change nothing: it repeats them when an idle connection was dead.
+// Ask does the same as Send, for requests that change nothing: it repeats the request when an idle connection turns out
+// to be dead.
 func Ask[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	for try := 1; ; try++ {
 		res, err := Send(ctx, p, broker, timeout, req)
@@ -271,7 +275,7 @@ func NetworkError(err error) error {
 	return err
 }
 
-// IsTimeout reports whether err is the end of a time limit.
+// IsTimeout reports whether err says that a time limit has passed.
 func IsTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()

@@ -26,8 +26,8 @@ func (m mortal) Write(b []byte) (int, error) {
 	return m.Conn.Write(b)
 }
 
-// A request on connections whose sessions have ended is sent on a new connection. When there is no new connection, the
-// request is known not to be sent, so a record is never in doubt for that.
+// A request on connections whose sessions have ended is sent on a new connection. When no new connection can be opened,
+// Send reports that the request was not sent, so an ended session never leaves a record in doubt.
 func TestSend_SessionHasEnded(t *testing.T) {
 	t.Parallel()
 	cluster := check.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)

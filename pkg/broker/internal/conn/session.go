@@ -19,7 +19,8 @@ const (
 	renewPause = time.Second
 )
 
-// errSessionEnded means that a request was not sent, because the broker would have closed the connection.
+// errSessionEnded means that a request was not sent, because the session had ended and the broker would have closed the
+// connection.
 var errSessionEnded = errors.New("kafka session has ended")
 
 // signedIn is a connection after the sign-in.
@@ -30,7 +31,7 @@ type signedIn struct {
 
 // session is a connection that outlives the broker's session (KIP-368), because kafka-go neither authenticates a
 // connection again nor replaces the connection of a consumer group. Before the session ends, a new connection is opened
-// in the background. It takes the place of the old connection between two requests, when no answer is due.
+// in the background. The new connection takes the place of the old one between two requests, when no answer is due.
 type session struct {
 	dial func(context.Context) (signedIn, error)
 	ctx  context.Context
@@ -40,7 +41,7 @@ type session struct {
 	conn          signedIn
 	next          *signedIn // the new connection, which replaces conn before the next request; nil: none is open
 	renewing      bool      // a new connection is being opened
-	err           error     // why no new connection could be opened
+	err           error     // error of the last try to open the new connection; nil: it succeeded
 	changes       wait.Broadcast
 	closed        bool
 	timer         *time.Timer
@@ -48,7 +49,7 @@ type session struct {
 	writeDeadline time.Time
 	requests      frames
 	answers       frames
-	due           int // number of answers of the broker that have not been read to the end
+	due           int // number of requests whose answers have not been read to the end
 }
 
 // openSession opens a connection with dial. It returns the connection itself when the broker's session has no end.
@@ -68,8 +69,8 @@ func openSession(ctx context.Context, dial func(context.Context) (signedIn, erro
 	return s, nil
 }
 
-// renewAfter returns how long to wait before a connection is replaced. It leaves time for further tries before the
-// broker's session ends.
+// renewAfter returns how long to wait before a connection is replaced. The new connection is opened early enough that
+// further tries are possible before the broker's session ends.
 func renewAfter(conn signedIn) time.Duration {
 	return token.Part(time.Until(conn.ends), 0.75, 0.85)
 }
@@ -114,7 +115,8 @@ func (s *session) Write(b []byte) (int, error) {
 	return conn.Write(b)
 }
 
-// beforeWrite returns the connection for the next bytes. Before a request, that is the next connection if there is one.
+// beforeWrite returns the connection for the next bytes. When the bytes begin a request, it first replaces the current
+// connection by the next one, if there is one.
 func (s *session) beforeWrite(b []byte) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +130,8 @@ func (s *session) beforeWrite(b []byte) (net.Conn, error) {
 	return s.conn.Conn, nil
 }
 
-// renewed puts the next connection in the place of the current one when that is possible. After the end of the session
-// it waits for that. The caller holds the lock.
+// renewed puts the next connection in the place of the current one when that is possible. When the current session has
+// ended, it waits until the replacement is possible. The caller holds the lock.
 func (s *session) renewed() error {
 	limit := time.Now().Add(renewTimeout)
 	if !s.writeDeadline.IsZero() && s.writeDeadline.Before(limit) {
@@ -168,8 +170,8 @@ func (s *session) replace() {
 	_ = s.conn.SetWriteDeadline(s.writeDeadline)
 }
 
-// Read implements net.Conn. Kafka-go reads only while an answer is due, so no call waits on a connection that is
-// replaced.
+// Read implements net.Conn. Kafka-go reads only while an answer is due, so no call of Read waits on the old connection
+// when it is replaced.
 func (s *session) Read(b []byte) (int, error) {
 	n, err := s.current().Read(b)
 	s.mu.Lock()
@@ -230,11 +232,12 @@ func (s *session) SetWriteDeadline(t time.Time) error {
 	return s.conn.SetWriteDeadline(t)
 }
 
-// frames follows the requests, or the answers, of a connection. Each begins with the size of the rest in 4 bytes.
+// frames counts the requests, or the answers, in the bytes of a connection. A request or an answer is a frame: a size
+// in 4 bytes, then as many bytes as the size says.
 type frames struct {
-	header int    // number of bytes of the frame's size that were read so far
-	size   uint32 // value of these bytes of the frame's size
-	rest   uint32 // number of bytes of the frame that follow
+	header int    // number of the 4 size bytes that were read so far
+	size   uint32 // size of the frame, as far as its bytes were read
+	rest   uint32 // number of bytes of the frame that are not read yet
 }
 
 // between reports whether every frame that has begun is complete.

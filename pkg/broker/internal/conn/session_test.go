@@ -15,12 +15,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// sessions opens connections whose sessions last a minute, and has the broker's ends of them.
+// sessions opens connections whose sessions last a minute, and keeps the broker's end of each connection.
 type sessions struct {
 	mu      sync.Mutex
 	brokers []net.Conn
-	err     error         // error of the next sign-in
-	takes   time.Duration // duration of the next sign-in
+	err     error         // error of every sign-in; nil: sign-ins succeed
+	takes   time.Duration // how long every sign-in takes
 }
 
 func (s *sessions) dial(ctx context.Context) (signedIn, error) {
@@ -54,7 +54,7 @@ func (s *sessions) slow(takes time.Duration) {
 	s.takes = takes
 }
 
-// broker returns the broker's end of the connection with that number.
+// broker returns the broker's end of the n-th connection that was opened, from 0.
 func (s *sessions) broker(n int) net.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,12 +104,12 @@ func TestSession_IsReplacedBetweenRequests(t *testing.T) {
 		s.exchange(t, conn, s.broker(0), first[:2])
 		<-time.After(55 * time.Second)
 		check.Equal(t, s.count(), 2, "connections")
-		s.exchange(t, conn, s.broker(0), first[2:]) // the rest of a request belongs to the same connection
-		s.exchange(t, conn, s.broker(0), second)    // and so does a request while an answer is due
+		s.exchange(t, conn, s.broker(0), first[2:]) // the rest of a request goes over the first connection
+		s.exchange(t, conn, s.broker(0), second)    // an answer is due, so this request goes over the first connection too
 		s.exchange(t, s.broker(0), conn, frame("one"))
 		s.exchange(t, s.broker(0), conn, frame("two"))
 
-		<-time.After(10 * time.Second) // the first session has ended
+		<-time.After(10 * time.Second) // waits until the first session has ended
 		check.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Second)))
 		s.exchange(t, conn, s.broker(1), frame("third"))
 		_, err := s.broker(0).Read(make([]byte, 1))
@@ -120,7 +120,7 @@ func TestSession_IsReplacedBetweenRequests(t *testing.T) {
 	})
 }
 
-// When no new connection can be opened, the old one sends requests until its session ends, and none after that.
+// When no new connection can be opened, the old connection sends requests until its session ends, and none afterwards.
 func TestSession_EndsWhenSignInFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestSession_EndsWhenSignInFails(t *testing.T) {
 	})
 }
 
-// A request after the end of the session waits for a connection that is being opened, and for the answers that are due
-// on the old one; not longer than its own time limit.
+// A request after the end of the session waits until a new connection is open and all answers that are due on the old
+// connection have arrived. It does not wait longer than its own time limit.
 func TestSession_RequestWaitsForTheNextConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestSession_RequestWaitsForTheNextConnection(t *testing.T) {
 	})
 }
 
-// A request after the end of the session waits for a sign-in that began before.
+// A request after the end of the session waits for the new connection's sign-in that began before the end.
 func TestSession_RequestWaitsForTheSignIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestSession_WithoutEndIsTheConnectionItself(t *testing.T) {
 	check.True(t, conn == ours, "got %T", conn)
 }
 
-// Each way to cut two frames into three pieces counts the same frames.
+// However two frames are cut into three pieces, the counts of the frames are the same.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	all := append(frame("hello"), frame("")...)

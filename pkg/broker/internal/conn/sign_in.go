@@ -21,7 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// The versions of the sign-in requests. Every supported broker has them, so they need not be negotiated.
+// The versions of the sign-in requests. Every supported broker knows these versions, so client and broker need not
+// negotiate them.
 const (
 	handshakeVersion    = 1
 	authenticateVersion = 1
@@ -69,7 +70,8 @@ func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
 	}
 }
 
-// signInError is a broker's refusal of the sign-in. It is temporary when the next try may use other credentials.
+// signInError is a broker's refusal of the sign-in. The error is temporary when a later sign-in may use other
+// credentials, for example from a replaced file.
 type signInError struct {
 	temporary bool
 	err       error
@@ -166,15 +168,16 @@ func authenticate(ctx context.Context, conn net.Conn, mechanism sasl.Mechanism) 
 	return lifetime, err
 }
 
-// userPollInterval is how often the file with the user's name is read.
+// userPollInterval is the shortest time between two reads of the file with the user's name.
 const userPollInterval = time.Second
 
-// follower closes the connections of a replaced user, who may soon lose all permissions: requests on these connections
-// would then fail as if the topics were denied.
+// follower notices that the configured file names another user, so that the old user's connections are closed. The old
+// user may soon lose all permissions; requests on the old user's connections would then fail as if access to the topics
+// were denied.
 type follower struct {
 	mu     sync.Mutex
 	polled time.Time
-	toward string // the user for which connections were closed
+	toward string // the last new user because of whom connections were closed
 }
 
 func (f *follower) leave(cfg SASLConfig, in string) bool {

@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Connections are closed once for each user that the file names, not once a second for a user that the broker refuses.
+// Connections are closed once when the file names another user. Connections are not closed again every second while the
+// broker refuses the new user.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "username")

@@ -1,6 +1,6 @@
-// Package inflate decompresses record batches with bounded memory: of whatever size the content is, a decoder takes
-// at most 20 MB. Kafka-go's decoders hold a decompressed batch completely in memory, refuse the window that zstd
-// producers above level 19 declare, and the header of old LZ4 producers.
+// Package inflate decompresses record batches with bounded memory: a decoder takes at most 20 MB, even if the content
+// is larger. Kafka-go's decoders hold a decompressed batch completely in memory, and refuse the window that zstd
+// producers above level 19 declare and the header of old LZ4 producers.
 package inflate
 
 import (
@@ -27,14 +27,15 @@ const (
 )
 
 const (
-	// maxWindow is a zstd frame's largest window. RFC 8878 asks for 8 MiB; levels above 19 use more.
+	// maxWindow is the largest window with which a zstd frame is decoded. RFC 8878 requires decoders to support 8 MiB;
+	// compression levels above 19 use more.
 	maxWindow     = 8 << 20
 	maxWindowByte = 13 << 3 // maxWindow as a frame header encodes it
-	sharedCount   = 2       // number of batches that are inflated at the same time, at most; each of them takes up to 20 MB in addition
+	sharedCount   = 2       // maximum number of batches that are inflated at the same time, each with up to 20 MB for its decoder
 )
 
-// Inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch. The
-// zero value is ready for use.
+// Inflater decompresses one batch at a time. Except for zstd's window, the memory of an Inflater does not depend on the
+// batch. The zero value is ready for use.
 type Inflater struct {
 	head    bytes.Reader // a corrected header, which is read in place of the first bytes of an LZ4 batch
 	in      bytes.Reader
@@ -53,10 +54,10 @@ var shared = func() chan *Inflater {
 	return pool
 }()
 
-// Acquire waits for one of the inflaters that the process shares. The caller must Release it.
+// Acquire waits for one of the inflaters that the process shares. The caller must release the inflater with Release.
 func Acquire() *Inflater { return <-shared }
 
-// Release drops the references to the batch, and makes a shared inflater available to other callers.
+// Release drops the inflater's references to the batch, and makes the inflater available to other callers of Acquire.
 func Release(i *Inflater) {
 	i.drop()
 	shared <- i
@@ -110,7 +111,7 @@ func (i *Inflater) joined(head, body []byte) io.Reader {
 	return io.MultiReader(&i.head, &i.in)
 }
 
-// Scratch returns a buffer for skipped bytes.
+// Scratch returns a buffer into which a caller reads the bytes that it skips.
 func (i *Inflater) Scratch() []byte {
 	if i.scratch == nil {
 		i.scratch = make([]byte, 32<<10)
@@ -129,8 +130,8 @@ func (i *Inflater) drop() {
 
 // narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest follows. A
 // producer that compresses at level 20 or above declares a window of up to 128 MiB even for little data, and the window
-// of a single-segment frame is as large as its content. Such a frame is readable with the smaller window if none of its
-// references goes back further than maxWindow.
+// of a single-segment frame is as large as its content. A frame that declares a window above maxWindow is readable with
+// the smaller window if none of its references goes back further than maxWindow.
 func narrowWindow(frame []byte) (head, rest []byte) {
 	const descriptor, window, dictionary, singleSegment = 4, 5, 3, 1 << 5
 	if !bytes.HasPrefix(frame, zstdMagic) || len(frame) <= window {
@@ -196,8 +197,8 @@ const (
 	// snappyWindow is the largest distance of a reference within a large block. Java's and C's encoders make blocks of at
 	// most 64 KiB; Go's encoder makes one block of a batch and refers back within the whole block.
 	snappyWindow = 16 << 20
-	snappySlack  = 4 << 20   // how much is decoded before bytes outside the window are dropped
-	snappyWhole  = 128 << 10 // a block up to this size is decoded at once
+	snappySlack  = 4 << 20   // decoded bytes before the window are dropped when there are this many
+	snappyWhole  = 128 << 10 // a block with up to this decoded size is decoded at once, not piece by piece
 )
 
 var (
@@ -210,9 +211,9 @@ type snappyReader struct {
 	in     []byte // blocks that are not decoded yet
 	framed bool
 	block  []byte // the rest of the current block
-	left   int64  // number of decoded bytes that the rest of the current block gives
-	begin  int    // index in out at which the block begins, or the window when the block began earlier
-	out    []byte // the last decoded bytes: the window, and bytes that are not read yet
+	left   int64  // number of bytes to which the rest of the current block will be decoded
+	begin  int    // index in out of the first byte to which the block may refer back
+	out    []byte // the last decoded bytes: the window to which the block may refer back, and bytes that the caller has not read yet
 	read   int    // number of bytes of out that the caller has read
 }
 

@@ -6,10 +6,10 @@ import (
 	"hash/crc32"
 )
 
-// Positions of fields in a record batch of format 2. This package does not use kafka-go's decoder, because that decoder
-// hides the batch's last offset (needed to skip a batch that compaction emptied), allocates a page of 64 KiB for each
-// batch however small, drops the whole response for one bad checksum, and holds a decompressed batch completely in
-// memory.
+// Positions of fields in a record batch of format 2. Package protocol does not use kafka-go's decoder, because that
+// decoder hides the batch's last offset (needed to skip a batch that compaction emptied), allocates a page of 64 KiB
+// for each batch however small, drops the whole response for one bad checksum, and holds a decompressed batch
+// completely in memory.
 const (
 	batchPrefix  = 12 // base offset and length
 	atMagic      = 16
@@ -24,7 +24,7 @@ const (
 	atCount      = 57
 	atRecords    = 61
 
-	// BatchOverhead is more than the size of a batch without its records.
+	// BatchOverhead is an upper limit for the size of a batch without its records, for estimates of a batch's size.
 	BatchOverhead = batchPrefix + atRecords
 )
 
@@ -36,7 +36,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// batch is one checked entry of a log, whose records are not read yet.
+// batch is one batch of a log whose header was checked and whose records are not read yet.
 type batch struct {
 	base       int64
 	last       int64

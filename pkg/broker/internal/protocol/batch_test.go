@@ -170,7 +170,7 @@ func TestDecode_DamageIsOfItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	good, bad := join(t, testBatch{values: "a"}), join(t, testBatch{base: 1, values: "b"})
 	for i := range bad {
-		if i < atMagic+1 { // offset and length are not covered by the checksum
+		if i < atMagic+1 { // a change of these bytes is not detected, because the checksum does not cover offset and length
 			continue
 		}
 		damaged := slices.Clone(bad)

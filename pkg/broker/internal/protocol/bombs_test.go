@@ -259,7 +259,7 @@ func TestCursor_WhatCannotBeReadHasPlaceholders(t *testing.T) {
 	for name, test := range map[string]struct {
 		data  []byte
 		read  int    // number of records that are read
-		gaps  string // first and last unreadable offset of each expected placeholder
+		gaps  string // the expected placeholders, each as its first and last unreadable offset
 		cause string
 	}{
 		"Checksum": {func() []byte { b := brokertest.BatchOf(t, brokertest.Zstd, honest(3)...); b[len(b)-1]++; return b }(), 0, "0-0 1-1 2-2", "checksum"},
@@ -312,7 +312,7 @@ func TestDecode_ALargeWindowForLittleIsRead(t *testing.T) {
 	var out bytes.Buffer
 	z := check.Must(zstd.NewWriter(&out, zstd.WithWindowSize(128<<20)))(t)
 	brokertest.Record{Value: 5}.Write(z)
-	_ = z.Flush() // so that the size is not known in the header
+	_ = z.Flush() // writes the frame's header now, before the encoder knows the size of the content
 	_ = z.Close()
 	p := decodeAll(t, 0, nil, brokertest.Batch(brokertest.Zstd, 0, 1, out.Bytes()))
 	check.True(t, len(p.Records) == 1 && p.Err == nil, "records = %d, %v, want it read", len(p.Records), p.Err)
@@ -331,13 +331,13 @@ func TestDecode_OldFormats(t *testing.T) {
 					for i, value := range [][]byte{[]byte("a"), nil, bytes.Repeat([]byte("c"), 300_000)} {
 						offset := int64(10 + i)
 						if magic == 1 {
-							offset = int64(2 * i) // relative; compaction removed every second record
+							offset = int64(2 * i) // relative to the first record of the list; compaction has removed every second record
 						}
 						_, _ = w.Write(brokertest.LegacyEntry(magic, 0, offset, []byte("k"), value))
 					}
 				})
 				if magic == 0 && codec == brokertest.LZ4 {
-					body[6] ^= 0x55 // the wrong checksum of old producers
+					body[6] ^= 0x55 // makes the header's checksum wrong, as old producers do
 				}
 				last, want := int64(12), "10 11 12"
 				if magic == 1 {
@@ -409,10 +409,10 @@ func FuzzDecode(f *testing.F) {
 			f.Add(brokertest.LegacyEntry(magic, codec, 2, nil, body), uint8(3), uint16(0))
 		}
 	}
-	f.Add([]byte("0000000000000000000000X00000000000000000000000000000000000000100"), uint8(1), uint16(0)) // a record of negative length
+	f.Add([]byte("0000000000000000000000X00000000000000000000000000000000000000100"), uint8(1), uint16(0)) // a batch with a record of negative length
 	control := brokertest.BatchOf(f, brokertest.None, brokertest.Record{})
 	control[atAttributes+1] |= attrControl
-	binary.BigEndian.PutUint32(control[atLastDelta:], math.MaxInt32) // two billion ends of transactions
+	binary.BigEndian.PutUint32(control[atLastDelta:], math.MaxInt32) // the batch claims to contain two billion end markers of transactions
 	f.Add(control, uint8(1), uint16(0))
 	limits := Limits{RecordBytes: 64 << 10, Headers: 100, HeaderBytes: 16 << 10, BatchBytes: 4 << 20}
 	const portion = 64 << 10

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/inflate"
 )
 
-// Cursor reads a broker's answer for one partition as a stream, in portions. It holds the compressed bytes and a
-// decoder of up to 20 MB, whatever the decompressed size. It is not safe for concurrent use.
+// Cursor reads a broker's answer for one partition as a stream, in portions. It keeps the compressed bytes and a
+// decoder of up to 20 MB in memory, however large the decompressed bytes are. It is not safe for concurrent use.
 type Cursor struct {
 	tp             TopicPartition
 	data           []byte // batches that are not read yet
@@ -24,7 +24,7 @@ type Cursor struct {
 	limits         Limits
 	only           *string
 	inflater       *inflate.Inflater
-	high           int64 // the partition's end, -1 when it is not known
+	high           int64 // high watermark of the partition; -1 when it is not known
 	skipUnreadable bool  // unreadable offsets become placeholders
 
 	next   int64 // offset at which the next portion of records begins
@@ -40,12 +40,12 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 
 // Read returns the next records, up to about portion bytes, or all remaining records. Next is the offset to continue
 // from, and the result done means that the cursor is at its end. A batch that cannot be read has placeholders (see
-// Defect). An error means that memory is used up; the records before it are returned too, and the cursor must not be
-// used again.
+// Defect). An error means that memory is used up. The records that were read before the error are returned too, and the
+// cursor must not be used again.
 func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	memory.taken = 0
-	c.names.headers = nil // otherwise a block with headers of two portions would keep the first portion in memory
+	c.names.headers = nil // so that no block contains headers of two portions; it would keep the first portion in memory
 	if c.reader != nil {
 		c.reader.use(memory)
 	}
@@ -90,8 +90,8 @@ func (c *Cursor) Mark(offset int64) (latest int64, crc uint32, found bool) {
 	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true
 }
 
-// step reads records of the present batch, or of the next one, until memory.taken reaches portion. io.EOF means
-// that no whole batch is left, or that p.Err has the error.
+// step reads records of the present batch, or of the next one, until memory.taken reaches portion. io.EOF means that no
+// whole batch is left, or that p.Err says why the next batch cannot be read.
 func (c *Cursor) step(p *FetchedPartition, memory *MemoryReservation, portion int64) error {
 	if c.reader == nil {
 		if ok, err := c.nextBatch(p, memory); !ok {
@@ -138,7 +138,8 @@ func push(p *FetchedPartition, rec Record, expected int, memory *MemoryReservati
 	return nil
 }
 
-// nextBatch opens the next batch. It returns false when the batch has no records to read, and io.EOF after the last.
+// nextBatch opens the next batch. It returns false when the batch has no records to read, and io.EOF after the last
+// batch.
 func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok bool, err error) {
 	b, rest, whole, err := nextBatch(c.data)
 	if err != nil {
@@ -151,11 +152,11 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	}
 	c.data, c.batch = rest, b
 	if !b.legacy && !c.txns.counts(b) {
-		// A control batch has one record. If its header declares more offsets, the offsets after the first have no
-		// record.
+		// A control batch has one record. If the header of a control batch declares more offsets, the offsets after the first
+		// have no record.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
-			if err := memory.take(recordMemory); err != nil { // control offsets take memory too
+			if err := memory.take(recordMemory); err != nil { // p.controls needs memory for each offset
 				return false, err
 			}
 			p.controls = append(p.controls, at)
@@ -178,8 +179,8 @@ func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) 
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }
 
-// claimed returns the first and last offset that a damaged batch declares, or only the next offset if that cannot
-// be true.
+// claimed returns the first and the last offset that a damaged batch declares. If the log does not contain the declared
+// offsets, it returns the parameter next as first and last offset.
 func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	from, last = max(next, b.base), b.base
 	if !b.legacy && len(b.raw) >= atRecords {
@@ -190,14 +191,14 @@ func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 			last = following - 1
 		}
 	}
-	if c.high >= 0 && (from >= c.high || last >= c.high) { // the claimed offsets cannot be true
+	if c.high >= 0 && (from >= c.high || last >= c.high) { // the log ends before the claimed offsets, so they are wrong
 		return next, next
 	}
 	return from, last
 }
 
-// broken ends an unreadable batch: its offsets up to the parameter last are skipped, or p.Err makes the caller fetch
-// again.
+// broken handles an unreadable batch. Either it adds placeholders for the offsets from the parameter from to the
+// parameter last, or it sets p.Err, so that the caller fetches the batch again.
 func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory *MemoryReservation) error {
 	if !c.skipUnreadable {
 		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)
@@ -213,8 +214,8 @@ func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory
 	return pushUnreadable(p, from, max(from, last), reason, memory)
 }
 
-// maxPlaceholders is the largest number of unreadable offsets that get one record each. When there are more, all of
-// them together get one record.
+// maxPlaceholders is the largest number of unreadable offsets for which each gets a placeholder record. When there are
+// more unreadable offsets, one placeholder stands for all of them.
 const maxPlaceholders = 1000
 
 // pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.
@@ -255,11 +256,11 @@ type abortedTransaction struct {
 	first    int64
 }
 
-// transactions decides which batches of one partition's answer hold records for consumers. Batches must be passed
-// in the order of the log.
+// transactions decides which batches of one partition's answer contain records that consumers receive. Batches must be
+// passed in the order of the log.
 type transactions struct {
 	aborted []abortedTransaction // ordered by first offset
-	open    map[int64]bool       // producers inside an aborted transaction
+	open    map[int64]bool       // ids of producers whose aborted transaction has begun and not ended yet
 }
 
 func newTransactions(aborted []abortedTransaction) *transactions {

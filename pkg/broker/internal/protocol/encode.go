@@ -15,20 +15,20 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// referenced is the size from which a key or a value is sent from its own memory instead of being copied into the
-// batch: it may be many megabytes, and a copy would be held in memory until the broker has answered.
+// referenced is the size in bytes from which a key or a value is not copied into the batch but sent from its own
+// memory. A copy of many megabytes would stay in memory until the broker has answered.
 const referenced = 32 << 10
 
-// EncodedBatch is a complete record batch except its producer's fields. It never changes: each try makes its own
-// header, because a try that was abandoned may still be sending the earlier header. Large parts refer to the records'
-// own memory.
+// EncodedBatch is a record batch that is complete except for the producer's id and the sequence. It never changes: each
+// try makes its own header, because a try that was abandoned may still be sending the earlier header. Large keys and
+// values are not copied into it.
 type EncodedBatch struct {
 	head [atRecords]byte
 	body [][]byte
 	size int // size of the body in bytes
 }
 
-// EncodeBatch encodes records as one batch of format 2. Their bytes must not change while the batch is in use.
+// EncodeBatch encodes records as one batch of format 2. The records' bytes must not change while the batch is in use.
 func EncodeBatch(records []Record, codec compress.Compression) (*EncodedBatch, error) {
 	if len(records) == 0 {
 		return nil, fmt.Errorf("encode batch: %w", kafkaprotocol.ErrNoRecord)
@@ -99,7 +99,7 @@ type batchEncoder struct {
 	now         int64
 	first, last int64    // time of the first record, and the latest time of all records
 	small       []byte   // parts of records that are copied into the batch
-	body        [][]byte // finished pieces of the batch's body
+	body        [][]byte // finished pieces of the batch's body: copied parts, and large keys and values in their own memory
 }
 
 // ownBytes returns the size of those parts of the records that the encoder copies.
@@ -194,8 +194,8 @@ type produceRequest struct {
 	body    *EncodedBatch
 }
 
-// Produce returns the request that appends a batch with a header that Signed made, within timeout, to all in-sync
-// replicas.
+// Produce returns the request to append a batch to a partition. The parameter head is a header that Signed made. The
+// broker answers when all in-sync replicas have the batch, or when timeout has passed.
 func Produce(tp TopicPartition, timeout time.Duration, head []byte, body *EncodedBatch) Request[*produce.Response] {
 	p := produceRequest{tp, timeout, head, body}
 	return Request[*produce.Response]{kafkaprotocol.Produce, p.exchange}
@@ -217,7 +217,8 @@ func (p produceRequest) exchange(rw io.ReadWriter, v Versions) (*produce.Respons
 	return res.(*produce.Response), nil
 }
 
-// Acknowledgement returns the answer for the request's partition, and the pause that the broker asks for.
+// Acknowledgement returns the broker's answer for the only partition of a Produce request, and the pause that the
+// broker asks for.
 func Acknowledgement(res *produce.Response) (produce.ResponsePartition, time.Duration, error) {
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
 		return produce.ResponsePartition{}, 0, errors.New("produce answer without the partition")
@@ -225,8 +226,8 @@ func Acknowledgement(res *produce.Response) (produce.ResponsePartition, time.Dur
 	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
 }
 
-// writeTo writes the request in any version from 0 to 8, which differ only for transactions, with acknowledgement
-// by all in-sync replicas.
+// writeTo writes the request in any version from 0 to 8, which differ only in a field for transactions. The request
+// asks for acknowledgement by all in-sync replicas.
 func (p produceRequest) writeTo(w io.Writer, version int16) error {
 	b := make([]byte, 4, 128+len(p.tp.Topic)+atRecords+referenced)
 	b = binary.BigEndian.AppendUint16(b, uint16(kafkaprotocol.Produce))
@@ -246,7 +247,7 @@ func (p produceRequest) writeTo(w io.Writer, version int16) error {
 	b = append(b, p.head...)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4+p.body.size))
 	pieces := p.body.body
-	if len(pieces[0]) <= referenced { // one packet for small batches
+	if len(pieces[0]) <= referenced { // a small batch is written together with the request's first bytes, in one packet
 		b, pieces = append(b, pieces[0]...), pieces[1:]
 	}
 	if _, err := w.Write(b); err != nil {

@@ -87,7 +87,7 @@ func TestEncodeBatch_LargeValueIsNotCopied(t *testing.T) { //nolint:paralleltest
 	check.True(t, got <= 64<<10, "bytes allocated to send one record of 10 MB = %d, want at most 64 KiB", got)
 }
 
-// discard accepts everything, and does not implement io.ReaderFrom.
+// discard drops all that is written. Unlike io.Discard, it does not implement io.ReaderFrom.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
@@ -149,7 +149,7 @@ func TestProduceRequest_ReadsTheAnswer(t *testing.T) {
 	}
 }
 
-// readWriter reads an answer and discards writes.
+// readWriter stands for a connection: a broker's answer can be read from it, and it drops all that is written.
 type readWriter struct{ answer *bytes.Buffer }
 
 func (r readWriter) Read(b []byte) (int, error)  { return r.answer.Read(b) }

@@ -7,7 +7,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// The kinds of errors. Package broker says what they mean.
+// The kinds of errors. Package broker says what each kind means.
 var (
 	ErrOutOfRange   = errors.New("offset out of range")
 	ErrNotLeader    = errors.New("broker is not the leader")

@@ -24,11 +24,11 @@ type FetchRequest struct {
 	MaxWait  time.Duration
 	MinBytes int32
 	// MaxBytes limits the answer, DefaultFetchBytes when 0. The broker sends the first batch completely even if it is
-	// larger. The additional memory for decompression and records is limited to the same size, plus the same size for
-	// the last batch; partitions beyond the limit are answered without records.
+	// larger than MaxBytes. Decompression and records may use MaxBytes of memory in addition, and the same once more for
+	// the last batch. Partitions for which no memory is left are answered without records.
 	MaxBytes int32
-	// MaxBatchBytes is the largest size of an answer that is larger than MaxBytes because of a large batch; 0 means no
-	// limit. A partition's answer beyond this limit is dropped, and the partition's Heavy is set.
+	// MaxBatchBytes limits an answer that is larger than MaxBytes because of a large batch; 0 means no limit. The part of
+	// the answer that exceeds this limit is dropped, and Heavy of its partition is set.
 	MaxBatchBytes int64
 	// Memory is the memory for decoding, nil for no limit.
 	Memory *MemoryReservation
@@ -37,7 +37,7 @@ type FetchRequest struct {
 	// Stream leaves the answer undecoded, to be read by each partition's Portions.
 	Stream bool
 	// ReadCommitted leaves out records of aborted transactions, and delivers no record after the start of an open
-	// transaction before that transaction has ended. Without it, all records are delivered.
+	// transaction before that transaction has ended. Without ReadCommitted, all records are delivered.
 	ReadCommitted bool
 }
 
@@ -66,7 +66,7 @@ type FetchResponse struct {
 	Starved bool
 }
 
-// FetchedPartition is the answer for one partition. When Err is set, it has the records before the damage.
+// FetchedPartition is the answer for one partition. When Err is set, Records are those before the damage.
 type FetchedPartition struct {
 	TopicPartition
 	// HighWatermark, LastStable and LogStart are -1 when the broker did not return them.
@@ -78,8 +78,8 @@ type FetchedPartition struct {
 	Next     int64
 	Records  []Record
 	controls []int64 // the offsets of control records, in order
-	// Heavy is set when the batch at Next is too large to be decoded together with others: Heavy is then the size of the
-	// answer, and the caller must fetch the partition with Stream. Otherwise it is 0.
+	// Heavy is set when the batch at Next is too large to be decoded together with others, otherwise 0. A value above 0 is
+	// the size of the answer, and the caller must fetch the partition with Stream.
 	Heavy int
 	// Portions reads the records of an answer that was fetched with Stream; nil when there are none.
 	Portions Portions
@@ -178,7 +178,8 @@ type RawResponse struct {
 	throttle   time.Duration
 }
 
-// unanswered returns a response in which every requested partition has no records and still its requested offset.
+// unanswered returns a response in which no partition has records, and in which Next of each partition is the requested
+// offset.
 func (d *FetchDecoder) unanswered() RawResponse {
 	out := RawResponse{partitions: make([]rawPartition, len(d.req.Partitions))}
 	for i, p := range d.req.Partitions {
@@ -189,7 +190,7 @@ func (d *FetchDecoder) unanswered() RawResponse {
 	return out
 }
 
-// read reads a Fetch response of one of the versions 4 to 11. It may be called again for a further response.
+// read reads a Fetch response of one of the versions 4 to 11. It may be called again when the request is sent again.
 func (d *FetchDecoder) read(r io.Reader, version int16) (RawResponse, error) {
 	out := d.unanswered()
 	s, err := openResponse(r)
@@ -219,7 +220,8 @@ func (d *FetchDecoder) read(r io.Reader, version int16) (RawResponse, error) {
 	return out, s.err
 }
 
-// readPartition keeps at most as many bytes as the parameter left says, and returns how many it kept.
+// readPartition reads the part of a response that belongs to one partition. It drops the records when they have more
+// bytes than left, and returns the number of bytes that it kept.
 func (d *FetchDecoder) readPartition(s *stream, version int16, topic string, out *RawResponse, left int) int {
 	tp := TopicPartition{topic, s.int32()}
 	code := s.int16()
@@ -232,7 +234,7 @@ func (d *FetchDecoder) readPartition(s *stream, version int16, topic string, out
 		aborted = append(aborted, abortedTransaction{producer: s.int64(), first: s.int64()})
 	}
 	if version >= 11 {
-		s.int32() // preferred replica: we name no rack
+		s.int32() // preferred replica; there is none, because the request names no rack
 	}
 	var data []byte
 	size := int(s.int32())
@@ -256,7 +258,7 @@ func (d *FetchDecoder) readPartition(s *stream, version int16, topic string, out
 	return len(data)
 }
 
-// minShare is the size that a single batch may have in the smallest answer.
+// minShare is the memory for decoding that Fetch allows for a single batch, even if the request's MaxBytes is smaller.
 const minShare = 256 << 10
 
 // cursor returns a cursor over the answer for the i-th partition.
@@ -289,9 +291,9 @@ func (d *FetchDecoder) Decode(raw RawResponse) FetchResponse {
 	return res
 }
 
-// partition fills p with the records of c. It stops early, at a valid offset, when the answer has used up its bytes. A
-// batch that needs more memory even without other batches is left out: the caller must read it with Stream. It reports
-// whether memory could not be reserved.
+// partition fills p with the records of c. It stops between two batches when the decoded records of the answer have
+// used MaxBytes of memory. It leaves out a batch that alone needs more memory; the caller must read that batch with
+// Stream. The result starved means that no memory could be reserved.
 func (d *FetchDecoder) partition(p *FetchedPartition, c *Cursor) (starved bool) {
 	for d.memory.taken < int64(d.req.MaxBytes) {
 		records, controls, next, mark := len(p.Records), len(p.controls), p.Next, d.memory.taken

@@ -25,9 +25,9 @@ var errNested = errors.New("a compressed record inside a compressed list")
 type legacyReader struct {
 	opened
 	wrapped bool
-	add     int64 // number that is added to the offsets of records
+	add     int64 // difference between a record's offset in the log and its offset inside the compressed list
 	last    int64 // offset of the previous record
-	stamp   int64 // time of all records, if stamped
+	stamp   int64 // time of all records, set by the broker; valid only when stamped is true
 	stamped bool
 }
 
@@ -53,7 +53,8 @@ func openLegacy(o opened, inflater *inflate.Inflater, memory *MemoryReservation)
 		return nil, list.err
 	}
 	if o.magic == 1 {
-		// Offsets count from the first record, and the entry has the offset of the last.
+		// Offsets inside the list are relative to its first record. The entry's own offset is the absolute offset of the last
+		// record.
 		last, err := r.lastOffset(inflater, codec, body, memory)
 		if err != nil {
 			return nil, err
@@ -119,7 +120,7 @@ func (r *legacyReader) next(from int64) (Record, error) {
 }
 
 func (r *legacyReader) read(rec *Record, p *part, from int64) {
-	p.take(4) // checksum; the list's checksum has been checked
+	p.take(4) // the record's checksum, which needs no check: the checksum of the whole entry was right
 	magic, attributes := p.take(1)[0], p.take(1)[0]
 	switch {
 	case p.err != nil:

@@ -34,8 +34,8 @@ const (
 // Defect describes the missing parts of a Record: the parts over a limit, or everything except the position if it is
 // unreadable.
 type Defect struct {
-	// Limit is the limit that the record exceeds. If it exceeds several, this is a limit of headers. Limit is "" when
-	// the record cannot be read.
+	// Limit is the limit that the record exceeds. If the record exceeds several limits, Limit is a limit of headers. Limit
+	// is "" when the record cannot be read.
 	Limit string
 	// Size and SHA256 are the length and the hash of the whole value; for a null value, 0 and the hash of no bytes.
 	Size   int64
@@ -45,24 +45,26 @@ type Defect struct {
 
 	// Reason is why the record cannot be read, "" when Limit is set.
 	Reason string
-	// Last is the last unreadable offset. The first is the record's own.
+	// Last is the last unreadable offset. The first unreadable offset is the record's own offset.
 	Last int64
 }
 
 var (
 	// errNoMemory stops decoding because no memory can be reserved at the moment.
 	errNoMemory = errors.New("no memory is free for the records")
-	// errHeavy stops decoding in Fetch because the batch needs more than its share.
+	// errHeavy stops decoding in Fetch because a batch needs more memory than Fetch allows for one batch.
 	errHeavy = errors.New("the batch is too large to be decoded with others")
-	// errBatchLimit is the reason for a batch over Limits.BatchBytes.
+	// errBatchLimit is the error of a batch whose decompressed size exceeds Limits.BatchBytes.
 	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
 )
 
-// MemoryReservation is memory that is reserved for decoding. It is taken before the memory is allocated.
+// MemoryReservation is memory that is reserved for decoding. A decoder takes a part of the reservation before it
+// allocates that much memory.
 type MemoryReservation struct {
 	// Free is the memory reserved and not taken yet.
 	Free int64
-	// More reserves further bytes; it may wait. When More is nil, there are no further bytes.
+	// More reserves further bytes and reports whether it could; it may wait until they are free. When More is nil, no
+	// further bytes can be reserved.
 	More func(bytes int64) bool
 	// Done ends decoding early when it is closed; nil: never.
 	Done <-chan struct{}
@@ -97,12 +99,11 @@ func (r *MemoryReservation) ended() bool {
 	}
 }
 
-// back gives back the memory that was taken since a moment; the parameter mark is the value of the field taken at that
-// moment.
+// back gives back the memory that was taken since the field taken had the value mark.
 func (r *MemoryReservation) back(mark int64) {
 	r.Free += r.taken - mark
 	r.taken = mark
 }
 
-// unlimitedMemory returns the reservation for bytes that are already in memory.
+// unlimitedMemory returns a reservation without a limit, for decoding bytes that are already in memory.
 func unlimitedMemory() *MemoryReservation { return &MemoryReservation{Free: math.MaxInt64} }

@@ -14,13 +14,13 @@ import (
 // Topic is a broker's description of a topic.
 type Topic struct {
 	Name string
-	// ID is the topic's UUID as text. A topic that is deleted and created again has a new id. Brokers before 2.8 have no
-	// such ids: then ID is empty.
+	// ID is the topic's UUID as text. A topic that is deleted and created again has a new id. With a broker before 2.8,
+	// which has no topic ids, ID is empty.
 	ID string
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
 	Partitions []Partition
-	// Err is why a requested topic has no partitions: ErrUnknownTopic, ErrUnauthorized, or ErrNoLeader (a new topic).
+	// Err is ErrUnknownTopic, ErrUnauthorized, or (for a new topic) ErrNoLeader when a requested topic has no partitions.
 	Err error
 }
 
@@ -47,14 +47,14 @@ func (t Topic) LeaderOf(tp TopicPartition) (int32, error) {
 	return 0, ErrUnknownTopic
 }
 
-// Versions of the Metadata request with topic ids that this package supports.
+// The oldest version of the Metadata request with topic ids, and the newest version that package protocol supports.
 const (
 	metadataWithIDs = 10
 	metadataNewest  = 12
 )
 
-// Metadata returns the request for the named topics, or without names for all. It is sent to the broker of a
-// connection, because kafka-go would answer its own kind of Metadata request from its cache, which has no topic ids.
+// Metadata returns the request for the named topics, or without names for all. The request goes to a broker, whereas
+// kafka-go would answer its own Metadata request from its cache, which contains no topic ids.
 func Metadata(names []string) Request[[]Topic] {
 	return Request[[]Topic]{kafkaprotocol.Metadata, func(rw io.ReadWriter, v Versions) ([]Topic, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.Metadata)
@@ -89,7 +89,7 @@ func metadataRequest(version int16, names []string) []byte {
 	if version <= 10 {
 		b = append(b, 0) // cluster operations
 	}
-	b = append(b, 0, 0) // topic operations, no tagged fields
+	b = append(b, 0, 0) // do not report the allowed operations on topics; no tagged fields
 	return b
 }
 
@@ -151,7 +151,7 @@ func exchangeTopicsWithoutIDs(rw io.ReadWriter, v Versions, names []string) ([]T
 	return topics, nil
 }
 
-// listGroupsWithStates is the first version of ListGroups with states.
+// listGroupsWithStates is the first version of ListGroups whose answer contains the states of groups.
 const listGroupsWithStates = 4
 
 var errNoStates = errors.New("the broker is too old to tell the states of groups")
@@ -177,7 +177,7 @@ func ListGroups() Request[map[string]string] {
 
 func listGroupsRequest() []byte {
 	b := requestHead(kafkaprotocol.ListGroups, listGroupsWithStates)
-	b = append(b, 1, 0) // no filter by states: all of them; no tagged fields
+	b = append(b, 1, 0) // no filter, so groups in all states; no tagged fields
 	return b
 }
 

@@ -6,7 +6,7 @@ import "encoding/binary"
 // partitions.
 func Murmur2Partition(key []byte, n int) int32 { return int32(murmur2(key)&0x7fffffff) % int32(n) }
 
-// murmur2 returns the hash with the seed that Kafka uses.
+// murmur2 returns the Murmur2 hash of data, with the seed that Kafka uses.
 func murmur2(data []byte) uint32 {
 	const (
 		seed = 0x9747b28c

@@ -11,8 +11,8 @@ import (
 
 func TestMurmur2Partition_AgreesWithJava(t *testing.T) {
 	t.Parallel()
-	// These hash values are from Kafka's own test of its Java hash function. The expected partitions follow from them
-	// with the mask and the modulus of Kafka's default partitioner.
+	// These hash values are from Kafka's own test of its Java hash function. The expected partitions follow from the hash
+	// values with the mask and the modulus of Kafka's default partitioner.
 	hashes := map[string]int32{
 		"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536,
 		"a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107,

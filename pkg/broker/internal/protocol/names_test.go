@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// heapBytes returns the bytes in memory after a collection.
+// heapBytes returns how many bytes of the heap are in use after a garbage collection.
 func heapBytes() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -30,8 +30,8 @@ func batchOfNames(t *testing.T, codec, n, length int) []byte {
 	return brokertest.BatchOf(t, codec, records...)
 }
 
-// TestCursor_NamesOfHeaders: header names that do not repeat take reserved memory or refer to the answer, and the
-// cursor does not keep them.
+// TestCursor_NamesOfHeaders: names of headers that occur only once take reserved memory or point into the answer's
+// bytes, and the cursor does not keep these names.
 func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	for name, test := range map[string]struct{ records, length int }{
 		"Large":  {100, 1_000_000}, // read in pieces

@@ -57,7 +57,7 @@ func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltes
 	})
 }
 
-// TestPlaceholders_WithoutMemory: offsets without memory for their placeholders are not skipped.
+// TestPlaceholders_WithoutMemory: an unreadable offset is not skipped when there is no memory for its placeholder.
 func TestPlaceholders_WithoutMemory(t *testing.T) {
 	t.Parallel()
 	good := brokertest.BatchOf(t, brokertest.None, brokertest.Record{Value: 1})

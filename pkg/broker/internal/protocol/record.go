@@ -25,8 +25,8 @@ func ComparePartitions(a, b TopicPartition) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// Record is one record of a log, as its producer wrote it. A nil key, value or header value is Kafka's null and
-// differs from an empty one; headers keep their order and their duplicates.
+// Record is one record of a log, as its producer wrote it. A nil key, value or header value is Kafka's null, which
+// differs from an empty key or value; headers keep their order and their duplicates.
 //
 // Records from Fetch and Scan share memory: do not change their bytes, and Clone records that you keep.
 type Record struct {
@@ -34,7 +34,7 @@ type Record struct {
 	Offset int64
 	// Time is UTC with milliseconds, zero outside 1970 to 9999. Produce writes the current time for zero.
 	Time time.Time
-	// RawTime is a log's timestamp that Time cannot hold, else 0. Kafka writes -1 for none.
+	// RawTime is a log's timestamp that Time cannot hold, else 0. Kafka writes -1 for a record without a timestamp.
 	RawTime int64
 	Key     []byte
 	Value   []byte
@@ -43,8 +43,8 @@ type Record struct {
 	// whole record.
 	Defect *Defect
 
-	// Control marks the end of a transaction, which is not a message and has no key or value. Only Scan returns such
-	// records.
+	// Control means that the record is only the end marker of a transaction, without key and value. Only Scan returns end
+	// markers.
 	Control bool
 }
 
@@ -60,8 +60,8 @@ func (r Record) Clone() Record {
 	return r
 }
 
-// Memory of a Record, a header and a Defect without the bytes that they point to, which is a large share for small
-// records.
+// Bytes of memory that a Record, a header and a Defect themselves take, without the bytes to which they point. Of the
+// memory for small records, these bytes are a large part.
 const (
 	recordMemory = int(unsafe.Sizeof(Record{}))
 	HeaderMemory = int(unsafe.Sizeof(entity.Header{}))

@@ -30,7 +30,7 @@ type opened struct {
 	magic  byte
 	names  *shared
 	limits Limits
-	only   *string // name of the only header to keep, without key and value; nil keeps everything
+	only   *string // name of the only header to read; then key and value are not read either; nil: everything is read
 	src    source
 }
 
@@ -88,7 +88,7 @@ func (r *batchReader) next(from int64) (Record, error) {
 		switch {
 		case r.src.err != nil:
 		case r.src.r == nil || size <= blockBytes && r.src.fill(int(size)):
-			// The source may have ended before size bytes.
+			// The source may have ended early, so its buffer may contain fewer than size bytes.
 			n := min(size, int64(len(r.src.b)))
 			rec = r.whole(r.src.b[:n], from)
 			r.src.b = r.src.b[n:]
@@ -208,7 +208,7 @@ func (o *opened) limit(rec *Record) {
 	if size <= o.limits.RecordBytes && rec.Defect == nil {
 		return
 	}
-	d := rec.over(LimitRecordBytes) // the defect names this limit even if a limit of headers is exceeded too
+	d := rec.over(LimitRecordBytes) // keeps the limit of an existing defect, such as a limit of headers
 	d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
 	if int64(len(rec.Key)) > o.limits.RecordBytes {
 		rec.Key, d.KeyOmitted = nil, true
@@ -221,7 +221,8 @@ func (o *opened) limit(rec *Record) {
 // maxWanted is the largest header value that is kept when only one header is requested.
 const maxWanted = 1 << 10
 
-// piecewise reads a record that is not completely in memory. The kept parts have memory of their own.
+// piecewise reads a record that is not completely in memory. The parts of the record that are kept have memory of their
+// own.
 func (r *batchReader) piecewise(size, from int64) (rec Record) {
 	p := &part{source: &r.src, left: size}
 	p.skip(1, nil)
@@ -373,7 +374,7 @@ const (
 	// maxNames and maxName limit the shared names, which live as long as the cursor.
 	maxNames    = 1024
 	maxName     = 128
-	headerBlock = 256 // how many headers are allocated together
+	headerBlock = 256 // number of headers that are allocated together as one block
 )
 
 func newShared() *shared { return &shared{names: map[string]string{}} }

@@ -10,7 +10,7 @@ import (
 // ClientID is the name of this client in every request.
 const ClientID = "dlq-manager"
 
-// correlation is the same for all requests: a connection carries one at a time.
+// correlation is the same for all requests: a connection carries only one request at a time.
 const correlation = 1
 
 // Versions are the versions that kafka-go agreed on with one broker.
@@ -39,8 +39,8 @@ func RoundTrip[T kafkaprotocol.Message](rw io.ReadWriter, version int16, req kaf
 	return res.(T), nil
 }
 
-// newestVersion asks for the newest version that the broker supports of a request; kafka-go's own list has only
-// versions that kafka-go supports too.
+// newestVersion asks the broker for the newest version of a request that it supports. kafka-go's list of versions is
+// not enough, because it contains only versions that kafka-go supports too.
 func newestVersion(rw io.ReadWriter, key kafkaprotocol.ApiKey) (int16, error) {
 	res, err := RoundTrip[*apiversions.Response](rw, 0, &apiversions.Request{})
 	if err != nil {

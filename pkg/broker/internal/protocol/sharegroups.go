@@ -13,17 +13,17 @@ const (
 )
 
 const (
-	// GroupResource is the type of a resource whose configuration is that of a group.
+	// GroupResource is the resource type under which Kafka keeps the configurations of groups.
 	GroupResource = 32
 
-	// listGroupResources is the first version of ListConfigResources with types.
+	// listGroupResources is the first version of ListConfigResources in which a request can name the types of resources.
 	listGroupResources = 1
-	// shareGroupLag is the first version of DescribeShareGroupOffsets with the lag.
+	// shareGroupLag is the first version of DescribeShareGroupOffsets whose answer contains the lag.
 	shareGroupLag = 1
 )
 
 // ConfiguredGroups returns the request for the names of all groups that have a configuration of their own. A broker
-// without such configurations, older than Kafka 4.1, answers with none.
+// older than Kafka 4.1 has no configurations of groups, and answers with no name.
 func ConfiguredGroups() Request[[]string] {
 	return Request[[]string]{listConfigResources, func(rw io.ReadWriter, _ Versions) ([]string, error) {
 		newest, err := newestVersion(rw, listConfigResources)
@@ -31,7 +31,7 @@ func ConfiguredGroups() Request[[]string] {
 			return nil, err
 		}
 		b := requestHead(listConfigResources, listGroupResources)
-		b = append(b, 2, GroupResource, 0) // an array of one type; no tagged fields
+		b = append(b, 2, GroupResource, 0) // an array with one resource type; no tagged fields
 		body, err := exchange(rw, b)
 		if err != nil {
 			return nil, err
@@ -52,8 +52,8 @@ func ConfiguredGroups() Request[[]string] {
 
 // ShareOffset is how far a share group has come in a partition.
 type ShareOffset struct {
-	// Start: all records before it are final, acknowledged or archived. -1: nothing was delivered yet. The broker stores
-	// this offset with the next state of the partition, so the offset may be too low.
+	// Start is the offset before which all records are final: acknowledged or archived; -1 when no record was delivered
+	// yet. It may be too low, because the broker stores it only together with the partition's next change of state.
 	Start int64
 	// Lag is the number of records at or after Start that are not final; -1 where it is not known.
 	Lag int64
@@ -70,7 +70,7 @@ func ShareOffsets(group string) Request[map[TopicPartition]ShareOffset] {
 		version := min(newest, shareGroupLag)
 		b := requestHead(describeShareGroupOffsets, version)
 		b = appendCompactString(append(b, 2), group)
-		b = append(b, 0, 0, 0) // null: all topics; no tagged fields of the group and the request
+		b = append(b, 0, 0, 0) // null, which means all topics; then no tagged fields of the group and of the request
 		body, err := exchange(rw, b)
 		if err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func readShareOffsets(w *wire, version int16) (map[TopicPartition]ShareOffset, e
 
 const (
 	apiVersionsWithFeatures = 3
-	finalizedFeatures       = 2 // the number of the tagged field
+	finalizedFeatures       = 2 // number of the tagged field that contains the finalized features
 )
 
 // Features returns the request for the cluster's finalized features and their levels; none where a broker is too old.

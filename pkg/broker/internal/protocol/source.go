@@ -25,7 +25,7 @@ type source struct {
 	memory *MemoryReservation
 	work   int64 // number of bytes that were read from r
 	most   int64 // limit of the number of bytes that are read from r
-	over   error // error of a read after r gave more than most bytes
+	over   error // error that the source reports when r gives more than most bytes
 	block  []byte
 	size   int  // size of the next block
 	shared bool // records that were returned refer to the memory of block

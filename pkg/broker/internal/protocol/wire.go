@@ -94,7 +94,7 @@ func (w *wire) varbytes() []byte {
 	return w.take(int(n))
 }
 
-// count reads the length of a compact array, none for null.
+// count reads the length of a compact array; it returns 0 for null.
 func (w *wire) count() int {
 	n := w.uvarint()
 	if n == 0 {
@@ -123,7 +123,7 @@ func (w *wire) skipTags() {
 	}
 }
 
-// failed returns the first error of reading, with what was read.
+// failed returns the first error of reading, preceded by the text doing, which says what was read.
 func (w *wire) failed(doing string) error {
 	if w.err != nil {
 		return fmt.Errorf("%s: %w", doing, w.err)
@@ -135,7 +135,7 @@ func appendCompactString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s)+1)), s...)
 }
 
-// stream reads a response from a connection piece by piece, so that a large one is never held in one block.
+// stream reads a response from a connection piece by piece, so that a large response is never in memory as one block.
 type stream struct {
 	r    io.Reader
 	left int
@@ -154,7 +154,8 @@ func openResponse(r io.Reader) (*stream, error) {
 	return s, s.err
 }
 
-// requestHead starts a request of a flexible version; roundTrip writes its size into the first four bytes.
+// requestHead returns the header of a request in a flexible version; roundTrip later writes the request's size into the
+// first four bytes.
 func requestHead(key kafkaprotocol.ApiKey, version int16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
@@ -238,8 +239,8 @@ func (s *stream) block(n int) []byte {
 
 func (s *stream) string() string { return string(s.block(int(s.int16()))) }
 
-// count reads the length of an array, 0 for null. A damaged length is limited, because each element has at least one
-// byte.
+// count reads the length of an array, 0 for null. It refuses a length above the number of remaining bytes, because each
+// element has at least one byte.
 func (s *stream) count() int {
 	n := int(s.int32())
 	if n > s.left && s.err == nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// TestZstdWindows: a frame is readable when it does not refer back further than 8 MiB, whatever its header
-// declares.
+// TestZstdWindows: a frame is readable when it refers back at most 8 MiB, even if its header declares a larger window.
 func TestZstdWindows(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	noise := func(n int) []byte {
 		var out bytes.Buffer

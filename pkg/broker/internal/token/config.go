@@ -10,7 +10,7 @@ import (
 )
 
 // Config says where the tokens for OAUTHBEARER come from: a token endpoint, or a file. Its keys are under
-// `kafka.sasl.oauth`. Files are read again for each request.
+// `kafka.sasl.oauth`. The files that it names are read again for each request for a token.
 type Config struct {
 	// TokenURL is the token endpoint, which is asked for tokens by client credentials (RFC 6749, section 4.4).
 	TokenURL string `mapstructure:"token_url"`
@@ -20,11 +20,12 @@ type Config struct {
 	// AssertionFile holds a signed token that authenticates the client instead of a secret (RFC 7523).
 	AssertionFile string   `mapstructure:"assertion_file"`
 	Scopes        []string `mapstructure:"scopes"`
-	// Parameters are sent to the token endpoint beside those of RFC 6749, such as the audience.
+	// Parameters, such as the audience, are sent to the token endpoint in addition to the parameters of RFC 6749.
 	Parameters []Pair `mapstructure:"parameters"`
 	// CAFile is a PEM file of the token endpoint's certificate authority; "" for those of the system.
 	CAFile string `mapstructure:"ca_file"`
-	// TokenFile holds the token itself. Something else replaces it before it expires, such as Kubernetes.
+	// TokenFile contains the token itself. Another program, such as Kubernetes, must replace the file before the token
+	// expires.
 	TokenFile string `mapstructure:"token_file"`
 	// Extensions are sent to the brokers with the token (RFC 7628, section 3.1).
 	Extensions []Pair `mapstructure:"extensions"`
@@ -36,7 +37,8 @@ type Pair struct {
 	Value string `mapstructure:"value"`
 }
 
-// ownParameters are the parameters that other settings determine. The secret must come from its file.
+// ownParameters are the parameters that Config.Parameters must not contain, because other settings determine them. The
+// client's secret, for example, must come from its file.
 var ownParameters = []string{"grant_type", "scope", "client_id", "client_secret", "client_assertion", "client_assertion_type"}
 
 var (

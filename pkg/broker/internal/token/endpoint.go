@@ -22,7 +22,8 @@ import (
 // assertionType says that the client's assertion is a JWT (RFC 7523, section 2.2).
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// errorCodes are the codes of RFC 6749, section 5.2. Others may quote the request, so no error shows them.
+// errorCodes are the error codes of RFC 6749, section 5.2. Errors show no other code of a token endpoint, because it
+// may quote the request and so a secret.
 var errorCodes = []string{
 	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
 }
@@ -30,14 +31,15 @@ var errorCodes = []string{
 // endpoint requests tokens by client credentials.
 type endpoint struct {
 	cfg Config
-	// secure returns the settings of TLS for a host.
+	// secure returns the TLS settings for connections to the endpoint.
 	secure func(address string) (*tls.Config, error)
-	// request is used by one call at a time. It remembers in which of two ways the endpoint accepts the secret.
+	// request is used by one call at a time. It remembers how the endpoint accepts the secret: in the header Authorization
+	// or in the form.
 	request *clientcredentials.Config
 }
 
-// FromEndpoint returns a Source of tokens that a token endpoint issues to a client. Secure returns the settings of TLS
-// for an address; it is called for each request.
+// FromEndpoint returns a Source of tokens that a token endpoint issues to a client. The function secure returns the TLS
+// settings for an address; it is called for each request.
 func FromEndpoint(cfg Config, secure func(address string) (*tls.Config, error), report func(error)) *Source {
 	e := &endpoint{cfg: cfg, secure: secure, request: &clientcredentials.Config{
 		ClientID: cfg.ClientID, TokenURL: cfg.TokenURL, Scopes: cfg.Scopes, EndpointParams: url.Values{},
@@ -144,7 +146,7 @@ func withoutSecrets(err error) error {
 	case errors.As(err, &failed) && failed.Timeout():
 		return fmt.Errorf("no answer within %s", fetchTimeout)
 	case errors.As(err, &failed):
-		return errors.New(failed.Err.Error()) // a network error of its own kind would look like one of the broker
+		return errors.New(failed.Err.Error()) // only its text, because a wrapped network error would count as an error of a Kafka broker
 	default:
 		return errors.New("answer has no token (RFC 6749)")
 	}

@@ -24,13 +24,14 @@ const (
 	theToken     = "eyJhbGciOiJSUzI1NiJ9.token.c2ln"
 )
 
-// asked is the form and the credentials of a request that the token endpoint received.
+// asked contains the form and the credentials of one request that the token endpoint received.
 type asked struct {
 	form               url.Values
 	username, password string
 }
 
-// startEndpoint starts a token endpoint with that answer, which says what it received.
+// startEndpoint starts a token endpoint that sends the same answer to every request. It also returns the list of the
+// requests that the endpoint received.
 func startEndpoint(t *testing.T, status int, answer string) (*httptest.Server, *[]asked) {
 	t.Helper()
 	var all []asked
@@ -79,7 +80,8 @@ func TestEndpoint_ClientCredentials(t *testing.T) {
 	check.True(t, left > 59*time.Minute && left <= time.Hour, "expires in %s, want an hour", left)
 }
 
-// Google's local authentication server sends the lifetime with a fraction, and reads no parameters.
+// Google's local authentication server sends the lifetime with a fraction. That server ignores the client's id and
+// secret.
 func TestEndpoint_LifetimeWithFraction(t *testing.T) {
 	t.Parallel()
 	for _, lifetime := range []string{"3599.978315", `"3599.5"`, "3599"} {

@@ -42,7 +42,7 @@ func TestAWS_TokenIsASignedURL(t *testing.T) {
 		check.Equal(t, q.Get(name), want, name)
 	}
 	q.Del("X-Amz-Signature")
-	q.Del("User-Agent") // the signer adds it after it has signed
+	q.Del("User-Agent") // the signer adds this parameter after it has signed, so the signature does not cover it
 	request := strings.Join([]string{
 		"GET", "/", strings.ReplaceAll(q.Encode(), "+", "%20"), "host:" + u.Host, "", "host", hexSum(""),
 	}, "\n")

@@ -27,14 +27,14 @@ import (
 const (
 	// fetchTimeout is the time limit of one request for a token.
 	fetchTimeout = 10 * time.Second
-	// unknownLifetime is for token endpoints that do not say how long a token is valid.
+	// unknownLifetime is how long a token counts as valid when the token endpoint does not say how long it is valid.
 	unknownLifetime = 5 * time.Minute
-	// refusedAfter is how old a token must be so that a broker's refusal makes Source replace it. A new token would
-	// probably be refused as well, and each sign-in would request one.
+	// refusedAfter is how old a token must be so that a broker's refusal makes Source replace it. When a newer token is
+	// refused, its replacement would probably be refused as well, and each sign-in would request another token.
 	refusedAfter = 10 * time.Second
 )
 
-// retries are the waits after failed requests for a token.
+// retries computes the pauses after failed requests for a token.
 var retries = wait.Backoff{Base: time.Second, Max: 10 * time.Second, Jitter: 0.2}
 
 // issued is a token and the end of its validity.
@@ -64,8 +64,8 @@ type Source struct {
 	timer    *time.Timer
 }
 
-// newSource returns a Source that fetches tokens with fetch. Errors name the source by the parameter name. Report may be
-// nil; it gets the result of every request for a token.
+// newSource returns a Source that fetches tokens with fetch. Errors contain name as the name of the source. The
+// function report gets the result of every request for a token; it may be nil.
 func newSource(name string, fetch func(context.Context) (issued, error), report func(error)) *Source {
 	ctx, stop := context.WithCancel(context.Background())
 	if report == nil {
@@ -84,8 +84,8 @@ func (s *Source) Close() {
 	}
 }
 
-// Token returns a valid token, and waits for it when there is none. After a failed request it returns the error of that
-// request until the next request is due.
+// Token returns a valid token. When there is no valid token, Token requests one and waits for the answer. After a
+// failed request, Token returns the error of that request until the next request is due.
 func (s *Source) Token(ctx context.Context) (secret.Text, error) {
 	s.mu.Lock()
 	token, err, renewAt := s.token, s.err, s.renewAt
@@ -108,7 +108,7 @@ func (s *Source) Token(ctx context.Context) (secret.Text, error) {
 	}
 }
 
-// Refused reports that a broker did not accept a token.
+// Refused makes the Source drop a token that a broker did not accept, unless the token is younger than refusedAfter.
 func (s *Source) Refused(value secret.Text) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,8 @@ func (s *Source) Refused(value secret.Text) {
 	}
 }
 
-// renew requests a token, unless another request has just ended. At most one call runs at a time.
+// renew requests a token when a request is due. When none is due, it returns the result of the last request. At most
+// one call of renew runs at a time.
 func (s *Source) renew() (any, error) {
 	s.mu.Lock()
 	token, err, due := s.token, s.err, !time.Now().Before(s.renewAt)
@@ -168,7 +169,8 @@ func (s *Source) schedule(now time.Time, d time.Duration) {
 	}
 }
 
-// Part returns a random part of d, between the two factors, so that programs that start together do not renew together.
+// Part returns a random part of d, between the two factors, so that programs that start at the same time do not renew
+// their tokens at the same time.
 func Part(d time.Duration, from, to float64) time.Duration {
 	return time.Duration(float64(d) * (from + (to-from)*rand.Float64()))
 }

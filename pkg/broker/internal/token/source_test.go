@@ -133,7 +133,7 @@ func TestSource_RefusedTokenIsReplaced(t *testing.T) {
 		want(t, s, "a")
 		for range 10 {
 			s.Refused("a")
-			want(t, s, "a") // a new token would be refused too
+			want(t, s, "a") // the refused token stays: it is so new that a replacement would be refused as well
 		}
 		check.Equal(t, int(i.asked.Load()), 1, "requests")
 		<-time.After(refusedAfter)

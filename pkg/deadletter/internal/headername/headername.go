@@ -1,4 +1,4 @@
-// Package headername lists and folds the names of headers.
+// Package headername makes lists of headers' names, and brings different spellings of a name into one form (Fold).
 package headername
 
 // Prefixes are the words that Fold removes from names.
@@ -25,7 +25,7 @@ func Fold(to []byte, name string) []byte {
 	return to
 }
 
-// Family returns names that begin with the same prefix.
+// Family returns a name for each text in rest: the prefix followed by the text.
 func Family(prefix string, rest ...string) []string {
 	names := make([]string, len(rest))
 	for i, name := range rest {

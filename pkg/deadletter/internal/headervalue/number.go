@@ -14,8 +14,9 @@ const (
 )
 
 // Number reads a number without knowing which producer wrote it: decimal text, otherwise a big-endian number of 8, 4, 2
-// or 1 bytes. The two forms cannot be confused: the digits of a text, read as binary, would be far outside the range of a
-// partition, offset or count. For the same reason, other printable text of more than two bytes is not a number.
+// or 1 bytes. The two forms cannot be confused: the digits of a text, read as binary, would be far outside the range of
+// a partition, offset or count. Printable text of more than two bytes that is not decimal is no number, because as a
+// binary number it would be far outside the range too.
 func Number(b []byte) (int64, bool) {
 	if Decimal(b) {
 		n, err := strconv.ParseInt(string(b), 10, 64)
@@ -107,7 +108,7 @@ func Count(n int64, ok bool, limit int64) *int {
 }
 
 // earliest and latest are the range of plausible timestamps. The range is fixed, so that a record always decodes to the
-// same result. It also shows in which unit a timestamp is written, because no number is plausible in two units.
+// same result. The range also shows in which unit a timestamp is written, because no number is plausible in two units.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -11,7 +11,7 @@ import (
 type Guess struct{ Topic, Group string }
 
 // Guesses returns the possible original topics of a dead-letter topic according to all supported conventions. The
-// caller checks which of them exist in the cluster.
+// caller checks which of the returned topics exist in the cluster.
 func Guesses(topic string) []Guess {
 	var out []Guess
 	if base, ok := retryBase(topic); ok {

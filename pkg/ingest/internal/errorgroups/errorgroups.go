@@ -63,8 +63,8 @@ func (g *Grouping) Group(m *entity.Message) uuid.UUID {
 	return id
 }
 
-// Cache remembers which error groups the store has admitted for this process. The zero value is empty. It is safe for
-// concurrent use.
+// Cache remembers which error groups of this process the store has admitted, that is, created or found. The zero value
+// is empty. It is safe for concurrent use.
 type Cache struct {
 	mu       sync.Mutex
 	admitted map[uuid.UUID]time.Time // time of the admission, by id
