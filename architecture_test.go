@@ -33,7 +33,7 @@ var layers = map[string][]string{
 
 	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":         {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":   {"pkg/deadletter/internal/headername", "pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/entity", "pkg/fingerprint"},
+	"pkg/deadletter":   {"pkg/deadletter/internal/headername", "pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/deadletter/internal/reference", "pkg/entity", "pkg/fingerprint"},
 	"pkg/fingerprint":  {"pkg/entity"},
 	"pkg/opensearch":   {"pkg/entity", "pkg/repository", "pkg/secret", "pkg/wait"},
 	"pkg/payload":      {"pkg/entity"},
@@ -71,6 +71,7 @@ var layers = map[string][]string{
 	"pkg/deadletter/internal/headername":  {},
 	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
 	"pkg/deadletter/internal/naming":      {},
+	"pkg/deadletter/internal/reference":   {},
 	"pkg/ingest/internal/errorgroups":     {"pkg/entity", "pkg/repository"},
 	"pkg/ingest/internal/health":          {},
 
@@ -96,6 +97,7 @@ var layers = map[string][]string{
 	"pkg/rest/wire":              {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/fingerprint", "pkg/payload"},
 	"pkg/rest/internal/respond":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire"},
 	"pkg/rest/internal/address":  {},
+	"pkg/rest/internal/budget":   {},
 	"pkg/rest/internal/access":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/internal/respond"},
 	"pkg/rest/internal/request":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access"},
 	"pkg/rest/internal/unmask":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request"},
@@ -104,7 +106,7 @@ var layers = map[string][]string{
 	"pkg/rest/handlers/redrives": {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
 	"pkg/rest/handlers/groups":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
 	"pkg/rest/handlers/admin":    {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request"},
-	"pkg/rest":                   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/address", "pkg/rest/internal/request", "pkg/rest/internal/unmask", "pkg/rest/handlers/messages", "pkg/rest/handlers/search", "pkg/rest/handlers/redrives", "pkg/rest/handlers/groups", "pkg/rest/handlers/admin"},
+	"pkg/rest":                   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/address", "pkg/rest/internal/budget", "pkg/rest/internal/request", "pkg/rest/internal/unmask", "pkg/rest/handlers/messages", "pkg/rest/handlers/search", "pkg/rest/handlers/redrives", "pkg/rest/handlers/groups", "pkg/rest/handlers/admin"},
 
 	// The console: its pages import only what is below them, and no package outside its folder.
 	"pkg/console/internal/format":  {},

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/reference"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -16,10 +16,6 @@ type mapping struct {
 	re       *regexp.Regexp
 	original string
 }
-
-// reference matches $1 and ${1} in the original topic of a rule. Package regexp cannot expand these references: it
-// would read $1_x as the group with the name "1_x", and replace it by the empty string.
-var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
 // compileRules compiles rules. The error names every wrong rule by the parameter where, which is the key of the list in
 // the configuration, and by the rule's index in the list.
@@ -59,20 +55,11 @@ func compileRule(text string) (*regexp.Regexp, error) {
 }
 
 func checkOriginal(original string, groups int) error {
-	if err := checkReferences(original, groups); err != nil {
+	if err := reference.Check(original, groups); err != nil {
 		return err
 	}
-	if !entity.ValidTopic(reference.ReplaceAllString(original, "x")) {
+	if !entity.ValidTopic(reference.Replace(original, "x")) {
 		return fmt.Errorf("%q is not a topic name", original)
-	}
-	return nil
-}
-
-func checkReferences(original string, groups int) error {
-	for _, ref := range reference.FindAllStringSubmatch(original, -1) {
-		if n, err := strconv.Atoi(ref[1] + ref[2]); err != nil || n > groups {
-			return fmt.Errorf("%q: %s names a group that the pattern does not have", original, ref[0])
-		}
 	}
 	return nil
 }
@@ -92,16 +79,5 @@ func (m mapping) apply(topic string) string {
 	if groups == nil {
 		return ""
 	}
-	return expand(m.original, groups)
-}
-
-// expand replaces the references in a text by what the groups of the pattern matched.
-func expand(text string, groups []string) string {
-	return reference.ReplaceAllStringFunc(text, func(ref string) string {
-		n, err := strconv.Atoi(strings.Trim(ref, "${}"))
-		if err != nil || n >= len(groups) {
-			return ""
-		}
-		return groups[n]
-	})
+	return reference.Expand(m.original, groups)
 }

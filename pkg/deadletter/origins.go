@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/reference"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -84,10 +85,10 @@ func compileGlob(text string) (*regexp.Regexp, error) {
 }
 
 func checkOriginals(original string, groups int) error {
-	if err := checkReferences(original, groups); err != nil {
+	if err := reference.Check(original, groups); err != nil {
 		return err
 	}
-	_, err := compileGlob(reference.ReplaceAllString(original, "x"))
+	_, err := compileGlob(reference.Replace(original, "x"))
 	if err != nil {
 		return fmt.Errorf("%q is not a glob of topics", original)
 	}
@@ -109,7 +110,7 @@ func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 		if groups == nil {
 			continue
 		}
-		if slices.ContainsFunc(rule.originals, func(glob string) bool { return matches(expand(glob, groups), original) }) {
+		if slices.ContainsFunc(rule.originals, func(glob string) bool { return matches(reference.Expand(glob, groups), original) }) {
 			return entity.Declared
 		}
 		found = entity.Contradicted
@@ -138,7 +139,7 @@ func MayDeclare(cfg Config, pattern string) bool {
 		return true
 	}
 	overlaps := func(declared string) bool {
-		glob := reference.ReplaceAllString(declared, "*")
+		glob := reference.Replace(declared, "*")
 		return matches(glob, sample(pattern)) || wanted.Match(sample(glob))
 	}
 	return slices.ContainsFunc(cfg.Origins, func(r OriginRule) bool { return slices.ContainsFunc(r.Originals, overlaps) }) ||

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/budget"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
@@ -23,20 +22,16 @@ const (
 	largeReservation = repository.ListPageLimit + repository.ListPageLimit/4
 )
 
-var (
-	errShare    = errors.New("the principal's share is used up")
-	errFull     = errors.New("the budget is used up")
-	errNoMemory = errors.New("no memory for the answer now")
-)
+var errNoMemory = errors.New("no memory for the answer now")
 
 // limits are shared by all requests. They limit the number of answers in progress, the number of exports in progress,
 // and the bytes of answers in memory. They allow only one value at a time that is larger than a principal's share.
 type limits struct {
-	pages, exports, bytes, large *budget
+	pages, exports, bytes, large *budget.Budget
 }
 
 func newLimits(cfg Config) limits {
-	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes), newBudget(1)}
+	return limits{budget.New(int64(cfg.MaxPages)), budget.New(int64(cfg.MaxExports)), budget.New(cfg.BufferBytes), budget.New(1)}
 }
 
 // account counts how much of the limits one request has taken. API calls of a console page use the page's account, so
@@ -46,11 +41,11 @@ type account struct {
 
 	mu       sync.Mutex
 	who      string
-	slot     *budget // the budget from which the request took a slot, for a page or an export; nil before enter was called
-	reserved int64   // bytes that the answer has reserved
-	taken    int64   // bytes of the reservation that the values already read use
-	wanted   int64   // size of the reservation that the last read needed but did not have
-	large    bool    // the answer has a value that is larger than a principal's share
+	slot     *budget.Budget // the budget from which the request took a slot, for a page or an export; nil before enter was called
+	reserved int64          // bytes that the answer has reserved
+	taken    int64          // bytes of the reservation that the values already read use
+	wanted   int64          // size of the reservation that the last read needed but did not have
+	large    bool           // the answer has a value that is larger than a principal's share
 }
 
 type accountKey struct{}
@@ -63,17 +58,17 @@ func accountOf(ctx context.Context) *account {
 }
 
 // enter waits for a free slot in the budget slots, and reserves memory for a small answer. Further calls do nothing.
-func (a *account) enter(ctx context.Context, who string, slots *budget) error {
+func (a *account) enter(ctx context.Context, who string, slots *budget.Budget) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.slot != nil {
 		return nil
 	}
-	if err := slots.wait(ctx, who, 1); err != nil {
+	if err := slots.Wait(ctx, who, 1); err != nil {
 		return a.refusal(err, slots)
 	}
-	if err := a.limits.bytes.wait(ctx, who, pageReservation); err != nil {
-		slots.release(who, 1)
+	if err := a.limits.bytes.Wait(ctx, who, pageReservation); err != nil {
+		slots.Release(who, 1)
 		return a.refusal(err, a.limits.bytes)
 	}
 	a.who, a.slot, a.reserved = who, slots, pageReservation
@@ -90,7 +85,7 @@ func (a *account) Take(n int64) error {
 		return nil
 	}
 	want := max(a.taken, largeReservation, 2*a.reserved)
-	if want = min(want, max(a.taken, a.limits.bytes.share)); a.limits.bytes.try(a.who, want-a.reserved) {
+	if want = min(want, max(a.taken, a.limits.bytes.Share)); a.limits.bytes.Try(a.who, want-a.reserved) {
 		a.reserved = want
 		return nil
 	}
@@ -106,9 +101,9 @@ func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	a.taken = mark
 	// To avoid deadlock, all reserved memory is released before the wait.
 	kept := max(mark, pageReservation)
-	a.limits.bytes.release(a.who, a.reserved-min(a.reserved, kept))
+	a.limits.bytes.Release(a.who, a.reserved-min(a.reserved, kept))
 	a.reserved = min(a.reserved, kept)
-	if err := a.limits.bytes.wait(ctx, a.who, a.wanted-a.reserved); err != nil {
+	if err := a.limits.bytes.Wait(ctx, a.who, a.wanted-a.reserved); err != nil {
 		return a.refusal(err, a.limits.bytes)
 	}
 	a.reserved = a.wanted
@@ -118,7 +113,7 @@ func (a *account) reserveMore(ctx context.Context, mark int64) error {
 // takeValue reserves memory for a value that is held completely in memory. Only one value larger than a principal's
 // share is in memory at a time.
 func (a *account) takeValue(ctx context.Context, size int64) error {
-	if size <= a.limits.bytes.share/2 {
+	if size <= a.limits.bytes.Share/2 {
 		return a.Take(size)
 	}
 	a.mu.Lock()
@@ -126,7 +121,7 @@ func (a *account) takeValue(ctx context.Context, size int64) error {
 	if a.large {
 		return nil
 	}
-	if err := a.limits.large.wait(ctx, a.who, 1); err != nil {
+	if err := a.limits.large.Wait(ctx, a.who, 1); err != nil {
 		return a.refusal(err, a.limits.large)
 	}
 	a.large = true
@@ -138,7 +133,7 @@ func (a *account) settle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if kept := max(a.taken, pageReservation); kept < a.reserved {
-		a.limits.bytes.release(a.who, a.reserved-kept)
+		a.limits.bytes.Release(a.who, a.reserved-kept)
 		a.reserved = kept
 	}
 }
@@ -148,7 +143,7 @@ func (a *account) hold(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if n > a.reserved && !a.large {
-		a.limits.bytes.force(a.who, n-a.reserved)
+		a.limits.bytes.Force(a.who, n-a.reserved)
 		a.reserved = n
 	}
 }
@@ -165,18 +160,18 @@ func (a *account) close() {
 	if a.slot == nil {
 		return
 	}
-	a.limits.bytes.release(a.who, a.reserved)
-	a.slot.release(a.who, 1)
+	a.limits.bytes.Release(a.who, a.reserved)
+	a.slot.Release(a.who, 1)
 	if a.large {
 		debug.FreeOSMemory() // returns the memory of this large value to the system before another one is read
-		a.limits.large.release(a.who, 1)
+		a.limits.large.Release(a.who, 1)
 	}
 	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false
 }
 
 // refusal converts the error of a budget to the answer for the client, which names the limit. The status is 429 when
 // the client's own requests have used up its share, and 503 when the requests of all clients have used up the limit.
-func (a *account) refusal(err error, of *budget) error {
+func (a *account) refusal(err error, of *budget.Budget) error {
 	what, setting := "bytes of answers", "buffer_bytes"
 	switch of {
 	case a.limits.exports:
@@ -185,16 +180,16 @@ func (a *account) refusal(err error, of *budget) error {
 		what, setting = "answers", "max_pages"
 	case a.limits.large:
 		what, setting = "value larger than a share", "buffer_bytes"
-		if errors.Is(err, errShare) { // this budget allows one value for all clients together, so a client has no share of it
-			err = errFull
+		if errors.Is(err, budget.ErrShare) { // this budget allows one value for all clients together, so a client has no share of it
+			err = budget.ErrFull
 		}
 	}
 	switch {
-	case errors.Is(err, errShare):
-		text := fmt.Sprintf("%d %s are under way for you already, which is your share of server.%s: try again when one of them is over", of.share, what, setting)
+	case errors.Is(err, budget.ErrShare):
+		text := fmt.Sprintf("%d %s are under way for you already, which is your share of server.%s: try again when one of them is over", of.Share, what, setting)
 		return respond.Refused(respond.ErrRateLimited, text, respond.Detail{Field: setting, Reason: text})
-	case errors.Is(err, errFull):
-		text := fmt.Sprintf("%d %s are all that are under way at a time (server.%s): try again when one of them is over", of.total, what, setting)
+	case errors.Is(err, budget.ErrFull):
+		text := fmt.Sprintf("%d %s are all that are under way at a time (server.%s): try again when one of them is over", of.Total, what, setting)
 		return respond.Refused(entity.ErrUnavailable, text, respond.Detail{Field: setting, Reason: text})
 	default:
 		return err
@@ -205,7 +200,7 @@ func (a *account) refusal(err error, of *budget) error {
 // reserve then assumes a principal's whole share.
 func (l limits) reserve(ctx context.Context, size int64) error {
 	if size < 0 {
-		size = l.bytes.share
+		size = l.bytes.Share
 	}
 	return accountOf(ctx).takeValue(ctx, size)
 }
@@ -252,119 +247,4 @@ func (l limits) limited(rt route, client func(*http.Request) string, handle hand
 			}
 		}
 	}
-}
-
-// budgetTimeout is how long a request waits for units that other requests hold; slow clients are disconnected after
-// about the same time.
-const budgetTimeout = 5 * time.Second
-
-// budget is a number of units that requests share. One principal gets at most half of the budget. It is safe for
-// concurrent use.
-type budget struct {
-	total, share int64
-
-	mu      sync.Mutex
-	used    int64
-	by      map[string]int64
-	waiting []*waiter
-}
-
-// waiter waits for units of a budget; granted is closed when the waiter has the units.
-type waiter struct {
-	who     string
-	n       int64
-	granted chan struct{}
-}
-
-func newBudget(total int64) *budget {
-	return &budget{total: total, share: max(1, total/2), by: map[string]int64{}}
-}
-
-// try takes n units for the client named who if these units are free, and reports whether it took them.
-func (b *budget) try(who string, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.take(who, n)
-}
-
-func (b *budget) take(who string, n int64) bool {
-	if b.used+n > b.total || b.by[who]+n > b.share {
-		return false
-	}
-	b.used += n
-	b.by[who] += n
-	return true
-}
-
-// force takes n units even if they are not free, because they are already in use.
-func (b *budget) force(who string, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used += n
-	b.by[who] += n
-}
-
-// wait takes n units for the client named who, and waits at most budgetTimeout for them. The error is errShare when the
-// principal's own share is used up, errFull when the whole budget is used up, and the context's error when ctx ends
-// first.
-func (b *budget) wait(ctx context.Context, who string, n int64) error {
-	b.mu.Lock()
-	if b.take(who, n) {
-		b.mu.Unlock()
-		return nil
-	}
-	if n > b.share {
-		b.mu.Unlock()
-		return errFull // a client never gets more than its share, so waiting would be in vain
-	}
-	w := &waiter{who: who, n: n, granted: make(chan struct{})}
-	b.waiting = append(b.waiting, w)
-	b.mu.Unlock()
-
-	timer := time.NewTimer(budgetTimeout)
-	defer timer.Stop()
-	var err error
-	select {
-	case <-w.granted:
-		return nil
-	case <-timer.C:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at := slices.Index(b.waiting, w)
-	if at < 0 { // a release has granted the units just before the wait ended
-		return nil
-	}
-	b.waiting = slices.Delete(b.waiting, at, at+1)
-	switch {
-	case err != nil:
-		return err
-	case b.by[who]+n > b.share:
-		return errShare
-	default:
-		return errFull
-	}
-}
-
-// release gives n units of the client named who back. It then serves the waiters in order; a waiter that cannot be
-// served yet does not delay other waiters.
-func (b *budget) release(who string, n int64) {
-	if n == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used -= n
-	if b.by[who] -= n; b.by[who] == 0 {
-		delete(b.by, who)
-	}
-	b.waiting = slices.DeleteFunc(b.waiting, func(w *waiter) bool {
-		if !b.take(w.who, w.n) {
-			return false
-		}
-		close(w.granted)
-		return true
-	})
 }

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,75 +16,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/budget"
 )
 
 // nothingHeld checks that all reservations were released.
 func nothingHeld(t *testing.T, s *Server) {
 	t.Helper()
-	for name, b := range map[string]*budget{"pages": s.limits.pages, "exports": s.limits.exports, "bytes": s.limits.bytes, "large": s.limits.large} {
-		if b.used != 0 || len(b.by) != 0 || len(b.waiting) != 0 {
-			t.Errorf("%s: %d are held by %v, %d wait, want nothing", name, b.used, b.by, len(b.waiting))
+	for name, b := range map[string]*budget.Budget{"pages": s.limits.pages, "exports": s.limits.exports, "bytes": s.limits.bytes, "large": s.limits.large} {
+		if used, waiting := b.Held(); used != 0 || waiting != 0 {
+			t.Errorf("%s: %d are held, %d wait, want nothing", name, used, waiting)
 		}
 	}
-}
-
-// One client gets at most half of a budget, all clients together get the whole budget, and a waiting client gets units
-// that are released.
-func TestBudgetIsShared(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b, ctx := newBudget(10), t.Context()
-		wait := func(who string, n int64, want error, after time.Duration) {
-			t.Helper()
-			began := time.Now()
-			if err := b.wait(ctx, who, n); !errors.Is(err, want) || (err == nil) != (want == nil) {
-				t.Errorf("%d for %s: %v, want %v", n, who, err, want)
-			}
-			if took := time.Since(began); took != after {
-				t.Errorf("%d for %s took %s, want %s", n, who, took, after)
-			}
-		}
-		wait("a", 5, nil, 0)
-		wait("a", 1, errShare, budgetTimeout)
-		wait("b", 6, errFull, 0) // b asks for more than a share, which no client ever gets
-		wait("b", 3, nil, 0)
-		wait("c", 3, errFull, budgetTimeout)
-		if b.try("c", 3) || !b.try("c", 2) {
-			t.Error("try takes what is not there, or not what is")
-		}
-
-		granted := make(chan string)
-		for _, who := range []string{"a", "c"} { // a has used up its share, so it waits; this must not delay c, which asks later
-			go func() {
-				if err := b.wait(ctx, who, 2); err == nil {
-					granted <- who
-				}
-			}()
-			synctest.Wait()
-		}
-		b.release("b", 3)
-		if who := <-granted; who != "c" {
-			t.Errorf("%s got what b had, want c", who)
-		}
-		b.release("a", 5)
-		if who := <-granted; who != "a" {
-			t.Errorf("%s got its share, want a", who)
-		}
-
-		left, leave := context.WithCancel(ctx)
-		gone := make(chan error)
-		go func() { gone <- b.wait(left, "d", 5) }()
-		synctest.Wait()
-		leave()
-		if err := <-gone; !errors.Is(err, context.Canceled) || len(b.waiting) != 0 {
-			t.Errorf("after the client left: %v, %d waiters, want the context's error and none", err, len(b.waiting))
-		}
-		b.release("a", 2)
-		b.release("c", 4)
-		if b.used != 0 || len(b.by) != 0 {
-			t.Errorf("%d are used by %v, want none", b.used, b.by)
-		}
-	})
 }
 
 // stuck is a client that does not read its answer until the test calls reads.
@@ -150,7 +91,7 @@ func TestPages_ReadersThatReadNothing(t *testing.T) {
 			for range 54 {
 				held = append(held, f.asks(page("10.0.0.1")))
 			}
-			if n := f.server.limits.pages.used; n != 32 {
+			if n, _ := f.server.limits.pages.Held(); n != 32 {
 				t.Errorf("%s: %d answers are under way, want half of 64", name, n)
 			}
 			for range 10 {
@@ -214,7 +155,7 @@ func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 			return r
 		}
 		held := []*stuck{f.asks(page()), f.asks(page()), f.asks(page())}
-		if got := bytes.used; got != 48<<20 || *reads != 3 {
+		if got, _ := bytes.Held(); got != 48<<20 || *reads != 3 {
 			t.Errorf("%d bytes are held after %d reads, want those of three pages", got, *reads)
 		}
 		wantEnvelope(t, f.from("10.0.0.1:2", "GET", "/api/v1/messages"), http.StatusTooManyRequests, "buffer_bytes")
@@ -222,7 +163,7 @@ func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 		wantStatus(t, f.from("10.0.0.2:2", "GET", "/api/v1/messages"), 200)
 		*reads = 0
 		fourth := f.asks(page()) // this request waits for memory
-		if got := bytes.used; *reads != 1 || got > 50<<20 {
+		if got, _ := bytes.Held(); *reads != 1 || got > 50<<20 {
 			t.Errorf("%d reads and %d bytes while one waits, want one read and what was held before", *reads, got)
 		}
 		held[0].reads()
@@ -299,7 +240,7 @@ func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 		for range 3 {
 			wantStatus(t, f.send(httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody).WithContext(r.Context())), 200)
 		}
-		if n := f.server.limits.pages.used; n != 1 {
+		if n, _ := f.server.limits.pages.Held(); n != 1 {
 			t.Errorf("the page has %d slots, want 1 until it is written", n)
 		}
 		w.WriteHeader(http.StatusOK)

@@ -16,6 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/search"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/budget"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
@@ -42,8 +43,8 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 			wantStatus(t, w, status, reason)
 			wantEnvelope(t, w, status, "max_exports")
 			wantHeader(t, w.Header(), "Retry-After", "5")
-			if took := time.Since(began); took != budgetTimeout {
-				t.Errorf("refused after %s, want %s", took, budgetTimeout)
+			if took := time.Since(began); took != budget.Timeout {
+				t.Errorf("refused after %s, want %s", took, budget.Timeout)
 			}
 		}
 		for range 2 {

@@ -263,7 +263,7 @@ func TestFacets_ReserveMemory(t *testing.T) {
 	f.cfg.BufferBytes = minBuffer
 	store, held := hook(f.memory), int64(0)
 	store.export = func(context.Context, repository.ExportQuery, func(*entity.Message) error) error {
-		held = f.server.limits.bytes.used
+		held, _ = f.server.limits.bytes.Held()
 		return nil
 	}
 	f.with(WithFacets(index.NewFacetCounter(store, nil, nil))).open()
