@@ -4784,7 +4784,8 @@ type ClientInterface interface {
 	// `searched_until` is the time up to which the index was complete before the search started. It is null when the
 	// index was not used, and until the index is built for the first time. A search does not wait for messages that
 	// are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
-	// exports are refused when it is more than a minute late.
+	// exports are refused when it is more than a minute late. With `created_before` it is late only if it is not complete until
+	// that time.
 	//
 	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
 	// more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A
@@ -6064,7 +6065,8 @@ func (c *Client) ReplaceMappings(ctx context.Context, params *ReplaceMappingsPar
 // `searched_until` is the time up to which the index was complete before the search started. It is null when the
 // index was not used, and until the index is built for the first time. A search does not wait for messages that
 // are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
-// exports are refused when it is more than a minute late.
+// exports are refused when it is more than a minute late. With `created_before` it is late only if it is not complete until
+// that time.
 //
 // Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
 // more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A
@@ -11728,7 +11730,8 @@ type ClientWithResponsesInterface interface {
 	// `searched_until` is the time up to which the index was complete before the search started. It is null when the
 	// index was not used, and until the index is built for the first time. A search does not wait for messages that
 	// are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
-	// exports are refused when it is more than a minute late.
+	// exports are refused when it is more than a minute late. With `created_before` it is late only if it is not complete until
+	// that time.
 	//
 	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
 	// more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A
@@ -15708,7 +15711,8 @@ func (c *ClientWithResponses) ReplaceMappingsWithResponse(ctx context.Context, p
 // `searched_until` is the time up to which the index was complete before the search started. It is null when the
 // index was not used, and until the index is built for the first time. A search does not wait for messages that
 // are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
-// exports are refused when it is more than a minute late.
+// exports are refused when it is more than a minute late. With `created_before` it is late only if it is not complete until
+// that time.
 //
 // Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
 // more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A

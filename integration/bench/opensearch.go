@@ -32,6 +32,7 @@ func engines(ctx context.Context, s *side) (figures []figure) {
 	defer s.drop(ctx, d)
 	d.fill(ctx, n, s.opts.days, 0, prefix+"quiet", "'PENDING'", 6)
 	d.fillValues(ctx, n)
+	counted, million := d.newest(ctx, min(facetNewest, n)), d.newest(ctx, min(facetMessages, n))
 	var before []figure // with PostgreSQL
 	s.with(ctx, "api", d, func(api program) {
 		work := api.timed(func() int {
@@ -39,7 +40,7 @@ func engines(ctx context.Context, s *side) (figures []figure) {
 			return n
 		})
 		d.settle(ctx)
-		before = s.askEngine(ctx, api, d, n, facetNewest, "PostgreSQL", maxPostgresFacet)
+		before = s.askEngine(ctx, api, n, counted, "PostgreSQL", maxPostgresFacet)
 		figures = append(work.indexing("PostgreSQL", "postgres", "api"), before...)
 	}, noRedrives)
 	s.say("starting OpenSearch")
@@ -55,14 +56,14 @@ func engines(ctx context.Context, s *side) (figures []figure) {
 			d.settle(ctx)
 			figures = append(figures, work.indexing("OpenSearch", "postgres", "api")...)
 			figures = append(figures, work.figure("OpenSearch: processor time of OpenSearch and Kafka", "µs a row", work.micros("java")))
-			for i, f := range s.askEngine(ctx, api, d, n, facetMessages, "OpenSearch", maxFacet) {
+			for i, f := range s.askEngine(ctx, api, n, million, "OpenSearch", maxFacet) {
 				figures = append(figures, f.comparedWith("PostgreSQL", before[i].Value))
 			}
 			flood := s.kafka.startFlood(ctx, flooded)
 			defer flood.stop()
 			stored := ingester.stored(ctx)
 			loaded := api.timed(func() int {
-				figures = append(figures, s.askEngine(ctx, api, d, n, facetMessages, "OpenSearch with 2,000 records/s", maxFacet)...)
+				figures = append(figures, s.askEngine(ctx, api, n, million, "OpenSearch with 2,000 records/s", maxFacet)...)
 				return ingester.stored(ctx) - stored
 			})
 			check(flood.stop())
@@ -88,31 +89,43 @@ func (d *database) fillValues(ctx context.Context, rows int) {
 	d.parallel(ctx, 2, steps)
 	d.settle(ctx)
 }
+// period is the time of creation of the newest messages of a table.
+type period struct {
+	messages int
+	filter   string // the conditions of a request that selects them
+}
 
-// askEngine measures searches of a table of n messages, and a facet over the newest of them, with a limit of its p99 in ms.
-func (s *side) askEngine(ctx context.Context, p program, d *database, n, newest int, engine string, limit float64) []figure {
-	path := fmt.Sprintf("/api/v1/messages?limit=%d&payload=%s", pageSize, url.QueryEscape(fmt.Sprintf("$.customer.id == %d", n%customers/2)))
+// newest returns the period of the newest messages. Messages that arrive later are not in it.
+func (d *database) newest(ctx context.Context, messages int) period {
+	const text = `to_char(%s AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+	times := d.list(ctx, `SELECT unnest(ARRAY[`+fmt.Sprintf(text, "min(created_at)")+`, `+fmt.Sprintf(text, "max(created_at) + interval '1 microsecond'")+`])
+		FROM (SELECT created_at FROM dlq.dlq_messages ORDER BY created_at DESC LIMIT $1) newest`, messages)
+	return period{messages, "&created_after=" + url.QueryEscape(times[0]) + "&created_before=" + url.QueryEscape(times[1])}
+}
+
+// askEngine measures searches of a table of n messages, and a facet over a period, with a limit of its p99 in ms.
+func (s *side) askEngine(ctx context.Context, p program, n int, over period, engine string, limit float64) []figure {
+	path := fmt.Sprintf("/api/v1/messages?limit=%d&payload=%s", pageSize, url.QueryEscape(fmt.Sprintf("$.customer.id == %d", n/2%customers)))
 	return slices.Concat(
 		s.askSearch(ctx, p, engine+": a rare word", 1, fmt.Sprintf("charge-%07d", n/2)),
 		s.askSearch(ctx, p, engine+": a common word", pageSize, "charged"),
 		s.ask(ctx, p, engine+": a value of a path", 1, path),
-		s.askFacet(ctx, p, d, min(newest, n), engine, limit))
+		s.askFacet(ctx, p, over, engine, limit))
 }
 
-// askFacet measures a facet over the customers of the newest messages, after one answer that does not count.
-func (s *side) askFacet(ctx context.Context, p program, d *database, newest int, engine string, limit float64) []figure {
-	since := d.text(ctx, `SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-		FROM dlq.dlq_messages ORDER BY created_at DESC OFFSET $1 LIMIT 1`, newest-1)
-	path := "/api/v1/messages/facets?by=$.customer.id&created_after=" + url.QueryEscape(since)
+// askFacet measures a facet of the customers, after one answer that does not count.
+func (s *side) askFacet(ctx context.Context, p program, over period, engine string, limit float64) []figure {
+	path := "/api/v1/messages/facets?by=$.customer.id" + over.filter
 	var answer struct {
 		Counted int
-		Facets  []struct{ Distinct struct{ Value int } }
+		Facets  []struct{ Distinct struct{ Values int } }
 	}
 	check(json.Unmarshal(must(p.get(ctx, path)), &answer))
-	name := fmt.Sprintf("%s: a facet over %s messages", engine, thousands(newest))
+	expect("messages that the facet of "+engine+" counted", int64(answer.Counted), int64(over.messages))
+	name := fmt.Sprintf("%s: a facet over %s messages", engine, thousands(over.messages))
 	figures := p.ask(ctx, 1, max(s.opts.requests/facetEvery, 1), name, 0, path)
 	figures[1] = figures[1].limit(limit)
-	wrong := 100 * math.Abs(float64(answer.Facets[0].Distinct.Value)/float64(min(customers, answer.Counted))-1)
+	wrong := 100 * math.Abs(float64(answer.Facets[0].Distinct.Values)/float64(min(customers, over.messages))-1)
 	return append(figures, section{}.figure(name+", error of the number of customers", "% of it", wrong).limit(maxDistinct))
 }
 

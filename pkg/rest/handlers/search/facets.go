@@ -151,6 +151,7 @@ func (h Facets) moment(ctx context.Context, q repository.FacetQuery) (time.Time,
 	indexed := q.Filter
 	for _, key := range q.By {
 		if f := condition(key); f.NeedsSearchIndex() {
+			f.CreatedBefore = q.Filter.CreatedBefore
 			indexed = f
 		}
 	}

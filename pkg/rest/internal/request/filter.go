@@ -422,8 +422,8 @@ type Index interface {
 // search index.
 type SearchedUntil struct {
 	asked bool
-	until time.Time // time up to which the index is complete; zero: it was never built
-	lag   time.Duration
+	until time.Time     // time up to which the index is complete; zero: it was never built
+	lag   time.Duration // from until to the end of the query's period, which is now or an earlier created_before
 }
 
 // QueryIndex asks how complete the search index is, for a query with the filter f. The caller must call it before the
@@ -433,7 +433,11 @@ func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity
 		return SearchedUntil{}, nil
 	}
 	until, err := index.IndexedUntil(ctx)
-	return SearchedUntil{asked: true, until: until, lag: now().Sub(until)}, err
+	end := now()
+	if !f.CreatedBefore.IsZero() && f.CreatedBefore.Before(end) {
+		end = f.CreatedBefore
+	}
+	return SearchedUntil{asked: true, until: until, lag: end.Sub(until)}, err
 }
 
 // Until returns the time up to which the index is complete; zero for a query that does not use the index.
@@ -443,11 +447,11 @@ func (u SearchedUntil) Until() time.Time { return u.until }
 // and for an empty index.
 func (u SearchedUntil) Show() *string { return wire.Stamp(u.until) }
 
-// Complete reports whether the query covers every message except those of the last seconds.
+// Complete reports whether the query covers every message of its period, except those of the last seconds.
 func (u SearchedUntil) Complete() bool { return !u.asked || u.lag <= searchSlack }
 
-// TooLate returns an error when the index is late by more than searchLimit. field is the part of the request that uses
-// the index.
+// TooLate returns an error when the index lacks more than the last part, of the length searchLimit, of the query's
+// period. field is the part of the request that uses the index.
 func (u SearchedUntil) TooLate(field string) error {
 	if !u.asked || u.lag <= searchLimit {
 		return nil
