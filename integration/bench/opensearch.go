@@ -89,6 +89,7 @@ func (d *database) fillValues(ctx context.Context, rows int) {
 	d.parallel(ctx, 2, steps)
 	d.settle(ctx)
 }
+
 // period is the time of creation of the newest messages of a table.
 type period struct {
 	messages int
