@@ -98,7 +98,7 @@ type period struct {
 
 // newest returns the period of the newest messages. Messages that arrive later are not in it.
 func (d *database) newest(ctx context.Context, messages int) period {
-	const text = `to_char(%s AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+	const text = `to_char((%s) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 	times := d.list(ctx, `SELECT unnest(ARRAY[`+fmt.Sprintf(text, "min(created_at)")+`, `+fmt.Sprintf(text, "max(created_at) + interval '1 microsecond'")+`])
 		FROM (SELECT created_at FROM dlq.dlq_messages ORDER BY created_at DESC LIMIT $1) newest`, messages)
 	return period{messages, "&created_after=" + url.QueryEscape(times[0]) + "&created_before=" + url.QueryEscape(times[1])}
