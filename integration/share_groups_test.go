@@ -96,8 +96,8 @@ func (s *shared) messages() map[string]client.Message {
 	}
 }
 
-// wantSources checks that each message has the key, the headers and the value of the record that its dead letter names,
-// byte for byte.
+// wantSources checks that each message has the key, value, offset and timestamp of the record that its dead letter names,
+// and its header.
 func (s *shared) wantSources() {
 	s.t.Helper()
 	got := s.messages()

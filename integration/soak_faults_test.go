@@ -105,7 +105,8 @@ func (s *soak) perhapsKilled() (revive func()) {
 
 // archiverKilled makes messages old enough for the archive, and kills the archiver after it has moved some of them.
 func (s *soak) archiverKilled() bool {
-	eventually(s.t, time.Minute, "messages are due", func() bool { // an earlier fault may have broken the connection
+	// The statement is repeated, because an earlier fault may have broken the test's connection to PostgreSQL.
+	eventually(s.t, time.Minute, "messages are due", func() bool {
 		_, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
 			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') LIMIT 150)`)
 		return err == nil

@@ -109,8 +109,8 @@ var wrappers = [...]struct{ begin, end string }{
 	{"", "nested exception is "},
 }
 
-// unwrap removes wrappers from the beginning of a message. It also removes the name of a class if the message of the
-// cause follows it.
+// unwrap removes wrappers from the beginning of a message. It also removes the name of a class there, if it is the given
+// class or if the name of another class follows.
 func unwrap(class, text string) string {
 	for before := ""; before != text; {
 		before = text

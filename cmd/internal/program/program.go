@@ -69,8 +69,8 @@ func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
 	return c
 }
 
-// Parse reads args, and starts the CPU profile if a flag requests it. done reports that Parse has printed the answer to
-// --version or --help, so that the program must exit.
+// Parse reads args, and starts the CPU profile if a flag requests it. done reports that the program must
+// exit, because Parse has printed the answer to --version or --help, or has failed with the error.
 func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err error) {
 	err = c.Flags.Parse(args)
 	switch {

@@ -279,8 +279,8 @@ func TestPlainPlans(t *testing.T) {
 	}
 }
 
-// TestNewDayIsSearchedByItsWords: the documents of a new day are found by their words, although PostgreSQL has not
-// analyzed the partition yet.
+// TestNewDayIsSearchedByItsWords: a search in a new day reads the index of words, or for one hour of it the primary key,
+// although PostgreSQL has not analyzed the partition yet.
 func TestNewDayIsSearchedByItsWords(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
