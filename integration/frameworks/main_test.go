@@ -39,7 +39,7 @@ func build() (string, error) {
 	return dir, nil
 }
 
-// runner removes the programs after the tests.
+// runner runs the tests, and then deletes the folder with the binaries that build made.
 type runner struct {
 	m   *testing.M
 	dir string

@@ -113,7 +113,7 @@ type GroupCursor struct {
 
 // Trend says which arrivals of an error group are counted. Hourly counts are requested for the hours from that of Since
 // to the last one that begins before Until. Counts by the minute are requested from the minute that begins at Minutes.
-// Zero values request no counts. Counts of hours older than TrendLife and of minutes older than ArrivalsMinuteLife may
+// A zero Until requests no hourly counts, and a zero Minutes no counts by the minute. Counts of hours older than TrendLife and of minutes older than ArrivalsMinuteLife may
 // be deleted. A message is counted in its hour when it is stored, and in its minute when its first document is stored
 // (see Activity).
 type Trend struct{ Since, Until, Minutes time.Time }
