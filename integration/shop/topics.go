@@ -31,11 +31,13 @@ const (
 const (
 	OrdersGroup   = "orders-service"
 	PaymentsGroup = "payments-service"
-	UsersGroup    = "users-service"
 
 	ShipmentsGroup = "shipments-service"
 	InvoicesGroup  = "invoices-service"
 )
+
+// UsersConnector is the name of the connector that reads users.
+const UsersConnector = "users-service"
 
 // Topics returns all topics, without the prefix.
 func (s *Shop) Topics() []string {
