@@ -55,13 +55,13 @@ var javaFrameworks = []framework{
 		dialect: "spring-dlt", class: "billing.Billing$UnknownCurrencyException", text: "unknown currency CHF",
 		namesGroup: true, namesPosition: true,
 	}},
+	{name: "streams", command: streams, shows: shown{
+		dialect: "streams", class: "billing.Billing$UnknownCurrencyException", text: "unknown currency CHF", namesPosition: true,
+	}},
 }
 
 // longJavaFrameworks and longFrameworks are tested by make test-faults only.
 var longJavaFrameworks = []framework{
-	{name: "streams", command: streams, shows: shown{
-		dialect: "streams", class: "billing.Billing$UnknownCurrencyException", text: "unknown currency CHF", namesPosition: true,
-	}},
 	{name: "connect", command: connect, group: "connect-billing", shows: shown{
 		dialect: "connect", class: "billing.BillingSink$UnknownCurrencyException", text: "unknown currency CHF",
 		namesGroup: true, namesPosition: true,
