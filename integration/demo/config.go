@@ -72,6 +72,7 @@ redrive:
   outcome_interval: 1s
   consumer_groups:
     - {topic: "payments.*", group: %s}
+    - {topic: web-orders, group: web-orders-billing}
 schemas:
   registries: [{name: shop, url: %s}]
 `, portOf(s.ingester), loopback, portOf(s.api), quote(db.host), db.port, quote(db.name), quote(db.user), quote(db.password), quote(s.brokers), quote(shop.PaymentsGroup), quote(s.registry))

@@ -1,6 +1,7 @@
 package frameworks_test
 
 import (
+	"cmp"
 	"embed"
 	"os"
 	"os/exec"
@@ -17,6 +18,18 @@ import (
 //go:embed spring/pom.xml
 var springPins []byte
 
+//go:embed connect/pom.xml
+var connectPins []byte
+
+//go:embed connect/BillingSink.java
+var billingSink []byte
+
+//go:embed streams/pom.xml
+var streamsPins []byte
+
+//go:embed quarkus/pom.xml quarkus/src
+var quarkusFiles embed.FS
+
 //go:embed kafkajs
 var kafkajsFiles embed.FS
 
@@ -26,6 +39,7 @@ const heapMB = 128
 type framework struct {
 	name    string
 	command func(t *testing.T) *exec.Cmd
+	group   string // consumer group; empty: that of groupOf
 	shows   shown
 }
 
@@ -41,6 +55,20 @@ var javaFrameworks = []framework{
 		dialect: "spring-dlt", class: "billing.Billing$UnknownCurrencyException", text: "unknown currency CHF",
 		namesGroup: true, namesPosition: true,
 	}},
+	{name: "streams", command: streams, shows: shown{
+		dialect: "streams", class: "billing.Billing$UnknownCurrencyException", text: "unknown currency CHF", namesPosition: true,
+	}},
+}
+
+// longJavaFrameworks and longFrameworks are tested by make test-faults only.
+var longJavaFrameworks = []framework{
+	{name: "connect", command: connect, group: "connect-billing", shows: shown{
+		dialect: "connect", class: "billing.BillingSink$UnknownCurrencyException", text: "unknown currency CHF",
+		namesGroup: true, namesPosition: true,
+	}},
+	{name: "quarkus", command: quarkus, shows: shown{
+		dialect: "smallrye-dlq", class: "billing.Billing$UnknownCurrencyException", text: "unknown currency CHF", namesPosition: true,
+	}},
 }
 
 var frameworks = []framework{
@@ -53,7 +81,6 @@ var frameworks = []framework{
 	}},
 }
 
-// longFrameworks are tested by make test-faults only.
 var longFrameworks = []framework{
 	{name: "kafkajs", command: kafkajs, shows: shown{
 		dialect: "generic", class: "UnknownCurrency", text: "unknown currency CHF", namesGroup: true, namesPosition: true,
@@ -66,11 +93,37 @@ func spring(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-func kafkajs(t *testing.T) *exec.Cmd {
+func streams(t *testing.T) *exec.Cmd {
+	cmd := check.Must(stack.JavaSource(t.Context(), "streams", streamsPins, heapMB, "Billing.java"))(t)
+	cmd.Dir = "streams"
+	return cmd
+}
+
+// connect returns the command of a worker, which runs in a folder of its own because it may write a file there.
+func connect(t *testing.T) *exec.Cmd {
+	settings := func(name string) string { return check.Must(filepath.Abs(filepath.Join("connect", name)))(t) }
+	cmd := check.Must(stack.JavaProgram(t.Context(), "connect-sink", connectPins, heapMB, "BillingSink", billingSink,
+		"org.apache.kafka.connect.cli.ConnectStandalone", settings("worker.properties"), settings("billing.properties")))(t)
+	cmd.Dir = t.TempDir()
+	return cmd
+}
+
+func quarkus(t *testing.T) *exec.Cmd {
+	files := filesOf(t, quarkusFiles, "quarkus", "pom.xml", "src/main/java/billing/Billing.java", "src/main/resources/application.properties")
+	return check.Must(stack.MavenProgram(t.Context(), "quarkus", files, heapMB, "target/quarkus-app/quarkus-run.jar"))(t)
+}
+
+// filesOf returns the named files of a folder.
+func filesOf(t *testing.T, from embed.FS, folder string, names ...string) map[string][]byte {
 	files := map[string][]byte{}
-	for _, name := range []string{"billing.js", "package.json", "package-lock.json"} {
-		files[name] = check.Must(kafkajsFiles.ReadFile("kafkajs/" + name))(t)
+	for _, name := range names {
+		files[name] = check.Must(from.ReadFile(folder + "/" + name))(t)
 	}
+	return files
+}
+
+func kafkajs(t *testing.T) *exec.Cmd {
+	files := filesOf(t, kafkajsFiles, "kafkajs", "billing.js", "package.json", "package-lock.json")
 	return check.Must(stack.NodeProgram(t.Context(), "kafkajs", files, "billing.js"))(t)
 }
 
@@ -83,18 +136,15 @@ func program(name string) func(*testing.T) *exec.Cmd {
 // frameworks of the short form.
 func long() bool { return os.Getenv("DLQ_TEST_LONG") == "1" }
 
-func TestJavaFrameworks(t *testing.T) { run(t, javaFrameworks) }
+func TestJavaFrameworks(t *testing.T) { run(t, javaFrameworks, longJavaFrameworks) }
 
-func TestFrameworks(t *testing.T) {
-	if long() {
-		run(t, slices.Concat(frameworks, longFrameworks))
-		return
-	}
-	run(t, frameworks)
-}
+func TestFrameworks(t *testing.T) { run(t, frameworks, longFrameworks) }
 
-func run(t *testing.T, frameworks []framework) {
+func run(t *testing.T, frameworks, onlyLong []framework) {
 	t.Parallel()
+	if long() {
+		frameworks = slices.Concat(frameworks, onlyLong)
+	}
 	s := newSite(t)
 	for _, f := range frameworks {
 		t.Run(f.name, func(t *testing.T) {
@@ -121,7 +171,8 @@ func (s *site) proves(t *testing.T, f framework) {
 	check.Equal(t, broken.booked(), []string{"booked order 1", "booked order 3"}, "output")
 	check.Require(t, len(found) == 1, "%d messages, want 1", len(found))
 	id := found[0].Id
-	f.shows.check(t, s.message(t, id), topic)
+	group := cmp.Or(f.group, groupOf(topic))
+	f.shows.check(t, s.message(t, id), topic, group)
 
 	fixed := s.start(t, f.command(t), topic, "EUR,USD,CHF")
 	s.retry(t, id)
@@ -129,7 +180,7 @@ func (s *site) proves(t *testing.T, f framework) {
 		outcome := s.message(t, id).Outcome
 		return outcome != nil && *outcome == client.OutcomeConsumed
 	})
-	check.Equal(t, text(s.message(t, id).OutcomeGroup), groupOf(topic), "group of the outcome")
+	check.Equal(t, text(s.message(t, id).OutcomeGroup), group, "group of the outcome")
 	s.send(t, topic, "4", "EUR") // the topic has one partition, so this order comes after all replays
 	fixed.eventually("the last order is booked", func() bool { return len(fixed.booked()) >= 2 })
 	fixed.stop()
@@ -137,11 +188,11 @@ func (s *site) proves(t *testing.T, f framework) {
 	check.Len(t, s.found(t, dlq), 1, "messages")
 }
 
-func (w shown) check(t *testing.T, m client.MessageDetail, topic string) {
+func (w shown) check(t *testing.T, m client.MessageDetail, topic, group string) {
 	t.Helper()
-	group, partition, offset := "", 0, int64(-1)
-	if w.namesGroup {
-		group = groupOf(topic)
+	partition, offset := 0, int64(-1)
+	if !w.namesGroup {
+		group = ""
 	}
 	if w.namesPosition {
 		offset = 1

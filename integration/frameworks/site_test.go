@@ -40,7 +40,7 @@ func newSite(t *testing.T) *site {
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	check.NoError(t, programs.Config{
 		Database: postgrestest.URL(t), Broker: s.brokers[0], Group: s.prefix, Pattern: s.prefix + "-*.dlq.v1",
-		More: fmt.Sprintf("redrive: {outcome_interval: 200ms, consumer_groups: [%s]}\n", s.groups("watermill")),
+		More: fmt.Sprintf("redrive: {outcome_interval: 200ms, consumer_groups: [%s]}\n", s.groups("watermill", "streams", "quarkus")),
 	}.Write(config))
 	for _, name := range []string{"api", "ingester"} {
 		p := check.Must(programs.Start(programs.Program{Path: filepath.Join(binaries, name), Config: config, Dir: filepath.Dir(config)}))(t)

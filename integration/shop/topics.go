@@ -31,11 +31,13 @@ const (
 const (
 	OrdersGroup   = "orders-service"
 	PaymentsGroup = "payments-service"
-	UsersGroup    = "users-service"
 
 	ShipmentsGroup = "shipments-service"
 	InvoicesGroup  = "invoices-service"
 )
+
+// UsersConnector is the name of the connector that reads users.
+const UsersConnector = "users-service"
 
 // Topics returns the names of all topics of the shop, without the shop's prefix.
 func (s *Shop) Topics() []string {

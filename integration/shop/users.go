@@ -9,10 +9,10 @@ const knownEmails = 10_000
 
 // newUsers returns a Kafka Connect sink that writes users to a table with unique e-mail addresses.
 func newUsers(prefix string, log *logbook) *service {
-	connector, dead := prefix+UsersGroup, prefix+UsersDeadLetters
+	connector, dead := prefix+UsersConnector, prefix+UsersDeadLetters
 	owners := newRecent[string, string](knownEmails)
 	return &service{
-		group: connector, topic: prefix + UsersTopic, noun: "user", log: log,
+		group: "connect-" + connector, topic: prefix + UsersTopic, noun: "user", log: log,
 		handle: func(rec *kgo.Record) *failure { return handleUser(rec, owners) },
 		deadLetter: func(rec *kgo.Record, f *failure) *kgo.Record {
 			headers := connectHeaders(connector)(rec, f)

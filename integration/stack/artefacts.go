@@ -56,7 +56,11 @@ func (a artefact) installInto(ctx context.Context, dir string) error {
 		return err
 	}
 	for name, content := range a.files {
-		if err := os.WriteFile(filepath.Join(building, name), content, 0o644); err != nil {
+		path := filepath.Join(building, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return err
 		}
 	}

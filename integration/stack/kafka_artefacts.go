@@ -64,12 +64,16 @@ func javaArtefacts(ctx context.Context, env environment, name string, pins []byt
 
 // mavenInstall copies the dependencies of dir/pom.xml, including transitive ones, into dir/jars.
 func mavenInstall(ctx context.Context, env environment, dir string) error {
+	return maven(ctx, env, dir, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(dir, "jars"))
+}
+
+// maven runs Maven for dir/pom.xml.
+func maven(ctx context.Context, env environment, dir string, args ...string) error {
 	mvn, err := lookPath(env.path, "mvn")
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(mvn, "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies",
-		"-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(dir, "jars"))
+	cmd := exec.Command(mvn, append([]string{"-q", "-B", "-Dstyle.color=never"}, args...)...)
 	cmd.Dir = dir
 	return run(ctx, cmd, filepath.Join(dir, "install.log"))
 }

@@ -20,8 +20,17 @@ func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*
 // KafkaProgram prepares a Java program of one source file, with its class and Kafka's clients on the
 // class path. It compiles the program once into the cache, and downloads the jars if they are missing.
 func KafkaProgram(ctx context.Context, heapMB int, class string, source []byte, args ...string) (*exec.Cmd, error) {
+	return JavaProgram(ctx, "kafka", kafkaPinsOf(readEnvironment(os.Getenv)), heapMB, class, source, class, args...)
+}
+
+// JavaProgram prepares the Java program whose main class is main. On its class path are the classes of one source file,
+// which it compiles once into the cache, and the jars of pins, a pom.xml, which it downloads if they are missing. name
+// is unique to pins, and class is the public class of the source file.
+func JavaProgram(
+	ctx context.Context, name string, pins []byte, heapMB int, class string, source []byte, main string, args ...string,
+) (*exec.Cmd, error) {
 	env := readEnvironment(os.Getenv)
-	java, jars, err := kafkaArtefacts(ctx, env)
+	java, jars, err := javaArtefacts(ctx, env, name, pins)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", class, err)
 	}
@@ -36,7 +45,7 @@ func KafkaProgram(ctx context.Context, heapMB int, class string, source []byte, 
 	classPath := func(dir string) string { return strings.Join(append(libraries, dir), string(filepath.ListSeparator)) }
 	program := artefact{
 		name:  "program-" + class,
-		files: map[string][]byte{class + ".java": source, "pom.xml": kafkaPinsOf(env), "log4j2.xml": kafkaLogging},
+		files: map[string][]byte{class + ".java": source, "pom.xml": pins, "log4j2.xml": kafkaLogging},
 		install: func(ctx context.Context, dir string) error {
 			cmd := exec.Command(java, "--module", "jdk.compiler/com.sun.tools.javac.Main",
 				"-cp", classPath(dir), "-d", dir, filepath.Join(dir, class+".java"))
@@ -49,7 +58,7 @@ func KafkaProgram(ctx context.Context, heapMB int, class string, source []byte, 
 	}
 	options := []string{
 		"-Xmx" + strconv.Itoa(heapMB) + "m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-cp", classPath(dir), class,
+		"-cp", classPath(dir), main,
 	}
 	return exec.Command(java, append(options, args...)...), nil
 }
@@ -65,6 +74,26 @@ func KafkaConnect(ctx context.Context, heapMB int, args ...string) (*exec.Cmd, e
 // the jars if they are missing.
 func JavaSource(ctx context.Context, name string, pins []byte, heapMB int, source string, args ...string) (*exec.Cmd, error) {
 	return javaTool(ctx, name, pins, heapMB, source, args...)
+}
+
+// MavenProgram prepares a Java program that Maven builds once into the cache. files are its pom.xml and its sources; jar
+// is the executable jar of the build. name is unique to the program.
+func MavenProgram(ctx context.Context, name string, files map[string][]byte, heapMB int, jar string) (*exec.Cmd, error) {
+	env := readEnvironment(os.Getenv)
+	java, err := findJava(ctx, env)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	cache, err := cacheFolder(env)
+	if err != nil {
+		return nil, err
+	}
+	install := func(ctx context.Context, dir string) error { return maven(ctx, env, dir, "package") }
+	dir, err := artefact{name: "maven-" + name, files: files, install: install}.ensure(ctx, cache)
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", name, err)
+	}
+	return exec.CommandContext(ctx, java, "-Xmx"+strconv.Itoa(heapMB)+"m", "-jar", filepath.Join(dir, jar)), nil
 }
 
 func javaTool(ctx context.Context, artefact string, pins []byte, heapMB int, class string, args ...string) (*exec.Cmd, error) {

@@ -66,7 +66,7 @@ func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	default:
 		out.Source = entity.ByHeader
 		out.Header, out.Occurrence = c.header(t.at)
-		if t.dialect == nil || t.dialect.name == genericName {
+		if t.dialect == nil || t.dialect.name == genericName || f == fieldGroup && t.dialect.name == connect.name {
 			out.Confidence = entity.CertaintyMedium
 		} else if t.dialect.byCompanions() {
 			out.Source, out.Confidence = entity.ByCompanion, entity.CertaintyMedium

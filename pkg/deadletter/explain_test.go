@@ -114,6 +114,8 @@ func decodedAs(name string, derived entity.Derived, value []byte) []string {
 		var v map[string]any
 		_ = json.Unmarshal(value, &v)
 		parts = append(parts, fmt.Append(nil, v["top"]), fmt.Append(nil, v["att"]))
+	case "__connect.errors.connector.name":
+		parts = append(parts, append([]byte("connect-"), value...))
 	case knativeBody:
 		parts = append(parts, decodeBase64(value))
 	case "x-failure-reason":
@@ -189,6 +191,7 @@ func TestExplain(t *testing.T) {
 		{"UnknownError", "x", nil, nil, "error_message", entity.NotDerived()},
 		{"AliasBesideADialect", "x", nil, text("GH_OriginalTopic", "orders", "x-error-message", "boom"), "error_message", header(entity.ByHeader, entity.CertaintyMedium, "generic", "x-error-message", 0)},
 		{"RootCause", "x", nil, text("kafka_dlt-exception-fqcn", "Wrapper", "kafka_dlt-exception-cause-fqcn", "Cause"), "error_class", header(entity.ByHeader, entity.CertaintyHigh, "spring-dlt", "kafka_dlt-exception-cause-fqcn", 0)},
+		{"GroupOfAConnector", "x", nil, text("__connect.errors.connector.name", "sink"), "consumer_group", header(entity.ByHeader, entity.CertaintyMedium, "connect", "__connect.errors.connector.name", 0)},
 		{"Nothing", "x", nil, nil, "consumer_attempts", entity.NotDerived()},
 	}
 	for _, tt := range tests {

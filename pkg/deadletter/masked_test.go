@@ -70,7 +70,7 @@ func TestMasking_Fields(t *testing.T) {
 		"KAFKA_DLT-EXCEPTION-FQCN": failure, "kafka_dlt-exception-stacktrace": failure, "kafka_dlt-exception-*": failure,
 		"kafka_dlt-original-consumer-group": group, "event_id": group, "error": failure, "X-Error-Message": failure,
 		"x-err*": failure, "ka*": {ErrorMessage: true, ErrorClass: true, StackTrace: true, ConsumerGroup: true},
-		"dlq.consumer.group": group, "*reason": failure, "__connect.errors.exception.message": failure,
+		"dlq.consumer.group": group, "__connect.errors.connector.name": group, "*reason": failure, "__connect.errors.exception.message": failure,
 		"*": {ErrorMessage: true, ErrorClass: true, StackTrace: true, ConsumerGroup: true},
 	} {
 		check.Equal(t, maskingOf(t, header).Fields(), want, "what the mask %q masks", header)

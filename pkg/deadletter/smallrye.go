@@ -15,7 +15,17 @@ var smallryeDLQ = dialect{
 	classes:     []string{"dead-letter-exception-class-name"},
 	messages:    []string{"dead-letter-reason", "dead-letter-cause", "deserialization-failure-reason", "deserialization-failure-cause"},
 
+	unwrap:        withoutReflection,
 	refineFailure: smallryeCause("dead-letter-cause-class-name", "dead-letter-cause"),
+}
+
+// withoutReflection returns no class for the exception with which Java wraps that of a method called by reflection:
+// outside of Quarkus this is the direct cause, and then the outer exception at least names the method.
+func withoutReflection(f field, raw []byte) []byte {
+	if f == fieldClass && string(raw) == "java.lang.reflect.InvocationTargetException" {
+		return nil
+	}
+	return raw
 }
 
 // smallryeCause returns a hook for failures whose class was read from the header of the cause. The hook replaces the
@@ -58,6 +68,7 @@ var smallryeRetry = dialect{
 	classes:     []string{"delayed-retry-exception-class-name"},
 	messages:    []string{"delayed-retry-reason", "delayed-retry-cause", "deserialization-failure-reason", "deserialization-failure-cause"},
 	attempts:    []string{"delayed-retry-count"},
+	unwrap:      withoutReflection,
 	refineFailure: func(h headers, f failure) failure {
 		f.Attempts = withFirst(f.Attempts)
 		return smallryeCause("delayed-retry-cause-class-name", "delayed-retry-cause")(h, f)
