@@ -33,6 +33,7 @@ var postgresDefaults = settings{
 var postgresFast = settings{
 	"fsync":            "off",
 	"full_page_writes": "off",
+	"max_wal_size":     "1GB", // the data folder may be in memory
 }
 
 // postgresCluster is a data folder of PostgreSQL, with the programs and settings for a server on it.

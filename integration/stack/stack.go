@@ -35,8 +35,8 @@ type Options struct {
 	// kill a shared server.
 	Own bool
 
-	// Dir is the parent of the data folder; empty means the system's temporary folder. The data
-	// folder has a random name, and Stop removes it.
+	// Dir is the parent of the data folder; empty means the system's temporary folder or, with Fast, a folder in memory if
+	// there is much room. The data folder has a random name, and Stop removes it.
 	Dir string
 
 	// Log receives one line per fallback, at the start and at the end. Nil discards these lines.
@@ -132,7 +132,11 @@ func (s *Stack) startMissing(ctx context.Context) error {
 	if !wantPostgres && !wantKafka {
 		return nil
 	}
-	folder, err := newDataFolder(s.opts.Dir)
+	makeFolder := newDataFolder
+	if s.opts.Fast {
+		makeFolder = newFastFolder
+	}
+	folder, err := makeFolder(s.opts.Dir)
 	if err != nil {
 		return err
 	}

@@ -60,9 +60,9 @@ func parse(args []string, stderr io.Writer) (stack.Options, []string, error) {
 	flags.BoolVar(&opts.Postgres, "postgres", true, "start PostgreSQL")
 	flags.BoolVar(&opts.Kafka, "kafka", true, "start Kafka")
 	flags.BoolVar(&opts.KafkaCluster, "kafka-cluster", false, "start three brokers of Kafka instead of one")
-	flags.BoolVar(&opts.Fast, "fast", false, "quick start and commits, for tests: nothing is forced to the disk")
+	flags.BoolVar(&opts.Fast, "fast", false, "quick start and commits, for tests: data is not forced to the disk")
 	flags.IntVar(&opts.KafkaHeapMB, "kafka-heap", 0, "heap of each broker in megabytes (default: 512, in a cluster 256)")
-	flags.StringVar(&opts.Dir, "dir", "", "where the throwaway data folder is made (default: the temporary folder)")
+	flags.StringVar(&opts.Dir, "dir", "", "where the throwaway data folder is made (default: the temporary folder, or with -fast memory if there is much room)")
 	err := flags.Parse(args)
 	return opts, flags.Args(), err
 }
