@@ -21,30 +21,32 @@ type Attempts interface {
 	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
 
 	// Claimable returns those of the messages that an attempt could claim: PENDING with attempts left. Claimable does
-	// not wait for locks. When it returns a message that Claim left out, the only reason was that another session had
-	// locked the message.
+	// not wait for locks. When it returns a message that Claim left out, another session had locked the message, or
+	// Claim.OriginalTopic was no longer its original topic.
 	Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Finish ends attempts. A result counts only when its message is RETRYING under that claim id: a result that comes
 	// late or is repeated changes nothing and is left out of the answer. An attempt that counts is appended to the
 	// history in the same step; entity.Verdict defines the status that follows. When a claim with TakeOver exceeded the
 	// retry limit, and its result is refused, given back or rescued, the message becomes DEAD, because a PENDING
-	// message must have an attempt left. A message that becomes PENDING through one of these three results is due for
-	// automatic retry after Result.RetryIn.
+	// message must have an attempt left. A message that becomes PENDING is due for automatic retry after
+	// Result.RetryIn.
 	//
 	// For a result with the verdict InDoubt, Finish stores class and error, adds nothing to the history and keeps the
 	// claim. When the class is UNKNOWN and the claim has expired, Finish also marks the message unsettleable: Expired
-	// no longer returns the message, and only a claim with TakeOver or a call of MarkDead ends its claim.
+	// no longer returns the message. Then a later result of the claim, a claim with TakeOver or a call of MarkDead ends
+	// the claim.
 	Finish(ctx context.Context, results []Result, cause entity.AuditInfo) ([]Finished, error)
 
 	// Expired returns the RETRYING messages whose claim has expired and which are not marked unsettleable. They are in
 	// the order of created_at and then id, and without their bytes.
 	Expired(ctx context.Context, q ExpiredQuery) ([]entity.Message, error)
 
-	// Due returns up to q.Limit ids of messages, oldest first, that automatic retry may claim now: it has the status
-	// PENDING and attempts left, its original topic is one of q.Topics, and it was never attempted or its next attempt
-	// is due. The scan for messages that were never attempted starts after q.After; next is the cursor for the next
-	// call, the zero Cursor at the end.
+	// Due returns up to q.Limit ids of messages, oldest first, that automatic retry may claim now: PENDING messages
+	// with attempts left whose original topic is one of q.Topics, and which were never attempted or whose next attempt
+	// is due. It leaves out the pairs of q.Except, and messages of share groups whose record is not stored. The scan
+	// for messages that were never attempted starts after q.After; next is the cursor for the next call, the zero
+	// Cursor at the end.
 	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Cursor, err error)
 
 	// Stuck returns the number of messages that have been RETRYING for longer than age.
@@ -60,7 +62,7 @@ type Attempts interface {
 	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
 }
 
-// RescueLimit is the number of attempts in a row that may end as rescues before the message becomes DEAD.
+// RescueLimit is the number of attempts in a row that end as rescues after which the message becomes DEAD.
 const RescueLimit = 10
 
 // Claim is the request to claim one message.

@@ -36,9 +36,9 @@ type EngineDay struct {
 // EngineDigest returns a number of 24 bits for a message's id. The sum of many of them is exact also in floating point.
 func EngineDigest(id uuid.UUID) int64 { return int64(id[13])<<16 | int64(id[14])<<8 | int64(id[15]) }
 
-// EngineScope has the names of existing topics that the topic conditions of a filter match.
+// EngineScope has the names of existing topics that the patterns of a filter match.
 type EngineScope struct {
-	Topics  *EngineTopics // topics that the filter's Topics match; nil when the filter matches messages of any topic
+	Topics  *EngineTopics // topics that the filter's Topics match; nil when the filter has no Topics
 	Visible *EngineTopics // topics that the filter's Visible matches; nil when all topics are visible
 }
 

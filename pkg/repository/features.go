@@ -158,15 +158,15 @@ type Outcomes interface {
 	// consumer groups show the outcomes of records that are sent to these topics.
 	SaveConsumerGroups(ctx context.Context, groups []TopicGroup) error
 
-	// WatchedGroups returns, for the topics to which messages were sent, the consumer groups that SaveConsumerGroups or
-	// ConfigureGroups stored.
+	// WatchedGroups returns, for the original topics that have RESOLVED messages, the consumer groups that
+	// SaveConsumerGroups or ConfigureGroups stored.
 	WatchedGroups(ctx context.Context) ([]TopicGroup, error)
 
 	// ConfigureGroups sets the consumer groups of topics whose messages name no consumer group. It replaces all earlier
 	// settings.
 	ConfigureGroups(ctx context.Context, groups []TopicGroup) error
 
-	// SaveCommitted stores committed offsets. An offset that is lower than the stored offset for the same topic id
+	// SaveCommitted stores committed offsets. An offset that is not higher than the stored offset for the same topic id
 	// changes nothing.
 	SaveCommitted(ctx context.Context, offsets []Committed) error
 }
@@ -217,9 +217,9 @@ type TrailQuery struct {
 	Before    int64 // only entries with a lower id, which are older; 0 for all
 
 	// ByRequest returns only the first matching entry of each request (see entity.AuditInfo.Call), with the number of
-	// the request's entries; when Visible is set, only entries of the ObjectID are counted. For a request that created
-	// a redrive, this is the entry of the creation; a filter by the action of the redrive finds it too. The entries of
-	// the redrive's messages are returned only when ObjectID or RequestID is set.
+	// the request's entries; when Visible is set, only visible entries are counted, and only those of ObjectID if it is
+	// set. For a request that created a redrive, this is the entry of the creation; a filter by the action of the
+	// redrive finds it too. The entries of the redrive's messages are returned only when ObjectID or RequestID is set.
 	ByRequest bool
 	// Visible leaves out entries that name topics of which none is visible; nil leaves out no entry.
 	Visible *entity.TopicPatterns
@@ -283,7 +283,8 @@ type Views interface {
 // maxRulesText is the maximum length of the rules in the audit trail, in bytes.
 const maxRulesText = 8 << 10
 
-// RulesText formats rules for the audit trail, one on each line, and shortens the text to maxRulesText bytes.
+// RulesText formats rules for the audit trail, one on each line. When the rules need more than maxRulesText bytes, it
+// leaves out the last rules and says how many they are.
 func RulesText(rules []entity.TopicRule) string {
 	var text strings.Builder
 	for i, r := range rules {
@@ -355,8 +356,7 @@ const QuarantineRest = 10 * time.Minute
 // Quarantine keeps the records that Store could not store as messages: one row for each (incarnation, partition,
 // offset). When no record in quarantine has the given id, the methods return a *entity.QuarantineNotFoundError.
 type Quarantine interface {
-	// Quarantined returns records, the latest first, without keys, values and headers
-	// longer than ListValueLimit.
+	// Quarantined returns records, the latest first, without keys, values and headers longer than ListValueLimit.
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]entity.Quarantined, error)
 
 	// QuarantinedRecord returns one record, with the same limits as Quarantined.

@@ -113,9 +113,9 @@ type GroupCursor struct {
 
 // Trend says which arrivals of an error group are counted. Hourly counts are requested for the hours from that of Since
 // to the last one that begins before Until. Counts by the minute are requested from the minute that begins at Minutes.
-// A zero Until requests no hourly counts, and a zero Minutes no counts by the minute. Counts of hours older than TrendLife and of minutes older than ArrivalsMinuteLife may
-// be deleted. A message is counted in its hour when it is stored, and in its minute when its first document is stored
-// (see Activity).
+// A zero Until requests no hourly counts, a zero Minutes no counts by the minute. Counts of hours older than TrendLife
+// and of minutes older than ArrivalsMinuteLife may be deleted. A message is counted in its hour when it is stored, and
+// in its minute when its first document is stored (see Activity).
 type Trend struct{ Since, Until, Minutes time.Time }
 
 // Annotation contains the properties of a group that an operator sets; a nil field leaves the property unchanged.
@@ -151,7 +151,8 @@ const (
 	maxGroupFrames = 10
 )
 
-// BoundFingerprint shortens the texts of a fingerprint to the limits of stores. The fingerprint's id does not change.
+// BoundFingerprint shortens the texts and the frames of a fingerprint to the limits of stores, and clears Message,
+// which stores do not keep. The id of the fingerprint must be computed before.
 func BoundFingerprint(f entity.Fingerprint) entity.Fingerprint {
 	f.Class, f.Rule, f.Title = bound(f.Class, maxGroupName), bound(f.Rule, maxGroupName), bound(f.Title, maxGroupTitle)
 	var frames []string
@@ -177,7 +178,8 @@ func bound(text string, n int) string {
 type RecentGroups interface {
 	// CountRecentGroups counts two kinds of error groups: those that first arrived within the given time before now,
 	// and those that regressed within this time, that is, came back after all their messages were resolved. It leaves
-	// out muted groups and the groups in except. A group may be in both counts.
+	// out the groups in except, and groups that are muted in all topics in which their messages arrived. A group may be
+	// in both counts.
 	CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (RecentCount, error)
 }
 

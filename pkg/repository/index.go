@@ -11,7 +11,7 @@ import (
 
 // SearchIndex is the search index for free text, keys, headers and fields. Messages are indexed after they were stored:
 // a worker reads the messages that have no document of the present version, and stores documents for them. An archived
-// message keeps its document. The document of a deleted or purged message is deleted too.
+// message keeps its document until it moves to an object. The document of a deleted or purged message is deleted too.
 type SearchIndex interface {
 	// AcquireIndexerLease gives the indexer lease to owner, unless another worker holds it, and sets the version of the
 	// index. From then on searches do not find documents of other versions.
@@ -52,9 +52,9 @@ type SearchIndex interface {
 	CountUndecoded(ctx context.Context) (int, error)
 
 	// Unclassified returns up to limit live messages that belong to the group entity.Unclassified of their dead-letter
-	// topic. They have their headers but not their values; the oldest of each topic come first. Only messages of topics
-	// that may still create error groups in this hour are returned. Together the messages have at most maxBytes bytes,
-	// but at least one message is returned.
+	// topic. They have their keys and headers but not their values; the oldest of each topic come first. Only messages
+	// of topics that may still create error groups in this hour are returned. Together the messages have at most
+	// maxBytes bytes, but at least one message is returned.
 	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
 
 	// Classify moves messages from the group entity.Unclassified of their dead-letter topic to error groups that

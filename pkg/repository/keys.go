@@ -14,7 +14,8 @@ type Keys interface {
 	// calls OpenKey again, OpenKey returns the same state as the first time and renews the lease.
 	OpenKey(ctx context.Context, k Key, lease time.Duration) (KeyState, error)
 
-	// HoldKey renews the lease of a key in progress.
+	// HoldKey renews the lease of a key in progress. HoldKey, CloseKey and DropKey change nothing when k.Owner does not
+	// hold the key.
 	HoldKey(ctx context.Context, k Key, lease time.Duration) error
 
 	// CloseKey stores the answer of a key in progress; further answers change nothing.

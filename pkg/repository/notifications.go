@@ -11,12 +11,12 @@ import (
 
 // Notifications finds events in the data that the other methods have stored. It stores a notification of them for each
 // sink, which is a receiver such as a webhook or Slack, until the notification is sent. As long as some process calls
-// Events from time to time, no event is lost, even when a process crashes; but a notification may then be sent twice,
-// with the same id and content.
+// Events and KeepNotifications from time to time, no event is lost, even when a process crashes; but a notification may
+// then be sent twice, with the same id and content.
 type Notifications interface {
 	// Events returns the events that no call of KeepNotifications has completed yet. It changes nothing, except when no
-	// process has called it for the time q.Patience: then all events before this call are skipped for good. An event is
-	// found only after its transaction, and all transactions that began earlier, have ended.
+	// process has completed a call for the time q.Patience: then all events before this call are skipped for good. An
+	// event is found only after its transaction, and all transactions that began earlier, have ended.
 	Events(ctx context.Context, q EventQuery) (Events, error)
 
 	// KeepNotifications completes a call of Events: the events of k.Seen are not found again, and the notifications are
@@ -24,9 +24,9 @@ type Notifications interface {
 	// KeepNotifications returns false, and stores nothing, when another process has completed these events first.
 	KeepNotifications(ctx context.Context, k KeptNotifications) (bool, error)
 
-	// ClaimNotification claims the notification that has been due for the longest time, for the time c.Lease. After
-	// that no event is added to this notification. Between two claims for the same sink, by any processes, at least the
-	// time c.Pace passes.
+	// ClaimNotification claims the notification of c.Sink that has been due for the longest time, for the time c.Lease.
+	// After that no event is added to this notification. Between two claims for the same sink, by any processes, at
+	// least the time c.Pace passes.
 	ClaimNotification(ctx context.Context, c NotificationClaim) (n Notification, found bool, err error)
 
 	// SettleNotification stores the result of a claim. It changes nothing when the claim has expired and another claim
@@ -37,7 +37,8 @@ type Notifications interface {
 	// than the time after and are not claimed.
 	GiveUpNotifications(ctx context.Context, after time.Duration, limit int) ([]Notification, error)
 
-	// WaitingNotifications counts the open notifications of each sink, ordered by the name of the sink.
+	// WaitingNotifications counts, for each sink, the notifications that are neither sent nor given up, ordered by the
+	// name of the sink.
 	WaitingNotifications(ctx context.Context) ([]WaitingNotifications, error)
 }
 
@@ -60,8 +61,8 @@ func EventKinds() []EventKind {
 	return []EventKind{GroupNew, GroupRegressed, Spike, LoopStopped, MessageDead, RedriveFinished, RedriveStopped}
 }
 
-// EventQuery selects events. Limit applies to each of the queries that find events, not to all of them together. Each
-// query returns at least one event when there are any.
+// EventQuery selects events. Limit is the maximum number of audit entries, and of error groups, that are read to find
+// events; spikes are not limited.
 type EventQuery struct {
 	Limit    int
 	Patience time.Duration
@@ -184,8 +185,8 @@ type NotificationResult struct {
 	Pause        time.Duration
 }
 
-// WaitingNotifications counts the open notifications of one sink. Overdue is the time by which the oldest of them is
-// late; zero when none is late.
+// WaitingNotifications counts the notifications of one sink that are neither sent nor given up. Overdue is the time by
+// which the oldest of them is late; zero when none is late.
 type WaitingNotifications struct {
 	Sink          string
 	Notifications int64

@@ -12,7 +12,8 @@ import (
 
 // ArchivedRow is a message of the archive as it is moved between the database and an object: every column of the
 // archive, the bytes of the record, and a copy of the attempts. The tags name the columns of the database and of the
-// Parquet file. Pointers and nil slices are NULL. It contains no claim, because an archived message has none.
+// Parquet file. Nil pointers, nil slices and the zero ids of GroupID, ParentID and RootID are NULL. An ArchivedRow
+// contains no claim, because an archived message has none.
 type ArchivedRow struct {
 	ID         uuid.UUID `db:"id" json:"id" parquet:"id,uuid"`
 	ArchivedAt Micros    `db:"archived_at" json:"archived_at" parquet:"archived_at,timestamp(microsecond)"`
@@ -195,7 +196,7 @@ type ObjectStats struct {
 	WaitingSince time.Time `db:"-"`
 }
 
-// Add extends the ranges of the entry, so that they include a row.
+// Add counts a row in the entry, and extends the ranges of the entry so that they include the row.
 func (o *ArchiveObject) Add(r *ArchivedRow) {
 	if o.Messages == 0 {
 		o.FirstID, o.LastID = r.ID, r.ID
@@ -221,6 +222,6 @@ type ShownLimits struct {
 	Value    int64 // limit in bytes for one value, above which the value is not loaded; negative for no limit
 	Key      int64 // limit in bytes for one key, above which the key is not loaded
 	Headers  int64 // headers with more bytes are not loaded; when negative, the first headers are loaded, as by GetArchived
-	Page     int64 // maximum number of bytes that all messages together may load; 0 for no limit
+	Page     int64 // when all messages together have loaded more bytes, further messages get none; 0 for no limit
 	NoValues bool  // whether the values of all messages are left out
 }

@@ -13,9 +13,10 @@ import (
 // batch dies, another process gets the batch as soon as the lease has ended.
 type Redrives interface {
 	// CreateRedrive selects the messages in one snapshot, oldest first or in the order of the given ids, and stores the
-	// redrive and its batches of at most NewRedrive.BatchSize messages. Messages whose state does not allow the action
-	// are counted as skipped. If a redrive with this id exists, CreateRedrive returns it in its present state. A
-	// redrive that selects no messages is finished at once.
+	// redrive and its batches of at most NewRedrive.BatchSize messages. Messages to which the action cannot be applied
+	// are counted as skipped; if the selection has neither ids nor statuses, these are only RETRYING messages and, for
+	// RedriveMap, messages with a known origin. If a redrive with this id exists, CreateRedrive returns it in its
+	// present state. A redrive that selects no messages is finished at once.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 
 	// Redrive returns one redrive with its counts. For an unknown id, this and the other methods return a
@@ -28,9 +29,9 @@ type Redrives interface {
 
 	// MoveRedrive changes a redrive's state; when its state does not allow the change, the error is a
 	// *entity.RedriveStateError. In two cases it returns the redrive unchanged: when the new state is finished but a
-	// batch is not done, and when the same operation (see RedriveMove.Cause) has already changed it with the same
-	// Action. When a stopped redrive is resumed, its canary counts as passed, and its shares of failures and returns
-	// start again from zero.
+	// batch is not done, and when its state does not allow the change but the same operation (see RedriveMove.Cause)
+	// has made a change with the same Action. When a stopped redrive is resumed, its canary counts as passed, and its
+	// shares of failures and returns start again from zero.
 	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)
 
 	// SaveWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
@@ -47,7 +48,8 @@ type Redrives interface {
 
 	// SaveBatch stores results of a batch that owner holds, and ends its lease. The batch is done when all its items
 	// have results; otherwise the next owner gets the items that have none. SaveBatch returns false, and stores
-	// nothing, when owner no longer holds the lease.
+	// nothing, when the batch is not leased to owner any more; an expired lease counts until another owner leases the
+	// batch.
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
 }
 
@@ -113,7 +115,7 @@ type NewRedrive struct {
 	Found *[]uuid.UUID
 }
 
-// SelectionCount is the number of messages that have all properties below in common.
+// SelectionCount is the number of messages that have their dead-letter topic and all properties below in common.
 type SelectionCount struct {
 	Messages   int
 	Reason     string // why the redrive would skip these messages; "" when it would select them

@@ -26,10 +26,10 @@ type Repository interface {
 // an attempt, every change by hand, every message that is stored as DEAD, and every change of a redrive's state. It
 // appends an entry for a claim only when Claiming.Audit is set.
 //
-// When the same operation (entity.AuditInfo) requests a change that it has already made, the change is not made again,
-// adds no second entry, and returns no error: Delete returns nil, methods that return a message or a redrive return its
-// present state, and Change counts the message as changed. When the cause names no operation, a store may choose one
-// itself.
+// When the same operation (entity.AuditInfo) requests a change again, and the state after its first change does not
+// allow the change, the request changes nothing, adds no second entry, and returns no error: Delete returns nil,
+// methods that return a message or a redrive return its present state, and Change counts the message as changed. When
+// the cause names no operation, a store may choose one itself.
 type Core interface {
 	Reader
 	Attempts
@@ -139,8 +139,8 @@ func (e *TooLargeError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooLargeError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// Limits of List: the bytes of one key, of one value, or of the headers of one message; the bytes of all keys, values
-// and headers of a page; and the number of headers of a page.
+// Limits of List: the bytes of one key, of one value, or of the headers of one message; the bytes of all keys, values,
+// headers and error messages of a page; and the number of headers of a page.
 const (
 	ListValueLimit  = 64 << 10
 	ListPageLimit   = 16 << 20

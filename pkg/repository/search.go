@@ -23,9 +23,10 @@ type Searcher interface {
 	CountMatching(ctx context.Context, q CountQuery) (MatchCount, error)
 
 	// Export calls yield for the matching messages, newest first (created_at, then id, descending), until q.Limit is
-	// reached or yield returns an error, which Export returns. All messages have their state of the same moment. Values
-	// longer than maxValue bytes are not loaded. yield may use a message only until yield returns. The memory that
-	// Export needs does not depend on the number of messages.
+	// reached or yield returns an error, which Export returns. All messages have their state of the same moment, unless
+	// a replica does not finish the export; see ExportQuery.OneSnapshot. Values longer than q.MaxValue bytes are not
+	// loaded. yield may use a message only until yield returns. The memory that Export needs does not depend on the
+	// number of messages.
 	Export(ctx context.Context, q ExportQuery, yield func(*entity.Message) error) error
 }
 
@@ -76,7 +77,7 @@ type CountQuery struct {
 type Counting int
 
 const (
-	// CountEstimate uses counters and estimates of the store, without counting rows.
+	// CountEstimate uses counters and estimates of the store; it counts rows only with Filter.Visible.
 	CountEstimate Counting = iota
 	// CountExact counts rows, but returns an estimate when this takes more than a few seconds.
 	CountExact

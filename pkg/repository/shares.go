@@ -10,9 +10,9 @@ import (
 // Shares completes the dead letters of share groups: it stores the records to which they point. Ingest.Store adds each
 // message with a Share to the queue of messages whose record is due to be read.
 type Shares interface {
-	// TakePointers returns at most limit messages whose record is due to be read, those that have waited longest first. It
-	// ends the list when the headers of its messages have maxBytes bytes together. No other caller gets these messages for
-	// the duration lease; after that they are due again.
+	// TakePointers returns at most limit messages whose record is due to be read. It prefers messages that were never
+	// tried, and then those that have been due longest. It ends the list when the headers of its messages have maxBytes
+	// bytes together. No other caller gets these messages for the duration lease; after that they are due again.
 	TakePointers(ctx context.Context, limit int, maxBytes int64, lease time.Duration) ([]Pointer, error)
 
 	// SaveCompletions stores what was read. A completed message gets the key, the value, the headers and the timestamp

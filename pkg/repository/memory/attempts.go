@@ -60,7 +60,7 @@ func (s *messages) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID,
 }
 
 // answer returns the claimed message as Claim returns it: without key, headers and value, and with Brief only the
-// fields that a claim changes.
+// fields that Claiming.Brief names.
 func (r *Row) answer(how repository.Claiming) entity.Message {
 	m := r.Bare()
 	if !how.Brief {
@@ -123,7 +123,8 @@ func (s *messages) Finish(ctx context.Context, results []repository.Result, caus
 	return finished, err
 }
 
-// abandon ends an attempt that could not be settled, and appends it to the history.
+// abandon appends an attempt that could not be settled to the history. The caller must replace or clear the claim of
+// the message.
 func (r *Row) abandon(now time.Time, actor string, to entity.Status) {
 	m := &r.Message
 	r.Attempts = append(r.Attempts, entity.Attempt{
@@ -337,8 +338,8 @@ func (r *Row) keepEdit(c repository.Claim) {
 	r.Edits[c.ID] = c
 }
 
-// Due implements repository.Attempts. Each call scans all messages. It returns a cursor only when more messages that
-// were never attempted are due than the limit allows.
+// Due implements repository.Attempts. Each call scans all messages. It returns a cursor only when the limit leaves out
+// a due message that was never attempted.
 func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	var due []uuid.UUID
 	var next repository.Cursor

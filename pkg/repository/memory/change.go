@@ -147,7 +147,7 @@ func (s *messages) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 	return objects
 }
 
-// Note remembers a change with the operation that made it.
+// Note remembers a change with the operation that made it, if the cause names an operation.
 func (s *messages) Note(action entity.Action, object uuid.UUID, cause entity.AuditInfo) {
 	if cause.Operation == uuid.Nil {
 		return

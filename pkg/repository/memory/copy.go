@@ -11,8 +11,8 @@ import (
 // whole, as the limit for the size of values, loads values of any size.
 const whole = -1
 
-// clone returns a deep copy of m. In the copy, nil stays nil and empty stays empty, because a null key is not an empty
-// key.
+// clone returns a copy of m that shares no bytes and no origin with m; other pointers, such as Share, are shared. In
+// the copy, nil stays nil and empty stays empty, because a null key is not an empty key.
 func clone(m entity.Message) entity.Message {
 	m.Record.Key = bytes.Clone(m.Record.Key)
 	m.Record.Value = bytes.Clone(m.Record.Value)
@@ -32,7 +32,7 @@ func cloneHeaders(headers []entity.Header) []entity.Header {
 	return headers
 }
 
-// cloneEdit returns a deep copy of e, or nil when e is nil.
+// cloneEdit returns a deep copy of e, with nil for an empty list of headers. It returns nil when e is nil.
 func cloneEdit(e *entity.Edit) *entity.Edit {
 	if e == nil {
 		return nil
@@ -54,8 +54,8 @@ func clonePointer[T any](p *T) *T {
 	return &v
 }
 
-// kept returns a copy of m as a database would store it: its times are truncated, and the fields that are read from the
-// headers and not stored are empty.
+// kept returns a copy of m as a database would store it: its times are truncated, the size of a stored value is set,
+// and the stack trace, which is read from the headers and not stored, is empty.
 func kept(m entity.Message) entity.Message {
 	m = clone(m)
 	m.CreatedAt = entity.TruncateTime(m.CreatedAt)
@@ -89,7 +89,8 @@ func (r *Row) Shown(maxValue int64) entity.Message {
 	return m
 }
 
-// WithFirstHeaders returns the message as Loaded does, but with at most the first repository.HeaderLimit headers.
+// WithFirstHeaders returns the message as Loaded does, but only with the first headers, within repository.HeaderLimit
+// and repository.HeaderBytesLimit.
 func (r *Row) WithFirstHeaders(maxValue int64) entity.Message {
 	m := r.Loaded(maxValue)
 	n, bytes := 0, 0
@@ -122,8 +123,8 @@ func NewPageBudget() *PageBudget {
 	return &PageBudget{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
 }
 
-// Listed returns the message for a page of a list. It leaves out the parts of the record for which the page has no
-// bytes or headers left.
+// Listed returns the message for a page of a list. It leaves out parts that exceed the limits of a list, and parts for
+// which the page has no bytes or headers left.
 func (r *Row) Listed(budget *PageBudget) entity.Message {
 	m := r.Message
 	limit := int64(repository.ListValueLimit)

@@ -124,7 +124,7 @@ func (s *messages) matching(ranges []repository.Range) map[repository.Partition]
 }
 
 // counting returns copies of the messages whose partitions are in steps, which contains the partitions whose ranges are
-// stored.
+// stored. When such a message exists already, the error is entity.ErrConflict.
 func (s *messages) counting(messages []entity.Message, steps map[repository.Partition]int64) ([]*entity.Message, error) {
 	var out []*entity.Message
 	for _, m := range messages {
@@ -149,9 +149,9 @@ func (s *messages) NewRow(m entity.Message) *Row {
 	return &Row{Message: kept(m)}
 }
 
-// Insert stores a message unchanged, in any status, and replaces a message with the same id. It is for tests and
-// development; repository.Core does not contain it. When the message has the name of its dead-letter topic but no topic
-// id, Insert sets the topic id and the incarnation.
+// Insert stores a message in any status, with its own times, and replaces a message with the same id. It is for tests
+// and development; repository.Core does not contain it. When the message has the name of its dead-letter topic but no
+// topic id, Insert sets the topic id and the incarnation.
 func (s *messages) Insert(m entity.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +203,8 @@ func (s *messages) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	return nil, entity.Attempt{}, false
 }
 
-// Arrive makes a message the child of its parent. When the return is confirmed, the parent's outcome becomes returned.
+// Arrive makes a message the child of its parent. When the return is confirmed, the parent's outcome becomes returned;
+// otherwise the message is marked as an unconfirmed return.
 func Arrive(m *entity.Message, parent *Row, attempt entity.Attempt, confirmed bool) repository.Arrival {
 	from := parent.Message
 	from.RetryCount = attempt.RetryCount

@@ -41,7 +41,7 @@ type messages struct {
 
 // Hooks are functions that the store calls while it holds its lock.
 type Hooks struct {
-	Observe func(*Row, entity.Message) entity.Message // called for each message that is read; returns the message that the reader gets; see fake.Store
+	Observe func(*Row, entity.Message) entity.Message // called for each message that Get or List reads; returns the message that the reader gets; see fake.Store
 	Arrived func(...*Row)
 	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
 	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo)
@@ -55,7 +55,7 @@ type Row struct {
 	Number   int                            // number of all attempts on the message that were started, including attempts before a requeue
 	Rescues  int                            // number of the message's last attempts, without a gap, that ended as rescues
 	Edits    map[uuid.UUID]repository.Claim // claims of the attempts whose record had an edit, by the id of the attempt
-	Returned map[uuid.UUID]uuid.UUID        // attempts whose record came back, by the id of the attempt, each with the redrive that made it
+	Returned map[uuid.UUID]uuid.UUID        // attempts with a confirmed return, by the id of the attempt, each with the redrive that made it
 }
 
 // New returns an empty store whose clock is the function now.

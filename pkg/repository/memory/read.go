@@ -60,8 +60,7 @@ func Reserve(ctx context.Context, messages ...entity.Message) error {
 	return nil
 }
 
-// Load implements repository.Reader. The size of a message is that of its value,
-// key and headers together.
+// Load implements repository.Reader. The size of a message is that of its value, key and headers together.
 func (s *messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	var messages []entity.Message
 	taken := 0
@@ -126,7 +125,7 @@ func (s *messages) Counts(ctx context.Context) ([]repository.Count, error) {
 }
 
 // Named returns a function that reports whether a message has topic as its original or its dead-letter topic. A message
-// that does not come from a record has no dead-letter topic, so the empty name does not match such a message.
+// that does not come from a record has no dead-letter topic, so the empty name matches it only as its original topic.
 func Named(topic string) func(*entity.Message) bool {
 	return func(m *entity.Message) bool {
 		return m.OriginalTopic == topic || m.Source.Known() && m.Source.Topic == topic

@@ -30,7 +30,8 @@ type redrives struct {
 }
 
 // CreateRedrive implements repository.Redrives. It accepts only a retry of all messages of a topic, without options.
-// For any other redrive the error is a *repository.NeedsDatabaseError.
+// For any other redrive the error is a *repository.NeedsDatabaseError; without a topic, or with a BatchSize below 1, it
+// is entity.ErrInvalid.
 func (s *redrives) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	var made entity.Redrive
 	err := s.messages.Step(ctx, "create redrive", func(now time.Time) error {
@@ -273,8 +274,8 @@ func (s *redrives) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease ti
 	return leased, err
 }
 
-// free returns the next batch that may be leased: of an active redrive a batch that is not done and that no other owner
-// holds, of an inactive one only an abandoned batch. It returns nil when there is no such batch.
+// free returns the next batch that may be leased: of an active redrive a batch that is not done and has no lease or an
+// expired one, of an inactive redrive only an abandoned batch. It returns nil when there is no such batch.
 func (r *Redrive) free(now time.Time) *Batch {
 	if !r.Entity.State.Active() {
 		return r.Abandoned(now)

@@ -466,8 +466,8 @@ func withoutPartitions(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `DELETE FROM dlq.archive_partitions`)
 }
 
-// seedQuarters inserts the given number of messages into each partition whose time is over. Each message has an
-// attempt, an edit, a return and a document in the search index.
+// seedQuarters inserts the given number of messages for each of nine quarters, but none in the future. Each message has
+// an attempt, an edit, a return and a document in the search index.
 func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, created_at, archived_at)

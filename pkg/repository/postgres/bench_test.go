@@ -278,7 +278,8 @@ func BenchmarkCreateRedrive(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch leases and saves batches of 500 messages that were all sent.
+// BenchmarkBatch leases and saves batches of 500 messages that were all sent, and then loads the redrive with its
+// outcomes.
 func BenchmarkBatch(b *testing.B) {
 	const n = 1_000_000
 	db := postgrestest.Open(b)

@@ -63,8 +63,8 @@ func openRotated(t *testing.T, at string, options ...conn.OpenOption) *rotated {
 	return &r
 }
 
-// After the pool's role was dropped, the next statement succeeds on a new connection. No later statement uses a
-// connection that has signed in as the dropped role.
+// After the pool's role was dropped or has lost its rights, the next statement succeeds on a new connection. No later
+// statement uses a connection that has signed in as that role.
 func TestSession_RoleDropped(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t) // migrating this database creates the role dlq_rw
@@ -123,7 +123,8 @@ func TestSession_RoleDropped(t *testing.T) {
 	}
 }
 
-// When a role that still exists lacks a right, the statement fails: it is not repeated, and no connection is closed.
+// When a role that still exists lacks a right, the statement fails with the server's refusal. A transaction is tried
+// twice before it fails. The connection is kept.
 func TestSession_RoleWithoutARight(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(t, postgrestest.URL(t))

@@ -57,7 +57,8 @@ func BenchmarkFacets(b *testing.B) {
 	}
 }
 
-// storeOrders stores messages of the topic orders, one second apart. The value of message n is the JSON of value(n).
+// storeOrders stores messages of the topic orders, whose dead-letter records are one second apart. The value of message
+// n is the JSON of value(n).
 func storeOrders(t testing.TB, store *Store, messages int, value func(n int) any) {
 	t.Helper()
 	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}}))(t)

@@ -144,8 +144,8 @@ func counted(t *testing.T, store *Store, q repository.FacetQuery) repository.Fac
 	return check.Must(search.NewFacetCounter(store, nil, nil).Facets(t.Context(), q))(t)
 }
 
-// TestFacets_ReadLongRecords: facets also count the records with a key, header or value that is too long for the rows
-// of an export, and that must be read separately.
+// TestFacets_ReadLongRecords: facets also count the records with a value that is too long for the rows of an export,
+// and that must be read separately.
 func TestFacets_ReadLongRecords(t *testing.T) {
 	t.Parallel()
 	store := New(postgrestest.Open(t))

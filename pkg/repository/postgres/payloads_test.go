@@ -442,8 +442,9 @@ func BenchmarkProjectable(b *testing.B) {
 	}
 }
 
-// TestPatchedRetry: during a roll-out an older version of the program works on the same redrives. That version must not
-// send a record without the redrive's patch.
+// TestPatchedRetry: a retry with a patch is stored as the action retry_patched, which an older version of the program
+// does not know. During a roll-out, that version must not send a record without the redrive's patch. The store returns
+// the redrive as a retry.
 func TestPatchedRetry(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -1,4 +1,4 @@
-// Package postgres is the store for production, in PostgreSQL. Each method of the storage contract is atomic, so a
+// Package postgres is the store for production, in PostgreSQL. Each change of a message or a redrive is atomic, so a
 // crash leaves no change half done. Open makes connections; migrations create the schema.
 //
 // Store joins the packages below internal, each of which contains the statements for one part of the contract:

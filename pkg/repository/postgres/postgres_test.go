@@ -65,7 +65,7 @@ func TestRepository(t *testing.T) {
 	})
 }
 
-// insert inserts a message with all its fields by plain SQL, without the store.
+// insert inserts a message with most of its fields by plain SQL, without the store.
 func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 	t.Helper()
 	if !m.Source.Known() {

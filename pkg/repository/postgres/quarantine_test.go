@@ -106,8 +106,8 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"released %+v, want the record as it was", got)
 }
 
-// TestEveryPermanentRefusal: when PostgreSQL refuses one record for good, with any error code, the other records of the
-// batch are stored.
+// TestEveryPermanentRefusal: when PostgreSQL refuses one record for good, with one of several error codes, the other
+// records of the batch are stored.
 func TestEveryPermanentRefusal(t *testing.T) {
 	t.Parallel()
 	raise := func(code string) string {
@@ -140,8 +140,9 @@ func TestEveryPermanentRefusal(t *testing.T) {
 	}
 }
 
-// TestQuarantineIsTriedWhenItIsDue: only one caller at a time gets a quarantined record to try it again. After a try,
-// the record is due again when its pause is over or when an operator requests it.
+// TestQuarantineIsTriedWhenItIsDue: after a caller has taken a quarantined record to try it again, another call does
+// not get it. The record is due when WakeQuarantined is called and when an operator requests a retry. A record that was
+// deleted is not released.
 func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))

@@ -20,8 +20,8 @@ func wantRecords(t *testing.T, db *sqlx.DB, when string, want int) {
 	check.Same(t, postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.records`), want, "%s there are records", when)
 }
 
-// The bytes of a record are written only once. Archiving and restoring the message does not move them; deleting and
-// purging the message deletes them.
+// The bytes of a record stay in dlq.records when the message is archived or restored. They are deleted when the message
+// is deleted or purged.
 func TestRecordsFollowTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -252,7 +252,8 @@ func wantDenied(t *testing.T, db *sqlx.DB, statements ...string) {
 	}
 }
 
-// login creates a role that may sign in with the password p and is a member of the role group.
+// login creates a role that may sign in with the password p. The role is a member of the role group, if that is not
+// empty.
 func login(t *testing.T, group string) string {
 	t.Helper()
 	postgrestest.URL(t) // migrating this database creates the group roles

@@ -264,9 +264,9 @@ func bare(t *testing.T) *sqlx.DB {
 	return db
 }
 
-// catalogue describes everything that migrations create, one sorted line for each object. Columns are numbered by their
-// order and not by PostgreSQL's own numbers, because PostgreSQL never reuses the number of a dropped column. Privileges
-// that are missing have lines too.
+// catalogue describes all database objects that migrations create, one sorted entry for each object. Columns are
+// numbered by their order and not by PostgreSQL's own numbers, because PostgreSQL never reuses the number of a dropped
+// column. For an object whose privileges were never changed, the entry has PostgreSQL's default privileges.
 func catalogue(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
 	const acl = `(SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(coalesce(%s)) a)`
@@ -349,8 +349,8 @@ func columnsOf(t *testing.T, db *sqlx.DB, table string) []columnOf {
 	return columns
 }
 
-// sample returns a value for the column as an SQL expression. Each column gets a different value, so that a test
-// notices when one column is copied to another.
+// sample returns a value for the column as an SQL expression. Except for the types boolean and jsonb, each column gets
+// a different value, so that a test notices when one column is copied to another.
 func (c columnOf) sample() string {
 	seed := "hashtext('" + c.Name + "')"
 	switch c.Type {

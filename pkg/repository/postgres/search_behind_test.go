@@ -100,8 +100,8 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	check.True(t, next == 965, "the pages end after message %d, want 966", next+1)
 }
 
-// TestSearchWhileTheIndexerGoesBack: the indexer goes back to a message that was stored late. Meanwhile, searches still
-// find the messages that they found before.
+// TestSearchWhileTheIndexerGoesBack: the indexer goes back to a message that was stored late. Meanwhile, a search still
+// finds the newest message, which it found before.
 func TestSearchWhileTheIndexerGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)

@@ -106,7 +106,8 @@ func engineOn(t *testing.T, address, prefix string, store *Store) *engineStore {
 	}
 }
 
-// request sends a request to OpenSearch, and returns the answer.
+// request sends a request to OpenSearch, and returns the body of the answer. It fails the test when the answer is an
+// error.
 func (s *searched) request(method, path string, body ...string) string {
 	s.Helper()
 	request := check.Must(http.NewRequestWithContext(s.Context(), method, s.engine.address+path, strings.NewReader(strings.Join(body, ""))))(s)
@@ -119,7 +120,7 @@ func (s *searched) request(method, path string, body ...string) string {
 	return text
 }
 
-// indexes returns the names of the indexes of OpenSearch.
+// indexes returns the names of the indexes that the store under test has in OpenSearch.
 func (s *searched) indexes() []string {
 	s.Helper()
 	return strings.Fields(s.request(http.MethodGet, "/_cat/indices/"+s.engine.prefix+"-*?h=index&s=index"))

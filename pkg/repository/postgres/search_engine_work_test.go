@@ -37,7 +37,8 @@ type searched struct {
 	group  uuid.UUID
 }
 
-// searchedOrders stores random messages of four topics and two days, some of them archived.
+// searchedOrders stores random messages of two days, some of them archived. A quarter of the messages has no original
+// topic; the others are of three topics.
 func searchedOrders(t *testing.T, address string, seed uint64, messages int) *searched {
 	t.Helper()
 	s := &searched{T: t, db: postgrestest.Open(t), random: rand.New(rand.NewPCG(seed, 30)), group: uuid.New()}
@@ -302,7 +303,7 @@ func (refused) Facets(context.Context, repository.FacetQuery) (repository.Facets
 }
 
 // TestSearchEngine_EstimatesManyValues: when a facet has too many different values to be counted exactly, their number
-// is an estimate; the numbers of messages that are shown with the values are exact.
+// is an estimate; the number of messages that is shown with the most frequent value is exact.
 func TestSearchEngine_EstimatesManyValues(t *testing.T) {
 	t.Parallel()
 	s := &searched{T: t, db: postgrestest.Open(t)}
@@ -319,7 +320,8 @@ func TestSearchEngine_EstimatesManyValues(t *testing.T) {
 	check.Same(t, f.Values[0], repository.FacetValue{Kind: repository.NumberValue, Text: fmt.Sprint(common), Messages: common + 1}, "most frequent value")
 }
 
-// TestSearchEngine_HasNoMaskedWords: no document in OpenSearch contains a masked value.
+// TestSearchEngine_HasNoMaskedWords: after a mask was configured, neither a search nor a facet finds a masked value in
+// OpenSearch, and the older index, which contains the value, is deleted.
 func TestSearchEngine_HasNoMaskedWords(t *testing.T) {
 	t.Parallel()
 	s := &searched{T: t, db: postgrestest.Open(t)}
@@ -339,8 +341,8 @@ func TestSearchEngine_HasNoMaskedWords(t *testing.T) {
 	s.run(s.worker(s.engine.index, "$.card"), func() bool { return len(s.indexes()) == 1 })
 }
 
-// TestSearchEngine_FollowsChanges: after a message was mapped, assigned to an error group, archived, restored or
-// deleted, searches show the change at once. OpenSearch contains the change after the indexer's next step.
+// TestSearchEngine_FollowsChanges: after a message was mapped, assigned to an error group, archived, restored, deleted
+// or erased, searches show the change at once. OpenSearch contains the change after the indexer's next step.
 func TestSearchEngine_FollowsChanges(t *testing.T) {
 	t.Parallel()
 	s := searchedOrders(t, stacktest.OpenSearch(t).Address, 1, 40)
@@ -461,8 +463,9 @@ func TestSearchEngine_RepairsItself(t *testing.T) {
 	check.Same(t, len(found.Messages), 54, "live messages")
 }
 
-// TestFaultSearchEngine: while OpenSearch is down or its indexes are read-only, searches that need OpenSearch fail with
-// a reason. All other searches work, and nothing is lost.
+// TestFaultSearchEngine: while OpenSearch is down, searches that need OpenSearch fail with a reason, and all other
+// searches work. While its indexes are read-only, searches still find what is indexed. Afterwards the indexer stores
+// everything that is missing.
 func TestFaultSearchEngine(t *testing.T) {
 	t.Parallel()
 	node := check.Must(stack.StartOpenSearch(t.Context()))(t)

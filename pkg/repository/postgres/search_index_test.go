@@ -195,8 +195,8 @@ func waitForLock(t *testing.T, db *sqlx.DB) {
 	t.Fatal("no session waits for a lock")
 }
 
-// TestDocumentsAgainstDeletions: the indexer and a deletion lock messages and documents in different orders, but do not
-// deadlock.
+// TestDocumentsAgainstDeletions: the indexer and deletions get the same messages in different orders at the same time,
+// but do not deadlock.
 func TestDocumentsAgainstDeletions(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -238,8 +238,8 @@ func TestDocumentsAgainstDeletions(t *testing.T) {
 	wantExactCounters(t, f.db)
 }
 
-// TestUnderLoad: UnderLoad returns true during heavy ingest and while a redrive sends, and false for single messages
-// and while a redrive waits.
+// TestUnderLoad: UnderLoad returns true during heavy ingest and while a redrive sends, and false for single messages,
+// for a redrive with a low rate, and while a redrive waits.
 func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)

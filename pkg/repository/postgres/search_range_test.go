@@ -20,8 +20,8 @@ import (
 // somePages is the maximum number of pages that a test reads of one search.
 const somePages = 10
 
-// TestWordsPageByPage: the pages of a search for words together contain all matches in the right order, however the
-// messages are distributed over time.
+// TestWordsPageByPage: the first pages of a search for words together contain the first matches in the right order,
+// however the messages are distributed over time.
 func TestWordsPageByPage(t *testing.T) {
 	db := freshDB(t)
 	seedTimes(t, db)
@@ -95,7 +95,7 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 }
 
 // seedTimes inserts 12,000 messages into the live table and 12,000 into the archive: most of them one second apart,
-// 3,000 with the same created_at, some very old, some in the future, and some that were stored late.
+// 3,000 with the same created_at, some very old, one in the future, and some that were stored late.
 func seedTimes(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	const rows = ` (id, original_topic, error_message, status, created_at, updated_at, value, headers)

@@ -19,7 +19,8 @@ import (
 )
 
 // TestTooBroad: a search that takes too long ends with a TooBroadError; a search that its caller cancels ends with
-// another error. In this test every search takes too long, because it waits for a lock that is never released.
+// another error. In this test every search takes too long, because it waits for a lock. After the lock was released,
+// all searches succeed.
 func TestTooBroad(t *testing.T) {
 	db := freshDB(t)
 	seedTen(t, db, "DEAD", "2001-01-01")
@@ -176,7 +177,7 @@ func TestTrigrams(t *testing.T) {
 		"it is gone, want it left where something uses it")
 }
 
-// TestExportOfLargeKeys: the memory of an export is limited, whatever part of a message is large. The test is not
+// TestExportOfLargeKeys: the memory of an export is limited although keys and error messages are large. The test is not
 // parallel, because it measures the heap of the process.
 func TestExportOfLargeKeys(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const messages, size = 150, 960_000

@@ -45,8 +45,8 @@ func wantDuplicates(t *testing.T, db *sqlx.DB, want ...string) {
 }
 
 // TestRepeatsOfShareGroups: a dead letter that repeats another dead letter, of the same batch or of an earlier one, is
-// counted exactly once, for the message of that other dead letter. A dead letter with another value becomes a separate
-// message, and so does a repeat of a final message.
+// counted exactly once, for the message of that other dead letter. A dead letter with another value, of another share
+// group or in another dead-letter topic becomes a separate message, and so does a repeat of a final message.
 func TestRepeatsOfShareGroups(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -270,8 +270,8 @@ func TestCompletionIsAReturn(t *testing.T) {
 }
 
 // TestCompletionKeepsTheStatus: a completion does not undo what happens to a message after TakePointers has returned
-// it. A message that became final keeps its status, and attempts on the message itself are added to the retry count of
-// its parent.
+// it. A message that became final keeps its status and its retry count. For a pending message, the attempts on the
+// message itself are added to the retry count of its parent.
 func TestCompletionKeepsTheStatus(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -315,8 +315,8 @@ func TestForgetPointers(t *testing.T) {
 	check.Equal(t, count(t, db, "share_records"), 1, "rows that stay")
 }
 
-// end takes the only due pointer, and saves a completion with the given state. The state ends the reading of the
-// pointer's record.
+// end takes the due pointers, and saves a completion with the given state for each of them. The completions name no
+// time for another try, so the pointers are not due again.
 func (f *feed) end(t *testing.T, state entity.Completion) {
 	t.Helper()
 	for _, p := range f.take(t) {

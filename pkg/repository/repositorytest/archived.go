@@ -39,7 +39,7 @@ func (h *harness) restore(id uuid.UUID) entity.Message {
 	return check.Must(h.Repository.Restore(h.Context(), id, entity.By("alice")))(h)
 }
 
-// archived returns an archived message in which all fields are set.
+// archived returns an archived message with a key, headers, a failure, an error group and two attempts.
 func (h *harness) archived() entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {

@@ -44,7 +44,7 @@ func operationsPromises() []promise {
 	}
 }
 
-// everything, as a limit, is higher than the number of rows that any test writes.
+// everything, as a limit, is higher than the number of rows that the tests with this limit write.
 const everything = 1000
 
 func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
@@ -133,8 +133,8 @@ func auditTakeOver(h *harness) {
 	h.wantEntries(m.ID, want)
 }
 
-// auditTwinClaims: when a caller claims the same message twice in one call, the store makes only one attempt, with one
-// of the two claim ids, and adds one audit entry.
+// auditTwinClaims: when a caller claims the same message twice in one call, the store makes only one attempt, and adds
+// one audit entry.
 func auditTwinClaims(h *harness) {
 	m := h.put()
 	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}
@@ -269,7 +269,8 @@ func auditRace(h *harness) {
 	check.Same(h, len(h.entriesOf(m.ID))-before, 1, "16 callers left entries")
 }
 
-// auditCause tests each field of a cause separately, so that the store cannot store one field in place of another.
+// auditCause tests the fields of a cause except Call separately, so that the store cannot store one of these fields in
+// place of another.
 func auditCause(h *harness) {
 	full := fullCause()
 	for _, cause := range []entity.AuditInfo{
@@ -352,7 +353,7 @@ func auditPages(h *harness) {
 	}
 }
 
-// variety writes audit entries with different values in all fields by which entries can be filtered, and returns all
+// variety writes audit entries of messages that differ in object, actor, action, request and time, and returns all
 // entries.
 func (h *harness) variety() []entity.AuditEntry {
 	h.Helper()
@@ -367,8 +368,8 @@ func (h *harness) variety() []entity.AuditEntry {
 	return all
 }
 
-// trailFilters returns queries that find some of the entries of variety. The parameter e is the seventh of these
-// entries; some queries ask for entries with its values.
+// trailFilters returns changes of a query for the entries of variety; "other" and "nobody" make the query find none.
+// The parameter e is the seventh of these entries; some queries ask for entries with its values.
 func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	return map[string]func(*repository.TrailQuery){
 		"object":  func(q *repository.TrailQuery) { q.ObjectID = e.ObjectID },

@@ -98,7 +98,7 @@ func changeOnly(action entity.RedriveAction, from ...entity.Status) func(h *harn
 }
 
 // changeLikeOne changes one message with Change, and an equal message with the method for one message, and compares the
-// results.
+// two messages afterwards. It leaves out deletions.
 func changeLikeOne(h *harness) {
 	for _, way := range byHand {
 		if way.redrive == entity.RedriveDelete {
@@ -413,7 +413,7 @@ func giveUpHistory(h *harness) {
 }
 
 // wantAbandoned checks the last attempt in the history of a message. It must be the attempt of the claim that the
-// message had before, and its verdict must say that it could not be settled.
+// message had before, with the error class UNKNOWN.
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)

@@ -75,8 +75,9 @@ func claimKeepsBytes(h *harness) {
 	h.wantUnchanged(after)
 }
 
-// claimClearsError: Claim clears the error class of the previous attempt, because a class that is stored later, during
-// the claim, belongs to the new attempt and decides whether this attempt counts when it is settled.
+// claimClearsError: Claim clears the error of the previous attempt, its class and the time of the next attempt. A class
+// that is stored later, during the claim, belongs to the new attempt and decides whether this attempt counts when it is
+// settled.
 func claimClearsError(h *harness) {
 	m := h.put(func(m *entity.Message) {
 		m.LastPublishError, m.LastPublishErrorClass = "connection reset", entity.BrokerUnavailable
@@ -260,8 +261,8 @@ func claimTakeOverOnce(h *harness) {
 	check.Same(h, h.get(m.ID).RetryCount, 2, "retry count")
 }
 
-// claimOnce: 50 callers claim the same messages at the same time, each beginning with a different message. Each message
-// is claimed only once.
+// claimOnce: 50 callers claim the same 20 messages at the same time, and begin with different messages. Each message is
+// claimed only once.
 func claimOnce(wait bool) func(h *harness) {
 	return func(h *harness) {
 		const callers = 50

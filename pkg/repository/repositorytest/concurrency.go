@@ -131,7 +131,7 @@ func raceFinishOrders(h *harness) {
 	}
 }
 
-// raceList reads pages while messages change: no message may be missing on the pages or be on them twice.
+// raceList reads a page while messages change: no message may be missing on the page or be on it twice.
 func raceList(h *harness) {
 	want := h.puts(6)
 	slices.Reverse(want)

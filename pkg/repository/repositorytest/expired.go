@@ -79,7 +79,7 @@ func expiredInDoubt(h *harness) {
 }
 
 // unsettleable claims a message, lets the claim expire, and stores the result that its attempt is in doubt and cannot
-// be settled. The store must then mark the message as unsettleable.
+// be settled. The store then marks the message as unsettleable.
 func (h *harness) unsettleable(id uuid.UUID) {
 	h.Helper()
 	r := result(h.claim(id), entity.InDoubt)

@@ -37,12 +37,12 @@ func finishPromises() []promise {
 	}
 }
 
-// endings are all verdicts that end an attempt; InDoubt does not.
+// endings are the verdicts that end an attempt, except Rescued and Abandoned.
 var endings = []entity.Verdict{
 	entity.Acknowledged, entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack,
 }
 
-// verdicts returns every verdict.
+// verdicts returns endings and InDoubt.
 func verdicts() []entity.Verdict { return append(slices.Clone(endings), entity.InDoubt) }
 
 func (h *harness) wantFinished(got repository.Finished, status entity.Status, retryCount int) {

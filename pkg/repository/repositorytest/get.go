@@ -35,7 +35,7 @@ func getUnknown(h *harness) {
 	h.wantNotFound("Get", id, check.Err(h.Repository.Get(h.Context(), id, whole)))
 }
 
-// full sets every field that a message can have while a claim holds it.
+// full sets most fields that a message can have while a claim holds it.
 func full(m *entity.Message) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	partition, offset, attempts := int32(2147483647), int64(9223372036854775807), 12
@@ -54,7 +54,7 @@ func full(m *entity.Message) {
 	m.Outcome = entity.Returned
 }
 
-// asKept returns the message m with its times in the precision in which every store keeps them.
+// asKept returns the message m with CreatedAt and UpdatedAt in the precision in which every store keeps them.
 func asKept(m entity.Message) entity.Message {
 	m.CreatedAt, m.UpdatedAt = entity.TruncateTime(m.CreatedAt), entity.TruncateTime(m.UpdatedAt)
 	return m
@@ -154,8 +154,8 @@ func getUnreadable(h *harness) {
 	h.wantKept(entity.Record{State: entity.ValueUnreadable, Unreadable: "unknown codec \"7\"", LastOffset: 1 << 40})
 }
 
-// wantKept stores a record in two ways, by Store and by Insert. It checks that every way to read the record returns it
-// unchanged: from the live table, from the archive, and after a restore.
+// wantKept stores a record in two ways, by Store and by Insert. It checks that Get returns the record unchanged and,
+// for the inserted message, also GetArchived, and Get after a restore.
 func (h *harness) wantKept(want entity.Record) {
 	h.Helper()
 	stored := h.message(func(m *entity.Message) { m.Record = want })

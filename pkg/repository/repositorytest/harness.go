@@ -208,7 +208,8 @@ func (h *harness) wantStatus(id uuid.UUID, want entity.Status) {
 	check.Same(h, h.get(id).Status, want, "message %s", id)
 }
 
-// wantMoved checks that UpdatedAt of a message is later after a change than it was before the change.
+// wantMoved checks that UpdatedAt of a message is the clock's time after a change. When the store takes UpdatedAt from
+// its server, it must only be later than before.
 func (h *harness) wantMoved(before, after entity.Message) {
 	h.Helper()
 	if h.UpdatedAtIsTheServers {

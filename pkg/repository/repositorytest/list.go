@@ -17,7 +17,8 @@ import (
 
 var firstPage = repository.Page{Number: 1, Size: 100}
 
-// impossible are names that no topic can have. Some of these names cannot be stored in a column of a database.
+// impossible are names that no topic of these tests has. Some of these names cannot be stored in a column of a
+// database.
 var impossible = []string{
 	"no.such.topic", "orders'; DROP SCHEMA dlq; --", "orders%", "ORDERS", " orders", "orders\x00", "\xff\xfe",
 	strings.Repeat("x", 5000),

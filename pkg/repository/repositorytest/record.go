@@ -105,7 +105,7 @@ func performedOn(h *harness) {
 	}
 }
 
-// wholeFilter returns a filter in which every field is set.
+// wholeFilter returns a filter in which every field except MessageIDs is set.
 func wholeFilter(h *harness) entity.Filter {
 	topics := check.Must(entity.ParseTopicPatterns("topics", "orders*", "^pay(ments)?$"))(h)
 	visible := check.Must(entity.ParseTopicPatterns("visible", "*"))(h)
@@ -121,8 +121,8 @@ func wholeFilter(h *harness) entity.Filter {
 	}
 }
 
-// redriveSelectionWhole: a redrive returns its selection as it was requested, even when some conditions match no
-// message.
+// redriveSelectionWhole: a redrive returns its selection as it was requested, but without the ids, even when some
+// conditions match no message.
 func redriveSelectionWhole(h *harness) {
 	id := h.put().ID
 	for name, f := range map[string]entity.Filter{
@@ -195,8 +195,7 @@ func allBytes() []byte {
 	return all
 }
 
-// wantIngested stores a message with Store, and checks that every method that reads records returns each byte of the
-// message's record.
+// wantIngested stores a message with Store, and checks that Get and Load return each byte of the message's record.
 func wantIngested(h *harness, what string, change func(*entity.Message)) {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)

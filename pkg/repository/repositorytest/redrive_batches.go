@@ -313,7 +313,7 @@ func saveLost(h *harness) {
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: 2})
 }
 
-// savePaused: results of records that were sent before the redrive was paused can still be saved.
+// savePaused: results of records that were sent before the redrive was paused, stopped or cancelled can still be saved.
 func savePaused(h *harness) {
 	for _, to := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
 		r, _ := h.began(4)
@@ -619,8 +619,7 @@ func raceFinishRedrive(h *harness) {
 				Items: []entity.RedriveItem{itemWith(i, b.Items[0].MessageID, entity.ItemSucceeded)},
 			})
 			check.True(h, err == nil && saved, "SaveBatch = %v, %v, want true", saved, err)
-			// One of the two calls may return an error, because the other batch is not done yet or the redrive is
-			// finished already.
+			// One of the two calls may return an error, because the redrive is finished already.
 			_, _ = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
 				To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By("alice"),
 			})

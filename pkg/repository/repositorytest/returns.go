@@ -391,7 +391,7 @@ func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity
 	return b.Messages[0], h.arrive(b)
 }
 
-// wantUnconfirmed checks that Store found one return that does not change its parent's outcome.
+// wantUnconfirmed checks that Store found one return, which is unconfirmed, and that the stored message is this return.
 func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1 && got[0].MessageID == child.ID && got[0].Parent == parent && !got[0].Confirmed,

@@ -202,7 +202,7 @@ func searchFilters(h *harness) {
 }
 
 // together2 returns a filter with the conditions of the filters a and b. The result ok is false when both filters set
-// the same field.
+// the same field, unless this is Headers, Fields, Words or UnknownOrigin.
 func together2(a, b entity.Filter) (entity.Filter, bool) {
 	clash := len(a.MessageIDs) > 0 && len(b.MessageIDs) > 0 || a.Topic != "" && b.Topic != "" || len(a.Topics.Texts()) > 0 && len(b.Topics.Texts()) > 0 ||
 		len(a.Statuses) > 0 && len(b.Statuses) > 0 || a.ErrorClass != "" && b.ErrorClass != "" ||

@@ -39,7 +39,8 @@ func WantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []Plan) {
 	}
 }
 
-// Explain returns the plan of a query. It writes the arguments into the query as SQL literals.
+// Explain returns the plan of a query; mode is the plan_cache_mode, and args are the SQL literals of the query's
+// arguments.
 func Explain(t testing.TB, db *sqlx.DB, mode, query string, args []string) string {
 	t.Helper()
 	Exec(t, db, `SET plan_cache_mode = `+mode)
@@ -65,8 +66,8 @@ func WantWalks(t testing.TB, plan, table string, indexes []string) {
 	}
 }
 
-// asOneTable returns the plan with the name of the archive's table in place of the names of its partitions. It leaves
-// out scans of empty partitions.
+// asOneTable returns the plan with the name of the archive's table in place of the names of its partitions. It does not
+// show sequential scans of empty partitions as scans.
 func asOneTable(t testing.TB, db *sqlx.DB, plan string) string {
 	t.Helper()
 	parts := All[string](t, db, `SELECT name FROM dlq.archive_partitions`)
@@ -80,7 +81,8 @@ func asOneTable(t testing.TB, db *sqlx.DB, plan string) string {
 	return plan
 }
 
-// SeedMany inserts 50,000 messages of 20 topics: most of them are final, some pending, few retrying.
+// SeedMany inserts 50,000 messages of 21 topics: most of them are final, some pending, few retrying. It also inserts
+// 20,000 archived messages, an attempt with a return and an edit for every message, and the rows of SeedAudit.
 func SeedMany(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('orders.dlq'), ('payments.dlq')`)
@@ -121,7 +123,8 @@ func SeedAudit(t testing.TB, db *sqlx.DB) {
 }
 
 // SeedSent adds an acknowledged attempt to every final message of SeedMany, and a return to a third of these attempts.
-// It makes some PENDING messages due for automatic retry.
+// It makes the PENDING messages due for automatic retry, except those of the topic rare, and adds committed offsets and
+// 20,000 archived messages.
 func SeedSent(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	for _, query := range []string{

@@ -98,7 +98,7 @@ func admin(server, statement string) error {
 	return err
 }
 
-// within returns the URL of a database on the server, with the settings that the store needs.
+// within returns the URL of a database on the server, with binary parameters and a time zone other than UTC.
 func within(server, database string) string {
 	u, err := url.Parse(server)
 	if err != nil {

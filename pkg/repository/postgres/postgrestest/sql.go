@@ -59,7 +59,8 @@ func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 	return tx
 }
 
-// Eventually repeats a query until the query returns true. Between two tries the database sleeps, not the test.
+// Eventually repeats a query until the query returns true; after a minute it fails the test. Between two tries the
+// database sleeps, not the test.
 func Eventually(t testing.TB, db *sqlx.DB, what, query string, args ...any) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

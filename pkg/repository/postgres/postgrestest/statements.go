@@ -19,7 +19,8 @@ type Statements struct {
 }
 
 // Trips returns the number of round trips to the server. Each statement, each beginning and each end of a transaction
-// is one round trip. Preparing a statement does not count, because it happens only once for each connection.
+// is one round trip. Preparing a statement does not count, because it happens only once for each connection, and
+// neither does a query of the sizes of tables.
 func (s *Statements) Trips() int64 { return s.trips.Load() }
 
 // Prepared returns how many times the pool has prepared a statement.

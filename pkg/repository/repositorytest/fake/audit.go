@@ -31,7 +31,7 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 }
 
 // represents reports whether the entry e stands for its request in a list of requests. This is the first entry of the
-// request that matches q.
+// request that matches q, or an entry without a request.
 func (s *Store) represents(e entity.AuditEntry, q repository.TrailQuery) bool {
 	q.After, q.Until, q.Before = time.Time{}, time.Time{}, e.ID
 	return e.Cause.Call == uuid.Nil || !slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {
@@ -70,7 +70,8 @@ func (s *Store) ofRequest(e entity.AuditEntry, q repository.TrailQuery) entity.A
 	return e
 }
 
-// asked reports whether the entry e matches all fields that are set in q.
+// asked reports whether the entry e matches all fields that are set in q. In a list of requests, entries of a redrive's
+// messages match only with ObjectID or RequestID.
 func (s *Store) asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 	created := s.core.Redrives[e.ObjectID]
 	creates := q.ByRequest && created != nil && e.Action == entity.ActionCreate && string(created.Entity.Action) == string(q.Action)

@@ -262,8 +262,8 @@ func (s *Store) forgetActivity(now time.Time) {
 	}
 }
 
-// count adds the arrival of a message to the counts, unless the message is too old. If the message has no error group,
-// count assigns the message to the error group of the fingerprint f.
+// count adds the arrival of a message to the counts, unless the message is too old or is from more than a day in the
+// future. If the message has no error group, it is counted for the error group of the fingerprint f.
 func (s *Store) count(now time.Time, r *row, f *entity.Fingerprint) {
 	m := &r.Message
 	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {

@@ -23,8 +23,8 @@ type (
 	batch   = memory.Batch
 )
 
-// Store implements repository.Repository. It copies all input and output, so no caller shares bytes with the store or
-// with another caller.
+// Store implements repository.Repository. It copies messages when it stores and returns them, so no caller shares their
+// bytes with the store or with another caller.
 type Store struct {
 	*core // its lock also guards all fields below
 

@@ -86,7 +86,7 @@ type slot struct {
 }
 
 // open reports whether a further return by key and value can belong to the attempt of a. With confirmed, the attempt
-// must have no confirmed return; otherwise it must have no unconfirmed one.
+// must have no confirmed return; otherwise it must have no unconfirmed one by key and value.
 func (s *Store) open(a arrival, confirmed bool) bool {
 	if !confirmed {
 		return !s.byContent[slot{a.attempt.ID, false}]

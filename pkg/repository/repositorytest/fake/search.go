@@ -169,8 +169,8 @@ func (s *Store) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo)
 	})
 }
 
-// restore resets everything that retries have changed in a message. It sets the status directly: the state machine has
-// no such transition, because it does not include the archive.
+// restore makes a message PENDING and due, and resets its retry count, rescues, claim and outcome. It sets the status
+// directly: the state machine has no such transition, because it does not include the archive.
 func restore(r *row, now time.Time) {
 	m := &r.Message
 	m.Status, m.RetryCount, m.UpdatedAt, m.NextAttemptAt = entity.Pending, 0, now, now
@@ -217,7 +217,7 @@ func described(f entity.Filter, m *entity.Message) bool {
 }
 
 // within reports whether t is between the bounds after and before. A bound that is zero does not limit. A time t that
-// is zero is never between the bounds.
+// is zero is within the bounds only when both are zero.
 func within(t, after, before time.Time) bool {
 	after, before = entity.TruncateTime(after), entity.TruncateTime(before)
 	if t.IsZero() {

@@ -166,7 +166,7 @@ func (c *Array) Time(t time.Time) {
 }
 
 // Clean makes s valid for a text column, which accepts neither NUL nor bytes that are not UTF-8: both become U+FFFD.
-// Nothing is lost by this, because the record contains the original bytes unchanged.
+// Nothing of a record is lost by this, because its original bytes are stored unchanged.
 func Clean(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")

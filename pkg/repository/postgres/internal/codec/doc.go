@@ -9,7 +9,7 @@
 //   - attempt.go: an attempt and its edit
 //   - object.go: the bytes of a message that is stored in an object
 //   - row.go: Row, a message, and its columns
-//   - defect.go: the parts of a record that could not be read
+//   - defect.go: which limit a record exceeds, or why it could not be read
 //   - arrays.go: arrays in binary form, texts, JSON
 //   - headers.go: the headers of a record as one value
 //   - source.go: reads from the live table or from the archive

@@ -135,8 +135,8 @@ type networkConn struct {
 // Driver is part of driver.Connector.
 func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
-// Connect opens one connection. All its errors have the kind entity.ErrUnavailable, because no statement has been sent
-// yet.
+// Connect opens one connection. Translate gives its errors the kind entity.ErrUnavailable, unless the context was
+// cancelled, because no statement has been sent yet.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.connect(ctx)
 	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // the role was dropped while this connection was opened
@@ -340,7 +340,7 @@ func (i *idle) drop() {
 // every caller.
 type timedDialer struct {
 	plain  net.Dialer
-	limit  time.Duration  // maximum time of a single read or write of a connection; 0 for no limit
+	limit  time.Duration  // maximum time of one read, or of one chunk of a write; 0 for no limit
 	dialed func(net.Conn) // called with each network connection that was opened
 }
 
@@ -369,8 +369,8 @@ func (d timedDialer) DialContext(ctx context.Context, network, address string) (
 	return &timedConn{Conn: c, limit: d.limit}, nil
 }
 
-// timedConn applies the same time limit to every single read and write. It returns the errors of package net
-// unchanged, because the driver recognises a broken connection by them.
+// timedConn applies the same time limit to every read and to every chunk of a write. It returns the errors of package
+// net unchanged, because the driver recognises a broken connection by them.
 type timedConn struct {
 	net.Conn
 	limit time.Duration

@@ -28,7 +28,7 @@ import (
 var errDialled = errors.New("no real connection in this test")
 
 // dialled returns a connector whose function dial records the configuration of each call and returns the next of the
-// given errors. It also returns the list of recorded configurations.
+// given errors; after the last of them it returns that one again. It also returns the list of recorded configurations.
 func dialled(cfg Config, answers ...error) (*connector, *[]pq.Config) {
 	var seen []pq.Config
 	return newConnector(cfg, func(_ context.Context, p pq.Config) (driver.Conn, error) {

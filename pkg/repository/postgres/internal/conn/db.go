@@ -33,8 +33,9 @@ func (d *DB) Clock() any {
 	return entity.TruncateTime(d.now())
 }
 
-// Prepared returns the prepared statement of a query, which is prepared only once. lib/pq reads bytea as hex from other
-// queries but in binary form from prepared ones, which makes claims faster by a fifth and exports by a half.
+// Prepared returns the prepared statement of a query, and keeps it; a query is prepared again only after tables have
+// grown. lib/pq reads bytea as hex from other queries but in binary form from prepared ones, which makes claims faster
+// by a fifth and exports by a half.
 func (d *DB) Prepared(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	d.statements.watch(d.Pool)
 	if st, _ := d.statements.get(query); st != nil {

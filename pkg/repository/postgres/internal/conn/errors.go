@@ -110,9 +110,9 @@ func Translate(where string, err error) error {
 }
 
 // transient reports whether the same statement may succeed later: because the server cannot be reached, is starting or
-// stopping or has no resources left, or because the role was dropped. When a role was dropped, PostgreSQL returns 42501
-// in an existing session and 28xxx for a new one. This counts as transient because the next connection reads the
-// credentials again.
+// stopping or has no resources left, because a lock or a time limit stopped the statement, or because the role was
+// dropped. When a role was dropped, PostgreSQL returns 42501 in an existing session and 28xxx for a new one. This
+// counts as transient because the next connection reads the credentials again.
 func transient(err error) bool {
 	var network net.Error
 	var connect *connectError

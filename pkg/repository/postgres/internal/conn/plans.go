@@ -24,8 +24,8 @@ const (
 const sizesQuery = `SELECT c.oid::bigint, pg_relation_size(c.oid) FROM pg_class c
 	WHERE c.relnamespace = 'dlq'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition`
 
-// maxPrepared is the maximum number of prepared statements, because each uses memory in every connection. Without it
-// there could be very many, because the text of some statements contains the size of a page.
+// maxPrepared is the number of prepared statements from which on DB.query keeps no further one, because each uses
+// memory in every connection. The text of some queries contains the size of a page, so there could be very many.
 const maxPrepared = 160
 
 // statements are the prepared statements of a store. PostgreSQL keeps the plan of a prepared statement until its tables
@@ -40,8 +40,8 @@ type statements struct {
 	sizes    map[int64]int64 // sizes of tables when their statements were prepared, by the oid of the table
 }
 
-// get returns the prepared statement of a query; nil when there is none. full reports whether the maximum number of
-// statements is reached.
+// get returns the prepared statement of a query; nil when there is none. full reports whether there are maxPrepared
+// statements or more.
 func (s *statements) get(query string) (st *sqlx.Stmt, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +111,8 @@ func outgrown(before, now map[int64]int64) bool {
 	return false
 }
 
-// watch prepares statements again when tables have grown. It does so in a goroutine, so that the caller need not wait
-// for the database, which may be slow or unavailable.
+// watch drops the prepared statements when tables have grown, so that they are prepared again. It does so in a
+// goroutine, so that the caller need not wait for the database, which may be slow or unavailable.
 func (s *statements) watch(pool *sqlx.DB) {
 	if !s.begin(time.Now()) {
 		return

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// session is a connection that ends when its role was dropped or replaced. When the server refuses a statement for this
-// reason, session returns driver.ErrBadConn, and database/sql sends the statement again on another connection. This is
-// safe, because a refused statement has changed nothing.
+// session is a connection that ends when its role was dropped or replaced. When the server refuses a statement outside
+// a transaction for this reason, session returns driver.ErrBadConn, and database/sql sends the statement again on
+// another connection. This is safe, because a refused statement has changed nothing.
 type session struct {
 	driverConn
 	of         *connector

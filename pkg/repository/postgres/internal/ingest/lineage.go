@@ -255,8 +255,8 @@ type contentKey struct {
 }
 
 // returnsByContent finds the parents of messages whose headers name no attempt, because frameworks may drop the headers
-// of dlq-manager. It matches at most one message to an attempt. The parameter other contains the returns that were
-// found by headers; an attempt that has a confirmed return among them is not matched.
+// of dlq-manager. It matches at most one confirmed and one unconfirmed return to an attempt. The parameter other
+// contains the returns that were found by headers; an attempt that has a confirmed return among them is not matched.
 func (s returns) returnsByContent(
 	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, isDeclared func(*entity.Message) bool,
 	other []child,

@@ -31,8 +31,8 @@ const (
 	payloadBatches, PayloadMessages = 100, 1000
 )
 
-// takePayloadsQuery takes batches of the queue that no caller holds, the latest first. It takes batches until they
-// contain PayloadMessages messages or more.
+// takePayloadsQuery takes batches of the queue that no caller holds, the latest first. It takes at most payloadBatches
+// batches, until they contain PayloadMessages messages or more.
 const takePayloadsQuery = `
 	WITH free AS MATERIALIZED (
 		SELECT q.id, q.messages, n.moment
@@ -87,10 +87,10 @@ const donePayloadsQuery = `
 	FROM waiting WHERE q.id = waiting.id`
 
 // FillPayloads fills the column payload of messages that Store stored with PayloadBackground, live or archived, the
-// latest first. One call takes batches of the queue until they contain PayloadMessages messages or more. filled is the
-// number of filled payloads; found reports whether the queue contained any messages. Several callers may work at the
-// same time, each on its own batches. When a caller dies, its batches are free again after PayloadLease. FillPayloads
-// does not change updated_at.
+// latest first. One call takes at most payloadBatches batches of the queue, until they contain PayloadMessages messages
+// or more. filled is the number of payloads that were filled or refused; found reports whether the queue contained a
+// batch that no other caller held. Several callers may work at the same time, each on its own batches. When a caller
+// dies, its batches are free again after PayloadLease. FillPayloads does not change updated_at.
 func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
 	var taken []struct {
 		ID        int64     `db:"id"`

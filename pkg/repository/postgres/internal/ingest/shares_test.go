@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// TestOneLargeCompletionAmongSmallOnes: the arguments of completeQuery use only a few times as much memory as the
-// values that they contain, even when one value is much larger than the others.
+// TestOneLargeCompletionAmongSmallOnes: when one value is much larger than the others, building the arguments of
+// completeQuery allocates less than 16 times the size of that value.
 func TestOneLargeCompletionAmongSmallOnes(t *testing.T) {
 	t.Parallel()
 	const large = 1 << 20

@@ -33,9 +33,9 @@ type redriveReader interface {
 // NewActivity returns an Activity that sends its statements to db.
 func NewActivity(db *conn.DB, redrives redriveReader) *Activity { return &Activity{db, redrives} }
 
-// notificationStateQuery returns up to which audit entry events were read. stale is true when no process has read
-// events for too long. stale is also true when the stored transaction id is in the future: then the data were moved to
-// another server, which counts transactions from the beginning.
+// notificationStateQuery returns up to which audit entry events were read. stale is true when no process has completed
+// a call of Events for too long. stale is also true when the stored transaction id is in the future: then the data were
+// moved to another server, which counts transactions from the beginning.
 const notificationStateQuery = `
 	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
 		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'

@@ -51,8 +51,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// TestActivityPlans: a query for arrivals reads only the rows of the requested time, and no messages. Deleting old rows
-// reads only one end of an index.
+// TestActivityPlans: a query for arrivals finds the rows of dlq.activity through an index, and reads no messages.
 func TestActivityPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session

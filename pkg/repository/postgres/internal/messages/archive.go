@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Archive moves messages to the archive, reads, restores and purges them.
+// Archive moves messages to the archive, and reads, restores, erases and purges archived messages.
 type Archive struct {
 	db       *conn.DB
 	messages *Messages

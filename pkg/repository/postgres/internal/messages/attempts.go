@@ -86,8 +86,8 @@ var claimQuery = `
 	SELECT %ANSWER%`
 
 // The columns that a claim returns. wholeAnswer contains all columns except the bytes of the record. briefAnswer
-// contains only the columns that the claim changes, because copying and sending some fifty columns is a tenth of the
-// work of a claim.
+// contains only the columns for Claiming.Brief, because copying and sending some fifty columns is a tenth of the work
+// of a claim.
 const (
 	wholeAnswer = codec.StateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -290,8 +290,9 @@ var finishQuery = `
 	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
 // refuteQuery deletes those returns of the attempts $1 that were recognised by key and value. These attempts have sent
-// nothing, so the record that was stored as a return came from another producer. The message of that record stays a
-// child of the attempt's message, which only means that it reaches its retry limit earlier.
+// nothing, so the record that was stored as a return came from another producer. refuteQuery also removes the outcome
+// returned from parents that have no return of another attempt. The message of that record stays a child of the
+// attempt's message, which only means that it reaches its retry limit earlier.
 const refuteQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id
@@ -327,7 +328,8 @@ func (s *Attempts) finishArgs(results []repository.Result, cause entity.AuditInf
 	return append(args, deferred)
 }
 
-// finishedRow is a row that finishQuery returns: a message whose attempt the query has ended.
+// finishedRow is a row that finishQuery returns: a message whose attempt the query has ended, or has deferred to
+// finishAndRefute.
 type finishedRow struct {
 	repository.Finished
 	status   string
@@ -345,7 +347,7 @@ func (r *finishedRow) finished() repository.Finished {
 	return r.Finished
 }
 
-// Finish implements repository.Attempts.
+// Finish implements repository.Attempts. It ends deferred attempts (see finishQuery) in a second transaction.
 func (s *Attempts) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	if len(results) == 0 {
 		return nil, nil

@@ -1,5 +1,5 @@
 // Package messages reads and changes messages: claims and results of attempts, pages, changes by operators, outcomes,
-// and the archive. Every method sends one statement, so it is atomic, unless its comment says otherwise.
+// and the archive. Every change is one statement, so it is atomic, unless the comment of its method says otherwise.
 //
 // Read it in this order:
 //

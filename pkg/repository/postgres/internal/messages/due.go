@@ -69,7 +69,8 @@ func (r *dueRow) cursor() repository.Cursor {
 	return repository.Cursor{CreatedAt: entity.TruncateTime(r.CreatedAt), ID: r.ID}
 }
 
-// Due implements repository.Attempts. Messages with earlier attempts come in the order of their due times.
+// Due implements repository.Attempts. Of the messages with earlier attempts, it considers the q.Limit that have been
+// due longest.
 func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	if len(q.Topics) == 0 || q.Limit < 1 {
 		return nil, repository.Cursor{}, nil
@@ -92,9 +93,9 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 	return ids, next, nil
 }
 
-// mergeDue merges the messages of both sources of dueQuery in the order of time, up to the limit. next is the cursor at
-// which the walk of the next call begins: the end of this walk or, if the limit may have left out messages that were
-// never attempted, the last of them that is returned.
+// mergeDue merges the messages of both sources of dueQuery in the order of created_at, up to the limit. next is the
+// cursor at which the walk of the next call begins: the end of this walk or, if the limit may have left out messages
+// that were never attempted, the last of them that is returned.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0

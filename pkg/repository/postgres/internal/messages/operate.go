@@ -18,9 +18,9 @@ import (
 // of their ids, changes them, and writes audit entries. PostgreSQL must find the rows by the primary key; see the
 // comment above claimQuery.
 
-// leaseFrom8 and leaseFrom10 are SQL conditions that the caller's lease of a redrive's batch is still valid. The lease
-// is in the three parameters from $8 or $10 on; see leaseArgs. The condition is also true when the caller has no lease.
-// It locks the row of the batch until the statement ends.
+// leaseFrom8 and leaseFrom10 are SQL conditions that a redrive's batch is still leased to the caller; an expired lease
+// counts until another owner leases the batch. The lease is in the three parameters from $8 or $10 on; see leaseArgs.
+// The condition is also true when the caller has no lease. It locks the row of the batch until the statement ends.
 const (
 	leaseFrom8 = `($8::uuid IS NULL OR EXISTS (
 		SELECT FROM dlq.redrive_batches WHERE redrive_id = $8::uuid AND batch_no = $9::int AND owner = $10::uuid FOR SHARE))`

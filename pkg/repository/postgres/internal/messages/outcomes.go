@@ -66,8 +66,7 @@ func (s *Outcomes) ConfigureGroups(ctx context.Context, groups []repository.Topi
 	return conn.Translate("configure consumer groups", s.db.Exec(ctx, configureGroupsQuery, topics, names))
 }
 
-// watchedQuery returns the consumer groups of those topics to which messages were sent. The counters of RESOLVED
-// messages show which topics these are.
+// watchedQuery returns the consumer groups of those original topics that have RESOLVED messages.
 const watchedQuery = `
 	SELECT topic, consumer_group FROM dlq.topic_groups g
 	WHERE (

@@ -96,7 +96,8 @@ func TestOutcomePlans(t *testing.T) {
 	})
 }
 
-// TestConsumptionIsLookedUpOnlyWhereItMatters: no committed offsets are read for messages that were not published.
+// TestConsumptionIsLookedUpOnlyWhereItMatters: for messages that were not published, a page reads no attempts, which it
+// would need in order to look up committed offsets.
 func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)

@@ -1,7 +1,7 @@
 // Package objects keeps the manifest of the archive's second tier: which object of an object store contains which
 // archived messages. pkg/archive/tier reads and writes the objects; this package contains the statements with which
-// messages leave the database and come back to it. Every method sends one statement, so it is atomic, unless its
-// comment says otherwise.
+// messages leave the database and come back to it. Every change is one statement, so it is atomic, unless the comment
+// of its method says otherwise.
 //
 // Read it in this order:
 //

@@ -16,7 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Mover selects the archived messages that move to objects.
+// Mover selects the archived messages that move to objects, and deletes their rows when their object is in the
+// manifest.
 type Mover struct{ db *conn.DB }
 
 // NewMover returns a Mover that sends its statements to db.
@@ -69,8 +70,8 @@ const pickQuery = `
 		) m
 	) m WHERE before < $4 ORDER BY id`
 
-// PickArchived returns archived messages of a day whose id is higher than after, in the order of their ids: at most
-// limit messages, with at most maxBytes bytes together, but at least one message.
+// PickArchived returns movable archived messages of a day whose id is higher than after, in the order of their ids: at
+// most limit messages, up to the message with which they have maxBytes bytes together.
 func (s *Mover) PickArchived(ctx context.Context, day time.Time, after uuid.UUID, limit int, maxBytes int64) ([]repository.PickedRow, error) {
 	var picked []repository.PickedRow
 	err := s.db.SelectUnprepared(ctx, &picked, pickQuery, day.UTC(), after, limit, maxBytes)

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
 )
 
-// Reader finds archive objects and converts their rows to messages.
+// Reader finds archive objects, converts their rows to messages, and restores and erases these messages.
 type Reader struct {
 	db       *conn.DB
 	messages *messages.Messages
@@ -211,7 +211,7 @@ var restoreQuery = `
 
 // RestoreRow moves a message from its object to the live table, as repository.Archive describes for Restore. The
 // parameter r is the message's row in the object. When the message is no longer in the object, the error is a
-// *entity.NotFoundError.
+// *entity.NotFoundError, unless the same operation has restored the message already.
 func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error) {
 	document, err := documentOf(r)
 	if err != nil {

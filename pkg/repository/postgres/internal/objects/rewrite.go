@@ -125,7 +125,7 @@ func (s *Rewriter) PurgeObjects(ctx context.Context, days, batch int) (int64, er
 	return s.db.DeleteInBatches(ctx, "purge objects of the archive", `SELECT dlq.purge_archive_objects($1, $2)`, days, batch)
 }
 
-// Used reports whether the manifest contains an object, or whether an object must still be deleted.
+// Used reports whether the manifest contains an object, or whether there may be an object outside the manifest.
 func (s *Rewriter) Used(ctx context.Context) (bool, error) {
 	var used []bool
 	err := s.db.Select(ctx, &used, `SELECT EXISTS (SELECT FROM dlq.archive_objects) OR EXISTS (SELECT FROM dlq.archive_deletions)`)

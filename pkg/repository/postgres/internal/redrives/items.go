@@ -66,7 +66,8 @@ var itemsOfBatch = `
 	) p ON p.no = o.target`
 
 // redriveItemsQuery reads the messages of a redrive, batch by batch, from the batch that contains the first message of
-// the page. With a filter of results or outcomes, it skips batches in which no message has such a result or outcome.
+// the page. With a filter of results or outcomes, it skips batches in which no message can have such a result or
+// outcome.
 var redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches

@@ -12,8 +12,8 @@ import (
 )
 
 // selectionJSON is the stored form of a selection. It contains the number of the ids, but not the ids themselves, which
-// are in the batches. The key, the value of a header, and the patterns are pointers, because an empty value differs
-// from a value that is not set.
+// are in the batches. The key, the value of a header, and the list of visible patterns are pointers, because an empty
+// value differs from a value that is not set.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
 	MessageIDs    []uuid.UUID     `json:"message_ids,omitempty"`

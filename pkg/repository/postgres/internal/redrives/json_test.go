@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// fullSelection returns a selection in which every field is set.
+// fullSelection returns a selection in which every field of the filter is set.
 func fullSelection(t *testing.T) entity.Selection {
 	t.Helper()
 	patterns := func(texts ...string) entity.TopicPatterns {
@@ -32,7 +32,7 @@ func fullSelection(t *testing.T) entity.Selection {
 	}}
 }
 
-// TestRedriveJSON: the selection and the options of a redrive are read back from JSON as they were stored, with every
+// TestRedriveJSON: the filter and the options of a redrive are read back from JSON as they were stored, with every
 // field.
 func TestRedriveJSON(t *testing.T) {
 	t.Parallel()

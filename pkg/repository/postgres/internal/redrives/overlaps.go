@@ -98,9 +98,9 @@ func overlapsOf(found []overlapRow) []entity.Overlap {
 	return overlaps
 }
 
-// returnedErrorsQuery counts the returns of a redrive by their error groups and topics. It reads at most $2 returns,
-// because open pages of the console send it every few seconds. It reads the returns with the newest parents, which come
-// last in the index.
+// returnedErrorsQuery counts the returns of a redrive by their error groups and topics; returns that were deleted or
+// archived are counted together, without group and topics. It reads at most $2 returns, because open pages of the
+// console send it every few seconds. It reads the returns with the newest parents, which come last in the index.
 const returnedErrorsQuery = `
 	SELECT m.group_id, coalesce(g.class, '') AS class, coalesce(g.title, '') AS title,
 	       coalesce(m.original_topic, '') AS topic, coalesce(t.name, '') AS dlq_topic, count(*) AS messages

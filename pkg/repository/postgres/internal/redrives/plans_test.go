@@ -68,7 +68,8 @@ func TestSelectionPlans(t *testing.T) {
 	}
 }
 
-// TestRedrivePlans: the queries that run often for a redrive read no messages, and no batches of other redrives.
+// TestRedrivePlans: the queries that run often for a redrive scan neither the messages nor the batches of other
+// redrives.
 func TestRedrivePlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -95,8 +96,8 @@ func TestRedrivePlans(t *testing.T) {
 	})
 }
 
-// seedRedrives inserts 3,000 redrives with 6 batches each, most of them finished, and the messages, attempts and
-// returns of these redrives.
+// seedRedrives inserts 3,000 redrives with 6 batches each, most of them finished, and messages, attempts, returns and
+// share records that belong to none of these redrives.
 func seedRedrives(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.SeedMany(t, db)

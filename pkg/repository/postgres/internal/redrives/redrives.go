@@ -145,8 +145,8 @@ func batchSize(r repository.NewRedrive) (int, error) {
 	return r.BatchSize, nil
 }
 
-// previewQuery counts the messages of a selection by reason, topic and confidence. Its only parameters are those of the
-// selection.
+// previewQuery counts the messages of a selection by reason, original topic, confidence and dead-letter topic. Its only
+// parameters are those of the selection.
 const previewQuery = `
 	WITH matched AS (
 	%SELECTION%
@@ -439,7 +439,7 @@ func arrows(m repository.RedriveMove) []entity.RedriveState {
 	return from
 }
 
-// saveWaitingQuery stores that an active redrive waits, and why. It does not change an inactive redrive, whose note
+// saveWaitingQuery stores whether an active redrive waits, and why. It does not change an inactive redrive, whose note
 // says why it is paused, stopped or ended.
 const saveWaitingQuery = `
 	UPDATE dlq.redrives SET note = $4,

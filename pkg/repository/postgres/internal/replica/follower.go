@@ -232,9 +232,10 @@ func (f *follower) needed() (conn.Need, bool) {
 	return conn.Need{Position: conn.Position{History: f.history, LSN: lsn}, Alive: f.alive}, f.replayed >= lsn
 }
 
-// serves reports whether the replica may answer a read; when it may not, serves counts the read as one for the
-// database. The returned context makes each connection check that its own server has replayed enough. When the caller's
-// request carries the mark of a change, a server answers the read only if it has replayed this change.
+// serves reports whether the replica may answer a read. When the replica is not up to date enough, serves counts the
+// read as one for the database; after an earlier answer of the replica, the error is repository.ErrReadAgain. The
+// returned context makes each connection check that its own server has replayed enough. When the caller's request
+// carries the mark of a change, a server answers the read only if it has replayed this change.
 func (f *follower) serves(ctx context.Context, reading *repository.Reading) (context.Context, bool, error) {
 	if reading == nil || reading.UsesPrimary() {
 		return ctx, false, nil
@@ -253,9 +254,9 @@ func (f *follower) serves(ctx context.Context, reading *repository.Reading) (con
 	return conn.WithNeed(ctx, need), true, nil
 }
 
-// failed handles the error of a read that the replica should have answered. It returns nil when the database must
-// answer the read: when the replica cannot be reached, has not replayed enough, does not contain what was asked for, or
-// ended the statement in order to replay changes.
+// failed handles the error of a read that the replica should have answered. It returns nil, or repository.ErrReadAgain
+// after an earlier answer of the replica, when the database must answer the read: when the replica cannot be reached,
+// has not replayed enough, does not contain what was asked for, or ended the statement in order to replay changes.
 func (f *follower) failed(ctx context.Context, reading *repository.Reading, err error) error {
 	var behind *conn.BehindError
 	switch {

@@ -187,7 +187,7 @@ const rewindFrom = `
 		archive_walked = '-infinity', archive_mark = '-infinity', found_until = least(found_until, l.at)
 	FROM (SELECT min(created_at) AS at FROM lost) l WHERE l.at IS NOT NULL`
 
-// EngineScope returns the existing topics that a filter matches, by their names.
+// EngineScope returns the names of the existing topics that the patterns of a filter match.
 func (s *Indexer) EngineScope(ctx context.Context, f entity.Filter, archived bool) (repository.EngineScope, error) {
 	n, err := s.scopes.Resolve(ctx, f, codec.SourceOf(archived))
 	if err != nil || n.Topics == nil && n.Visible == nil {

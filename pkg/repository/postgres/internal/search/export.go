@@ -16,7 +16,7 @@ import (
 
 // Limits that bound the memory of an export. One statement reads at most ExportStep messages, and leaves out each key,
 // header list, value or error message that is longer than ExportBytes. A message with such a long part is read by a
-// statement of its own.
+// statement of its own, unless only its value is too long and the caller does not want the value.
 const (
 	ExportStep  = 250
 	ExportBytes = 16 << 10
@@ -122,8 +122,9 @@ func partColumns(p repository.RecordParts) string {
 	return columns
 }
 
-// howToExport returns testEach when many messages of the sample contain the filter's words, or when so few messages
-// match the rest of the filter that all of them were tested. Otherwise it returns findFirst.
+// howToExport returns LeaveOut for a filter without words. It returns testEach when many messages of the sample contain
+// the filter's words, or when so few messages match the rest of the filter that all of them were tested. Otherwise it
+// returns findFirst.
 func howToExport(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.ExportQuery, n Scope) (string, error) {
 	if !q.Filter.NeedsSearchIndex() {
 		return "", nil

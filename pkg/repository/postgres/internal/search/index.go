@@ -166,9 +166,9 @@ var pendingQuery = `
 		` + pendingOf("dlq.archived_messages", "k.archived AND m.archived_at = k.at", 4) + `
 	) both_tables ORDER BY ord`
 
-// chosenMessages returns the SQL that chooses the first messages of the step named picked, until they have more bytes
-// together than the parameter with the number maxBytes. A value longer than the parameter with the number maxValue does
-// not count, because it is not loaded.
+// chosenMessages returns the SQL that chooses the first messages of the step named picked: as many as have no more
+// bytes together than the parameter with the number maxBytes, but at least one. A value longer than the parameter with
+// the number maxValue does not count, because it is not loaded.
 func chosenMessages(maxBytes, maxValue int) string {
 	return fmt.Sprintf(`sized AS MATERIALIZED (
 		SELECT p.id, p.archived, p.at, p.ord, sum(
@@ -221,7 +221,8 @@ func pendingMessages(what string, found []pendingRow) ([]entity.Message, error) 
 // storeDocumentsQuery stores documents if the caller has the version of the search index. It locks no message: a
 // deletion locks the message first and then its document, so a lock in the opposite order could deadlock. A message is
 // counted as an arrival when its first document is inserted. It is counted for the error group that it has, or else for
-// the one that this document gives it. A message that is too old for the counters is not counted.
+// the one that this document gives it. A message that is too old for the counters, or whose created_at is more than a
+// day in the future, is not counted.
 //
 // $10 are those messages of share groups whose record was not stored yet when the indexer read them. If the record has
 // been stored since then, the document is not stored, and the indexer reads the message again. Otherwise the query sets
@@ -323,7 +324,8 @@ const dropStraysQuery = `
 	) gone
 	WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN $3 AND $4`
 
-// PurgeStraysQuery deletes documents without a message. It reads all documents, so only the archiver runs it.
+// PurgeStraysQuery deletes at most $1 documents whose message does not exist or is in an object. It reads all
+// documents, so only the archiver runs it.
 const PurgeStraysQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.message_documents d USING (

@@ -23,7 +23,7 @@ type idQuery struct {
 
 // The ways in which a query treats a filter's words and other conditions that need the search index.
 const (
-	LeaveOut  = ""      // the filter has no words and no other condition that needs the search index
+	LeaveOut  = ""      // without conditions on documents: the filter has none, or another query tests the documents
 	testEach  = "look"  // messages are read first, and the document of each is tested
 	findFirst = "first" // documents are found first, and then their messages
 )

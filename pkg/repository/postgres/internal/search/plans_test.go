@@ -18,8 +18,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestSearchPlans: a page uses indexes and reads no more messages than it returns, however many messages follow. The
-// queries of searches are always planned for their arguments.
+// TestSearchPlans: the queries of pages and exports read messages through the expected indexes, and do not scan the
+// table. The test plans them for their arguments. TestPlainPlans tests the queries that have one plan for all
+// arguments.
 func TestSearchPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -109,8 +110,8 @@ func TestSearchPlans(t *testing.T) {
 	})
 }
 
-// seedSearch inserts the messages of SeedMany, and adds error groups, retries, error classes, archived messages, and
-// documents for all but the newest messages.
+// seedSearch inserts the messages of SeedMany, gives them error groups, retries and error classes, spreads the archived
+// ones over topics and times, and adds documents for all but the newest live messages.
 func seedSearch(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.SeedMany(t, db)
@@ -182,8 +183,8 @@ func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n Scope) {
 	}
 }
 
-// TestPairPlans: when only a few of the many messages of a dead-letter topic, or of unknown origin, match a filter,
-// PostgreSQL finds them through the index of the filter's rarest condition.
+// TestPairPlans: a page reads few buffers, even when only a few of the many messages of a dead-letter topic, or of
+// unknown origin, match its filter.
 func TestPairPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)

@@ -203,7 +203,7 @@ func unionOf(days []day) string {
 }
 
 // byWords reports whether the search index can find the documents of a filter by words. A word needs at least three
-// letters or digits.
+// adjacent letters or digits.
 func byWords(f entity.Filter) bool {
 	return len(f.Terms()) > 0 || slices.ContainsFunc(f.Words, func(word string) bool {
 		adjacent, most := 0, 0

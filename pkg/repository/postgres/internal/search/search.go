@@ -155,8 +155,9 @@ const (
 )
 
 // Bounded runs do in one snapshot. Its statements may take no longer than limit; when one does, Bounded returns a
-// *repository.TooBroadError. The statements in settings run first, in the same round trip. When the connection breaks,
-// do is called again in another transaction, because the pool repeats only statements outside of a transaction.
+// *repository.TooBroadError. The statements in settings run first, in the same round trip. When the connection breaks
+// or its role may have been dropped, do is called again in another transaction, because the pool repeats only
+// statements outside of a transaction.
 func Bounded(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
 	err := boundedOnce(ctx, db, limit, do, settings)
 	if ctx.Err() == nil && (errors.Is(err, driver.ErrBadConn) || conn.RoleMayBeGone(err)) {

@@ -17,7 +17,7 @@ import (
 
 const (
 	// searchTime is the time limit of a page of a free-text search. After this time the search starts no more
-	// statements, and the page ends at the message that the search has reached.
+	// statements, unless its cursor has not moved yet, and the page ends at the message that the search has reached.
 	searchTime = time.Second
 	// rangeTime is the time limit of one statement of the search. When a statement takes longer, it is cancelled, and
 	// another statement searches a shorter time range.
@@ -35,8 +35,8 @@ const (
 	promising  = 8_000
 )
 
-// textSearch finds the messages of a page that contain a filter's words. It tests the newest messages one by one. Then
-// it searches the documents day by day, or several days at once when that is quick.
+// textSearch finds the messages of a page that contain a filter's words. It tests the first messages of the list one by
+// one. Then it searches the documents day by day, or several days at once when that is quick.
 type textSearch struct {
 	q     repository.SearchQuery // q.After is the present cursor of the search
 	hits  []uuid.UUID
@@ -44,7 +44,7 @@ type textSearch struct {
 	left  timeRange // time range that remains to be searched
 
 	advanced bool      // the cursor has moved past at least one message
-	deadline time.Time // after this time no statement begins
+	deadline time.Time // after this time no statement begins, unless the cursor has not moved yet
 	step     int       // number of messages that the next statement tests one by one
 
 	// find finds the first messages of the time range r. whole contains the partitions of the range; it is empty when
@@ -160,7 +160,8 @@ func (t *textSearch) scanOnce(ctx context.Context) (ended bool, err error) {
 	return t.passScanned(l), nil
 }
 
-// passScanned moves the search past the messages that were tested one by one. It reports whether any were tested.
+// passScanned moves the search past the messages that were tested one by one. It returns false when no message was
+// tested although some remain.
 func (t *textSearch) passScanned(l scanResult) bool {
 	t.keep(l.hits)
 	switch {
@@ -223,7 +224,8 @@ type rangeReader struct {
 	settings    string        // settings of the transaction; "" when unknown
 }
 
-// begin prepares the transaction and returns the days that have partitions, in the order of the page.
+// begin prepares the transaction, sets the time range that t has to search, and returns the days that have partitions,
+// in the order of the page.
 func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
 	// With this lock no partition can be dropped during the transaction.
 	if _, err := r.tx.ExecContext(ctx, foundTogether+"; LOCK TABLE ONLY dlq.message_documents IN ACCESS SHARE MODE; SAVEPOINT statement"); err != nil {

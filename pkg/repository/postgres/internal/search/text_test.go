@@ -111,7 +111,7 @@ func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Durat
 	return s.hits[:min(len(s.hits), q.Limit)], s.next()
 }
 
-// newFakeIndex returns an index with the messages of some days; some of them have the same created_at.
+// newFakeIndex returns an index of n messages, which are some minutes apart or have the same created_at.
 func newFakeIndex(random *rand.Rand, n int, ascending bool) *fakeIndex {
 	f := &fakeIndex{hits: map[uuid.UUID]bool{}, ascending: ascending}
 	at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
