@@ -79,7 +79,7 @@ func New(cfg Config, producer Producer, store Store, registry prometheus.Registe
 	}
 }
 
-// Run sends heartbeats and measures their delays until ctx ends. It goes on after a failure, and counts the heartbeats
+// Run sends heartbeats and measures their delays until ctx ends. Run goes on after a failure, and counts the heartbeats
 // that were not sent or were lost.
 func (h *Heart) Run(ctx context.Context) {
 	sends := time.NewTicker(h.cfg.Interval)
