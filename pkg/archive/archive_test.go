@@ -24,7 +24,7 @@ var errStore = errors.New("store is broken")
 type fakeStore struct {
 	mu      sync.Mutex
 	calls   []string
-	taken   bool // whether another archiver has the lock
+	taken   bool // whether an archiver has the lock
 	lockErr error
 	fail    map[string]error
 	runs    []repository.ArchiveRun

@@ -68,8 +68,8 @@ func parseSchedule(schedule string) (cron.Schedule, error) {
 	return plan, nil
 }
 
-// cronLog logs the cron package's message that a run was skipped. It drops the other messages of the package, because
-// each run logs its own result.
+// cronLog logs the cron package's message that a run was skipped. It drops the other messages of the package, except
+// errors, because each run logs its own result.
 type cronLog struct{ log *zap.Logger }
 
 func (l cronLog) Info(msg string, _ ...any) {

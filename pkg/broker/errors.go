@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
-// Errors of a partition, a topic or a request. Each error that package broker returns wraps one of these errors, and
-// the error of kafka-go.
+// Errors of a partition, a topic or a request. Most errors that package broker returns wrap one of these errors;
+// others, such as context.Canceled, wrap none of them.
 var (
 	// ErrOutOfRange means that the log does not have the requested offset: the log starts after the offset or ends
 	// before it.

@@ -11,7 +11,8 @@ import (
 )
 
 // TestEndOffsets_AfterAnElection: EndOffsets asks again when the old leader refuses a request after an election, and
-// when the new leader does not know the high watermark yet. Other errors are returned at once.
+// when the new leader does not know the high watermark yet. After five such answers, EndOffsets returns ErrUnavailable.
+// Other errors are returned at once.
 func TestEndOffsets_AfterAnElection(t *testing.T) {
 	t.Parallel()
 	cluster := fakeKafka(t)

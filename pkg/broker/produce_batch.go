@@ -95,8 +95,9 @@ func (w *write) without(ctx context.Context, bad map[int]string, records []Recor
 }
 
 // try sends one batch again and again until its result is known or ProducerConfig.Timeout has passed. All tries send
-// the same records with the same sequence, so that the broker recognises a repeated batch. With RecordRejected it also
-// returns the broker's answer, which names the rejected records.
+// the same records with the same sequence, so that the broker recognises a repeated batch; only if the broker does not
+// accept the sequence, the next try has a new producer id. With RecordRejected it also returns the broker's answer,
+// which names the rejected records.
 func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePartition, *ProduceError) {
 	var none produce.ResponsePartition
 	encoded, err := protocol.EncodeBatch(records, w.producer.codec)

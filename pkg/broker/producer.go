@@ -98,8 +98,8 @@ func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	return &Producer{pool: c.pool, leaders: c.leaders, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
 }
 
-// OffsetUnknown stands for the offset of a record that is in the log at an unknown offset: when the batch was sent
-// again, the broker recognised it but no longer knew its offset.
+// OffsetUnknown is the offset of a record that was not written, and of a record that is in the log at an unknown
+// offset: when the batch was sent again, the broker recognised it but no longer knew its offset.
 const OffsetUnknown = -1
 
 // RecordResult is the result for one record: all in-sync replicas have it at Offset, or Err is a *ProduceError.
@@ -160,7 +160,7 @@ func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Rec
 	return out
 }
 
-// unsent returns the error for the records that were not sent because an earlier record of the batch failed with err.
+// unsent returns the error for the records that were not sent because an earlier record of the call failed with err.
 func unsent(err *ProduceError) *ProduceError {
 	if err.Fate == TopicRefused {
 		return err

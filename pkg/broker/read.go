@@ -103,7 +103,7 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, memory 
 }
 
 // Mark identifies the batch of an offset by its latest time in milliseconds and its checksum; found is false when no
-// batch contains the offset.
+// batch contains the offset, or when its batch cannot be read.
 func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	if err := reads.Acquire(ctx, readBytes); err != nil {
 		return 0, 0, false, fmt.Errorf("wait for memory: %w", err)
@@ -125,8 +125,8 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 
 // Scan calls fn for every record with from <= offset < to, in order, whether or not its transaction was committed, and
 // for the ends of transactions (see Record.Control), until fn returns true. Records that compaction has removed are
-// missing. fn gets only a record's position, its time, and its first header with the given name, with at most 1 KiB of
-// the value. When the given name is empty, fn gets the whole record within DefaultLimits.
+// missing. fn gets only a record's position, its time, and the first header with the given name whose value has at most
+// 1 KiB. When the given name is empty, fn gets the whole record within DefaultLimits.
 //
 // It returns nil after the last record or when fn stopped it, ErrOutOfRange when the log starts after from or was
 // truncated before it, ErrTooLarge when a batch does not fit into the memory for reading, and errors of the kinds that

@@ -120,8 +120,8 @@ func TestRotation_FileThatIsNotWhole(t *testing.T) {
 	v.wantServed()
 }
 
-// When the file names another user, the connections of the old user are closed before the old user loses its
-// permissions, even if no request needs a new connection.
+// When the file names another user, the client closes the old user's connections and opens new ones, even if no request
+// needs a new connection.
 func TestRotation_OtherUser(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)

@@ -355,8 +355,8 @@ func (w *Worker) readTogether(ctx context.Context, b *batch, at broker.TopicPart
 }
 
 // readLast reads the record with the highest offset that the log contains, and returns the messages whose records come
-// before it. A Scan would wait for offsets after the end of the log, so a dead letter that names such an offset would
-// delay all others.
+// before it. If that record cannot be read, readLast returns the record's message too. A Scan would wait for offsets
+// after the end of the log, so a dead letter that names such an offset would delay all others.
 func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartition, sorted []repository.Pointer) []repository.Pointer {
 	for n := len(sorted) - 1; n >= 0; n-- {
 		p := sorted[n]

@@ -25,7 +25,7 @@ import (
 
 var dead = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// fakes is a store, and a cluster with one record at each even offset of partition 0 of topic orders.
+// fakes is a store, and a cluster with one record at each even offset of every partition.
 type fakes struct {
 	errs     map[string]error // the errors with which reads of a topic fail, by topic
 	internal string
@@ -321,8 +321,8 @@ func TestPartitionsThatHang(t *testing.T) {
 	})
 }
 
-// TestKafkaIsAway: when Kafka does not even answer the request for the topics, all messages are due again at once,
-// without a counted try.
+// TestKafkaIsAway: when Kafka does not even answer the request for the topics, all messages wait, without a counted
+// try.
 func TestKafkaIsAway(t *testing.T) {
 	t.Parallel()
 	f := &fakes{pointers: []repository.Pointer{pointer("orders", 2)}, away: broker.ErrUnavailable}
@@ -402,7 +402,7 @@ func (q *queue) SaveCompletions(_ context.Context, done []repository.Completion,
 }
 
 // TestBacklogOfAPartitionThatHangs: a partition whose leader does not answer has a backlog of thousands. New records of
-// another topic are still stored within seconds.
+// another topic are still stored within half a minute.
 func TestBacklogOfAPartitionThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestBacklogOfAPartitionThatHangs(t *testing.T) {
 }
 
 // TestSlowPartition: a partition answers, but too slowly for all of its records to be read within readTimeout. Messages
-// whose records were not reached are due again at once, without a counted try.
+// whose records were not reached have no counted try.
 func TestSlowPartition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -103,8 +103,8 @@ func whole(from, to reflect.Value) (any, error) {
 }
 
 // listOf reads the value of an environment variable as a list of the given type. A text in brackets such as [a, b] is
-// read as YAML. Every other text is split at commas, even if it begins with a bracket, such as [::1]:9092, the address
-// of a broker.
+// read as YAML. A list of mappings must be YAML. Every other text is split at commas, even if it begins with a bracket,
+// such as [::1]:9092, the address of a broker.
 func listOf(text string, item reflect.Type) ([]any, error) {
 	var list []any
 	if strings.HasPrefix(text, "[") && yaml.Unmarshal([]byte(text), &list) == nil {

@@ -111,8 +111,8 @@ func (d *dialect) occurrence(age, count int) int {
 }
 
 // groupOfOrigin returns the consumer group that failed when the original topic was written into the headers, because
-// that consumer group reads the topic to which a replay goes. If the record failed only once, or if no header names a
-// topic, it returns the parameter latest, the consumer group of the latest failure.
+// that consumer group reads the topic to which a replay goes. It returns latest, the group of the latest failure, if
+// the record failed only once, if no header names a topic, or if only the generic dialect does and latest is known.
 func (c *decoding) groupOfOrigin(latest string) string {
 	m := c.root
 	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {

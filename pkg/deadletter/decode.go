@@ -37,8 +37,8 @@ type Lineage struct {
 
 // Decode reads one record of a dead-letter topic. ts is the timestamp of this record; some dialects preserve it, and
 // then it is also the timestamp of the original record. exists reports whether a topic is in the cluster. The function
-// exists is called only when no header names the original topic; nil means that no topic exists. Decode accepts any
-// bytes, never panics, and keeps no reference to rec.
+// exists is called only when no header, or a queue or a topic id in a header, names the original topic; nil means that
+// no topic exists. Decode accepts any bytes, never panics, and keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
 	var room [4]*dialect
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}

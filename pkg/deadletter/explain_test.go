@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestExplainAgreesWithDecode decodes, for each value of every case in testdata, a record that contains only the header
-// that the explanation names. The result must be the value that Decode returns for the complete record.
+// TestExplainAgreesWithDecode: for each case in testdata, Explain names a source exactly for the values that Decode
+// returns, and the value of a header that Explain names can be read as Decode's value.
 func TestExplainAgreesWithDecode(t *testing.T) {
 	t.Parallel()
 	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)

@@ -68,8 +68,8 @@ func (f *failure) pick(d *dialect, part headers, from int, of field, keys []stri
 }
 
 // failure returns the record's latest failure. When its dialect is a user's dialect that has no header for a field, the
-// field comes from the dialect of the failure before. Other missing fields come from headers that belong to no
-// framework (the generic dialect). If the error message is still missing, it is the value of the header "error".
+// field comes from the dialect of the failure before. For other missing fields see supplement. If the error message is
+// still missing, it is the value of the header "error".
 func (c *decoding) failure() failure {
 	var f failure
 	if len(c.hops) > 0 {

@@ -29,8 +29,8 @@ type alias struct {
 	rank  uint8
 }
 
-// aliases are names of headers as headername.Fold returns them: in lower case, without separators, and without the
-// words in headername.Prefixes.
+// aliases are names of headers as headername.Fold returns them: in lower case, without separators, and without leading
+// words of headername.Prefixes.
 var aliases = map[string]alias{
 	"originaltopic": {fieldTopic, 0}, "origintopic": {fieldTopic, 1}, "sourcetopic": {fieldTopic, 2},
 	"originalpartition": {fieldPartition, 0}, "originpartition": {fieldPartition, 1}, "sourcepartition": {fieldPartition, 2},

@@ -81,7 +81,7 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 }
 
 // withRules returns a decoder with the rules of the mapping m, which was read at the given time. It compiles each
-// version of the rules only once, and ignores rules that cannot be compiled.
+// version of the rules only once. If one rule cannot be compiled, withRules ignores all rules of m.
 func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -24,7 +24,7 @@ func ours(key string) bool {
 }
 
 // lineage reads the dlq- headers. Of several headers with the same name, it reads the last. It returns nil when one of
-// the dlq- headers is missing or malformed.
+// them, except dlq-redriven-at, is missing or malformed.
 func lineage(h headers) *Lineage {
 	redrive := h.last(HeaderRedriveID)
 	if redrive == nil {

@@ -77,7 +77,7 @@ func TestMasking_Fields(t *testing.T) {
 	}
 }
 
-// Exactly the fields that were read from a masked header are masked.
+// A field that a masked header may explain is masked, unless headers are loaded and another one explains the field.
 func TestMasking_OfAMessage(t *testing.T) {
 	t.Parallel()
 	headers := []entity.Header{

@@ -22,7 +22,7 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	}
 	latest := c.hops[0]
 	if latest.configured || latest.lacks(fieldMessage) || latest.refineFailure != nil {
-		return c.failure().StackTrace // the dialect of the latest failure gives no stack trace, so the other dialects are tried
+		return c.failure().StackTrace // another dialect, or a hook of this one, may decide about the stack trace
 	}
 	var f failure
 	return headervalue.Text(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)

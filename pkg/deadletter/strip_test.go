@@ -76,7 +76,7 @@ func TestStripTakesPlainWordsOnlyForTheirDialect(t *testing.T) {
 	}
 }
 
-// A replay must contain no header that a dialect reads, because the consumer of the replay would treat it as a failure.
+// A replay must contain no header that its dialect reads, because its consumer would treat the replay as a failure.
 func TestStripTakesEveryWordThatTheDialectReads(t *testing.T) {
 	t.Parallel()
 	for i := range dialects {

@@ -93,7 +93,7 @@ type Attempt struct {
 	StartedAt  time.Time
 	EndedAt    time.Time
 	From, To   Status
-	Class      ErrorClass // error class of the attempt; "" when the attempt succeeded
+	Class      ErrorClass // error class of the attempt; when the attempt succeeded: "" or AlreadyPublished
 	Error      string
 	Topic      string
 	TopicID    string // Kafka's id of the target topic's incarnation at the time of the attempt; "" when unknown

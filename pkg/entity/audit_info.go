@@ -116,8 +116,8 @@ type AuditEntry struct {
 // MaxRequestEntries is the number up to which the entries of a request are counted exactly.
 const MaxRequestEntries = 1000
 
-// ActorKind reports whether a person or dlq-manager itself made the change. Attempts and the ends of redrives are made
-// by dlq-manager itself, although their cause names the person who started them.
+// ActorKind reports whether a person or dlq-manager itself made the change. Attempts, passed canaries, and the stops
+// and ends of redrives are made by dlq-manager itself, although their cause names the person who started them.
 func (e AuditEntry) ActorKind() ActorKind {
 	machine := slices.Contains([]Action{ActionAttempt, ActionPass, ActionStop, ActionFinish}, e.Action) ||
 		slices.Contains([]string{ActorSettler, ActorAuto, ActorIngest, ActorHeartbeat}, e.Cause.Actor)

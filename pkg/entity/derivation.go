@@ -6,10 +6,9 @@ type DerivedFrom string
 const (
 	// ByMapping: a mapping rule gave the value.
 	ByMapping DerivedFrom = "mapping"
-	// ByHeader: a header contains the value, and only one dialect uses a header of this name.
+	// ByHeader: a header contains the value. One header shows its dialect, or the header belongs to no framework.
 	ByHeader DerivedFrom = "header"
-	// ByCompanion: a header contains the value. Several dialects use a header of this name; other headers of the record
-	// show which dialect it is.
+	// ByCompanion: a header contains the value. Only several headers together show its dialect.
 	ByCompanion DerivedFrom = "companion"
 	// ByName: the value comes from the name of the dead-letter topic.
 	ByName DerivedFrom = "name"
@@ -25,10 +24,11 @@ const (
 type Certainty string
 
 const (
-	// CertaintyHigh: an operator or a rule set the value, or it is in a header that only one dialect uses.
+	// CertaintyHigh: an operator or a rule set the value, the record itself has it, or it is in a header of a dialect
+	// that one header shows.
 	CertaintyHigh Certainty = "high"
-	// CertaintyMedium: the value is in a header that several dialects use, or in a header that belongs to no particular
-	// framework.
+	// CertaintyMedium: the value is in a header of a dialect that only several headers show, or in a header that
+	// belongs to no particular framework.
 	CertaintyMedium Certainty = "medium"
 	// CertaintyLow: the value was guessed from the name of a topic.
 	CertaintyLow Certainty = "low"
@@ -99,7 +99,8 @@ func (e Explanation) Fields() map[string]Derived {
 
 // Of returns the explanation that fits the stored message m. An explanation is computed with the present rules and
 // topics; since m was stored, rules and topics may have changed, and an operator may have set the original topic. So
-// when the stored origin has another source, Of returns that source for the original topic.
+// when the stored origin has another source, Of returns that source for the original topic. A partition, offset or
+// timestamp that m does not have counts as not known.
 func (e Explanation) Of(m *Message) Explanation {
 	if from := sourceOf(m.Origin.Confidence); from != e.OriginalTopic.Source.rank() {
 		e.OriginalTopic = derivedBy(from)

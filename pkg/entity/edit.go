@@ -46,8 +46,9 @@ func (e *Edit) Apply(r Record) Record {
 	return r
 }
 
-// ReplaceHeader makes the edit replace all headers of the record r by the same headers with one change: the given
-// header takes the place of all headers of its name. When that header is nil, ReplaceHeader changes nothing.
+// ReplaceHeader makes the edit send its headers, or those of the record r if it sets none, with one change: the given
+// header, at the end, takes the place of all headers of its name. When that header is nil, ReplaceHeader changes
+// nothing.
 func (e *Edit) ReplaceHeader(r Record, by *Header) {
 	if by == nil {
 		return

@@ -93,7 +93,7 @@ func (e *ClaimedError) Is(target error) bool { return target == ErrConflict }
 // RefusedError reports that a message cannot be sent. The refusal came before an attempt was counted, so the message is
 // unchanged. Its kind is ErrConflict.
 type RefusedError struct {
-	Class   ErrorClass // LoopRefused, UnknownTopic, Unauthorized or BadRecord
+	Class   ErrorClass // why nothing was sent, such as LoopRefused or Undeclared
 	Reason  string     // the reason for operators, one sentence
 	Missing bool       // the target topic does not exist
 }

@@ -184,7 +184,8 @@ const (
 	FromName Confidence = "name"
 	// FromOperator: an operator set the topic for this message.
 	FromOperator Confidence = "operator"
-	// FromNothing: the topic is not known. The message cannot be sent until an operator sets the topic.
+	// FromNothing: the topic is not known. The message cannot be sent until an operator sets the topic, or names one in
+	// an edit.
 	FromNothing Confidence = "none"
 )
 

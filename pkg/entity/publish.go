@@ -11,8 +11,9 @@ import (
 var ErrPublish = errors.New("publish failed")
 
 // Target is the partition to which a message would be sent; it is chosen before an attempt starts. When Err is not nil,
-// no attempt may start, and the other fields have no meaning. Err is either a *RefusedError, which leaves the message
-// unchanged, or an error of the kind ErrUnavailable, after which the caller can try again later.
+// no attempt may start, and only Topic and Partition (-1 if it was not chosen) have a meaning. Err is either a
+// *RefusedError, which leaves the message unchanged, or an error of the kind ErrUnavailable, after which the caller can
+// try again later.
 type Target struct {
 	Topic     string
 	TopicID   string // Kafka's id of the topic's incarnation; "" when unknown
@@ -24,7 +25,7 @@ type Target struct {
 	Err      error
 }
 
-// Outgoing is a claimed message that is to be sent. Message contains the record's bytes and the claim.
+// Outgoing is a message that is to be sent. Message contains the record's bytes and, once it is claimed, the claim.
 type Outgoing struct {
 	Message Message
 	Target  Target
@@ -34,10 +35,10 @@ type Outgoing struct {
 	Redirect string
 }
 
-// Delivery is the broker's answer to an Outgoing.
+// Delivery is the result of sending an Outgoing, or of searching for the record of a claim.
 type Delivery struct {
 	Verdict   Verdict
-	Class     ErrorClass // error class of the attempt; "" when the attempt succeeded
+	Class     ErrorClass // error class of the attempt; when the attempt succeeded: "" or AlreadyPublished
 	Err       error      // error of the attempt, whose text operators see; nil when the attempt succeeded
 	Partition int32
 	Offset    int64 // offset of the sent record; -1 when it is not known
@@ -93,9 +94,9 @@ func (e *PublishError) Error() string { return "publish failed: " + string(e.Cla
 // Is makes the error's kind ErrPublish.
 func (e *PublishError) Is(target error) bool { return target == ErrPublish }
 
-// InterruptedError reports that a caller stopped waiting for a redrive before its end, because of a shutdown or because
-// a dependency cannot be reached. The redrive continues as soon as it can. Redrive is the last state that the caller
-// read. Its kind is ErrUnavailable.
+// InterruptedError reports that a caller stopped waiting for a redrive before its end, because of a shutdown, because a
+// dependency cannot be reached, or because the redrive was paused or stopped. Otherwise the redrive continues as soon
+// as it can. Redrive is the last state that the caller read. Its kind is ErrUnavailable.
 type InterruptedError struct {
 	Redrive Redrive
 	Err     error

@@ -24,7 +24,8 @@ type Redrive struct {
 	Selected int // messages in the selection, including LeftOut
 	LeftOut  int // messages of Selected that were skipped when the redrive was created; they are not among its items
 	Counts   RedriveCounts
-	// CanaryPassed: the messages of the canary were sent and succeeded, or no canary was requested.
+	// CanaryPassed: the messages of the canary were sent and succeeded, an operator did not wait for this, or no canary
+	// was requested.
 	CanaryPassed bool
 	// Forgiven contains the counts that the redrive had when an operator last resumed it. The shares of failures and
 	// returns are computed from how the counts have changed since the redrive was last resumed.

@@ -16,7 +16,8 @@ const (
 	// settled from the target log. A message becomes RETRYING only by a claim.
 	Retrying Status = "RETRYING"
 
-	// Resolved messages have a record that the broker acknowledged. The status is final.
+	// Resolved messages have a record that the broker acknowledged, or were resolved without Kafka. The status is
+	// final.
 	Resolved Status = "RESOLVED"
 
 	// Dead messages have used up their attempts, have a record that can never be accepted, or were marked dead by an

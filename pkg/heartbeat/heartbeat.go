@@ -41,7 +41,7 @@ const (
 const (
 	// lookEvery is the time between two queries for visible heartbeats, and thus the precision of the measured delay.
 	lookEvery = 250 * time.Millisecond
-	// callTimeout limits each call of the store and each send of a record.
+	// callTimeout limits each send of a record, and all calls of the store in one call of look together.
 	callTimeout = 10 * time.Second
 	// pageSize is the number of messages of a heartbeat topic that one query reads. A page is larger than the number of
 	// heartbeats that one process waits for, even at the shortest useful interval. A killed process leaves no more
@@ -79,7 +79,8 @@ func New(cfg Config, producer Producer, store Store, registry prometheus.Registe
 	}
 }
 
-// Run sends heartbeats and measures their delays until ctx ends. After a failure, it counts the failure and goes on.
+// Run sends heartbeats and measures their delays until ctx ends. Run goes on after a failure, and counts the heartbeats
+// that were not sent or were lost.
 func (h *Heart) Run(ctx context.Context) {
 	sends := time.NewTicker(h.cfg.Interval)
 	defer sends.Stop()

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 )
 
-// hungFetch is a cluster whose fetches never return, even after the end of their context. The timeouts of a real client
-// should prevent endless fetches.
+// hungFetch is a cluster whose fetches return only after release is closed, even if their context has ended. The
+// timeouts of a real client should prevent endless fetches.
 type hungFetch struct {
 	*fakeCluster
 	release chan struct{}

@@ -65,8 +65,8 @@ func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 
 func text(v any) string { return fmt.Sprintf("%s", v) }
 
-// TestABatchIsStoredInPortions: the position advances within a batch. After a restart in the middle of a batch, each
-// offset is still stored only once.
+// TestABatchIsStoredInPortions: after a restart, which usually comes in the middle of a batch, each offset is stored
+// exactly once.
 func TestABatchIsStoredInPortions(t *testing.T) {
 	t.Parallel()
 	const n = 60

@@ -60,8 +60,8 @@ func (g *consumerGroups) remember(saved []repository.TopicGroup) {
 	}
 }
 
-// saveConsumerGroups stores the consumer groups of a batch before the batch itself. Consumer groups that could not be
-// stored are stored with the next batch.
+// saveConsumerGroups stores the consumer groups of a batch before the batch itself. A consumer group that could not be
+// stored is stored with the next batch whose messages name it.
 func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Message) {
 	fresh := i.consumerGroups.unknown(messages)
 	if len(fresh) == 0 {

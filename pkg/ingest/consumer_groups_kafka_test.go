@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// With a real Kafka and a real PostgreSQL, ingest uses the operators' rules and stores consumer groups.
+// With a real Kafka and a real PostgreSQL, ingest uses the operators' rules and stores error groups.
 func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)

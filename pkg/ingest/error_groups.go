@@ -23,8 +23,8 @@ type ErrorGroupStore interface {
 }
 
 // admitErrorGroups creates the error groups of a batch in the store before the batch is stored. Messages of an error
-// group that the store refuses get the error group entity.Unclassified of their topic. It returns an error only when
-// ctx has ended.
+// group that the store refuses get the error group entity.Unclassified of their topic. If the database refuses the
+// whole call, no message of the batch gets an error group. An error is returned only when ctx has ended.
 func (i *Ingester) admitErrorGroups(ctx context.Context, messages []entity.Message, found map[errorgroups.Key]entity.Fingerprint) error {
 	fresh := i.admitted.Unknown(found)
 	if len(fresh) == 0 {

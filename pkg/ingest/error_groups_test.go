@@ -20,7 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// firstWords is a Fingerprinter that groups messages by their first word; asked counts its calls.
+// firstWords is a Fingerprinter that groups messages by class, first word and last byte of the stack trace; asked
+// counts its calls.
 type firstWords struct{ asked atomic.Int64 }
 
 func (f *firstWords) Fingerprint(class, message, stack string) entity.Fingerprint {
@@ -41,11 +42,11 @@ func saying(message, stack string) broker.Record {
 	}}
 }
 
-// notes remembers for which fingerprints the store created error groups, and counts messages that were stored before
-// their error group existed.
+// notes remembers for which fingerprints the ingester requested error groups, and counts messages that were stored
+// before that request.
 type notes struct {
 	noted   [][]entity.Fingerprint
-	unnoted int // messages that were stored before their error group was created
+	unnoted int // messages that were stored before the request for their error group
 	ids     map[uuid.UUID]bool
 }
 

@@ -33,7 +33,7 @@ type fakeCluster struct {
 	topics  map[string]*fakeTopic
 	change  chan struct{} // closed and replaced at every change of the cluster, which wakes waiting fetches
 	down    error         // the error that every call of the cluster returns; nil when the cluster works
-	fetches int           // number of requests for topics, plus twice the number of fetches: each counts when it begins and when its wait ends
+	fetches int           // requests for topics, plus looks of fetches for records: at their start and after each wait
 	maxSeen int32         // largest MaxBytes that a fetch requested
 
 	sent        int64  // number of bytes of keys and values in all answers
@@ -275,7 +275,8 @@ func (p onePortion) Read(*broker.MemoryReservation, int64) (broker.FetchedPartit
 	return p.got, true, nil
 }
 
-// limited returns the record as a real broker.Cluster returns it under these limits.
+// limited returns the record as a real broker.Cluster returns it under the limit l.RecordBytes, if the key alone is
+// within the limit.
 func limited(r broker.Record, l broker.Limits) broker.Record {
 	if int64(len(r.Key)+len(r.Value)) > l.RecordBytes {
 		r.Defect = &broker.Defect{
@@ -309,15 +310,15 @@ type fakeStore struct {
 	mu     sync.Mutex
 	fail   func() error             // called before a batch is stored; its error becomes the error of the call
 	lose   func() error             // called after a batch was stored; its error becomes the error of the call
-	hang   chan struct{}            // while this channel is open, no call of the store returns, not even after the end of the call's context
+	hang   chan struct{}            // while it is open, no call below returns, even after its context has ended
 	before func(b repository.Batch) // called with every batch before it is stored
 	calls  int
-	noting func([]repository.TopicGroup) error // called in place of storing consumer groups; nil stores them
+	noting func([]repository.TopicGroup) error // called before consumer groups are stored
 
 	fingerprinting func([]entity.Fingerprint) error // called before fingerprints are stored
 	mapping        func() (entity.Mapping, error)   // called in place of reading the stored mapping; nil reads it
 
-	tracing chan trace.SpanContext // receives the span context of each stored batch; nil when it is not needed
+	tracing chan trace.SpanContext // receives the span context of each try to store a batch; nil when it is not needed
 }
 
 func (s *fakeStore) AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error) {
@@ -497,7 +498,7 @@ func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop 
 	return done, stop
 }
 
-// messages returns the stored messages of a dead-letter topic, ordered by partition and offset.
+// messages returns the stored messages of a dead-letter topic, ordered by incarnation, partition and offset.
 func (w *world) messages(topic string) []entity.Message {
 	w.t.Helper()
 	var out []entity.Message

@@ -86,7 +86,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestFetcherMissesNoPartition adds a partition at different moments of a long wait.
+// TestFetcherMissesNoPartition: the records of a partition that gets a leader at any moment of a long wait are stored.
 func TestFetcherMissesNoPartition(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{0, time.Millisecond, fetchWait, idleWait, 4*idleWait - 1, 4 * idleWait, 4*idleWait + 1} {

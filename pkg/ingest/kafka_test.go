@@ -133,7 +133,8 @@ func (p *plant) stored(topic string, partitions int, want int) {
 	p.caughtUp(topic, partitions)
 }
 
-// caughtUp waits until the positions and the committed offsets are equal to the end offsets of the logs.
+// caughtUp waits until the committed offsets are equal to the end offsets of the logs, and checks that the positions
+// are too.
 func (p *plant) caughtUp(topic string, partitions int) {
 	p.t.Helper()
 	var parts []broker.TopicPartition
@@ -257,8 +258,8 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	p.produce(topic, 0, 400)
 	check.Eventually(p.t, "the first are stored", func() bool { return p.count(topic) >= 400 })
 
-	// The test locks the rows of the positions. So the ingester's statement is waiting when the test cuts its connection,
-	// and waits again when the driver repeats the statement on a new connection.
+	// The test locks the table of the positions. So the ingester's statement is waiting when the test cuts its
+	// connection, and waits again when the driver repeats the statement on a new connection.
 	holder := p.db.MustBeginTx(p.ctx(), nil)
 	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
 	p.produce(topic, 0, 400)

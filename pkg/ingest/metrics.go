@@ -108,8 +108,8 @@ func (m *metrics) label(topic string) string {
 	return m.labels.Label(topic)
 }
 
-// lag is what showLag remembers for one partition. Partitions of topics that metrics do not name share one gauge, to
-// which each partition adds its lag.
+// lag is what showLag remembers for one partition. Partitions with the same number, of topics that metrics do not name,
+// share one gauge, to which each partition adds its lag.
 type lag struct {
 	gauge prometheus.Gauge // nil until the partition's lag is known
 	label string

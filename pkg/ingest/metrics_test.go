@@ -30,7 +30,7 @@ func (o onlyTopic) Label(topic string) string {
 	return "other"
 }
 
-// TestMetrics checks the metrics' names and values on which the alerts, the service level objectives and the dashboard
+// TestMetrics checks the values of the metrics on which the alerts, the service level objectives and the dashboard
 // depend.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

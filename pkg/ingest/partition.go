@@ -56,8 +56,8 @@ func (p *partition) backOff(d time.Duration) { p.backoffUntil = time.Now().Add(d
 // reopen makes the reader read the partition's topic id and position again, before any more records.
 func (p *partition) reopen() { p.opened = false }
 
-// damageTries is the number of times that a damaged batch is fetched before it is skipped. The first fetches may show
-// damage that only the network caused.
+// damageTries is the number of times that a damaged batch is fetched. The last of these fetches skips what it cannot
+// read; the first ones may show damage that only the network caused.
 const damageTries = 3
 
 // damaged returns how many fetches have found that the batch at the position is damaged.

@@ -99,7 +99,8 @@ func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition)
 	return nil
 }
 
-// assign passes partitions to their leaders' fetchers and returns the partitions without a leader.
+// assign passes partitions to their leaders' fetchers and returns the partitions that cannot be read now, for example
+// because they have no leader.
 func (r *reader) assign(ctx context.Context, g *errgroup.Group, due []*partition) (left []*partition, err error) {
 	if len(due) == 0 {
 		return nil, nil
@@ -263,7 +264,7 @@ func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPa
 	return taken
 }
 
-// logUnreadable logs the offsets that are skipped because they cannot be read.
+// logUnreadable logs the first offset that is skipped because it cannot be read.
 func (r *reader) logUnreadable(p *partition, records []broker.Record) {
 	for n := range records {
 		if d := records[n].Defect; d != nil && d.Reason != "" {

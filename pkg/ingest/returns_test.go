@@ -25,7 +25,7 @@ func failing(key, value string, headers ...entity.Header) broker.Record {
 	}, headers...)}
 }
 
-// oursOn returns the headers that dlq-manager adds to a replay.
+// oursOn returns the headers that dlq-manager adds to a replay, except the time of the replay.
 func oursOn(message, attempt uuid.UUID, count string) []entity.Header {
 	return []entity.Header{
 		{Key: deadletter.HeaderMessageID, Value: []byte(message.String())},

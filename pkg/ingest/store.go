@@ -135,8 +135,8 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 }
 
 // stopped reads the positions of those ranges of b that this try did not store. ended contains the ranges that are
-// stored completely, because their position is at their end. left contains the parts of the other ranges that are not
-// stored yet.
+// stored completely, because their position is at their end. left contains the rest of the ranges that are stored only
+// in part. A range with any other position is in neither.
 func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repository.Stored) (ended []repository.Partition, left repository.Batch, err error) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, p := range stored.Ranges {
@@ -182,7 +182,7 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 type tries struct {
 	mu     sync.Mutex
 	begun  int
-	before repository.Stored // ranges and messages that earlier tries stored before they failed
+	before repository.Stored // returns and quarantined records that earlier tries stored before they failed
 }
 
 func (t *tries) begin() {
@@ -200,8 +200,8 @@ func (t *tries) end(stored repository.Stored, err error) {
 	}
 }
 
-// failed returns the messages that tries stored before they failed. some reports whether there was more than one try,
-// so that an earlier try may have stored ranges.
+// failed returns the returns and the quarantined records that tries stored before they failed. some reports whether
+// there was more than one try, so that an earlier try may have stored ranges.
 func (t *tries) failed() (before repository.Stored, some bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -49,9 +49,10 @@ func (w *writer) run(ctx context.Context) error {
 	return nil
 }
 
-// gather returns a batch of the first chunk and of the chunks that already wait, up to a full batch. If a chunk does
-// not fit, gather adds its first rows and returns the rest as held. With whole chunks only, batches would be little
-// more than half full and cost more for each row, because a fetch returns about six hundred records of 1 KB.
+// gather returns a batch of the first chunk and of the chunks that already wait, up to a full batch. If a chunk has too
+// many rows, gather adds its first rows and returns the rest as held; if the chunk has too many bytes, gather returns
+// the whole chunk as held. With whole chunks only, batches would be little more than half full and cost more for each
+// row, because a fetch returns about six hundred records of 1 KB.
 func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	batch = []chunk{first}
 	rows, bytes := len(first.records), first.bytes

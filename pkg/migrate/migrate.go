@@ -32,8 +32,8 @@ const All = -1
 
 // Up runs every migration that the database does not have yet. Concurrent calls are safe: one call runs the migrations,
 // and the other calls wait until no migration is left to run. Up does not change a schema that is newer than this
-// program. The database handle stays open. When ctx ends, the running migration is rolled back, and the migrations
-// before it stay.
+// program. The database handle stays open. When ctx ends, the running migration is rolled back (if it has a
+// transaction), and the migrations before it stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
 // Down reverts the given number of migrations, the last one first, or all of them for All. It is not an error if the

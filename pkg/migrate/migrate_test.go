@@ -265,7 +265,7 @@ func TestCheck(t *testing.T) {
 	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // a schema that is newer than the program is accepted
 }
 
-// TestNumbering: every function refuses a database that the migrations before v0.1.0 made, at any version from 004 on.
+// TestNumbering: Check, Up and Down refuse a database that the migrations before v0.1.0 made, at versions from 004 on.
 // A database at a version that both numberings have in common is accepted.
 func TestNumbering(t *testing.T) {
 	t.Parallel()

@@ -164,7 +164,8 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
-// leaks reports whether a JSON reader may find an unmasked value of a member with the name a.
+// leaks reports whether the document, or an object in its nested arrays, has a member a that a JSON reader finds
+// unmasked.
 func leaks(doc any) bool {
 	switch d := doc.(type) {
 	case []any:

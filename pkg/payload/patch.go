@@ -145,8 +145,8 @@ func (p *Patch) Paths() []Path {
 
 // Apply returns the patched value. Where the patch changes nothing, numbers, strings and the order of members stay the
 // same; white space is removed. When an operation cannot be applied, the error is an entity.FieldError of the field
-// "patch[i]". When the value is not JSON, has a duplicate member, or would exceed MaxPatched bytes, the error is an
-// entity.FieldError of the field "patch". The texts of errors contain no part of the value.
+// "patch[i]". When the value is not a JSON object or array, has a duplicate member, or would exceed MaxPatched bytes,
+// the error is an entity.FieldError of the field "patch". The texts of errors contain no part of the value.
 func (p *Patch) Apply(value []byte) ([]byte, error) {
 	c, ok := open(value)
 	if !ok || c.kind() != '{' && c.kind() != '[' {

@@ -21,7 +21,7 @@ var validSeeds = []string{
 	`true`, `tru`, `truee`, `false`, `null`, `nul`, `nullnull`, `true false`, "1\v", "\ufeff1", "1\n\r\t ", `{"a":1}}`, `[1]]`,
 }
 
-// TestScanAgreesWithTheGrammar: Scan accepts exactly the texts that encoding/json accepts.
+// TestScanAgreesWithTheGrammar: Valid accepts exactly those of the test's texts that encoding/json accepts.
 func TestScanAgreesWithTheGrammar(t *testing.T) {
 	t.Parallel()
 	for _, text := range validSeeds {

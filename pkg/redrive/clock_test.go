@@ -22,7 +22,7 @@ import (
 )
 
 // outside is a store on PostgreSQL for a process that runs in a synctest bubble and so has a wrong clock. The store
-// itself has the right time, because a goroutine outside the bubble makes every call.
+// itself has the right time, because a goroutine outside the bubble makes the calls of the methods below.
 type outside struct {
 	*postgres.Store
 	lost  bool // calls that store the results of attempts fail

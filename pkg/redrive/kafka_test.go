@@ -72,7 +72,7 @@ func (s *system) fill(n, size int) {
 	s.fillWith(n, func(int) []byte { return value })
 }
 
-// fillWith stores n dead letters with different values.
+// fillWith stores n dead letters with the values that the function value returns.
 func (s *system) fillWith(n int, value func(i int) []byte) {
 	s.Helper()
 	ctx := s.Context()

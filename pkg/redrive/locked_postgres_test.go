@@ -75,7 +75,7 @@ func (r *rows) waits(id uuid.UUID) entity.Redrive {
 }
 
 // TestRowsThatAnotherSessionLocks: on a real database, the redrive of messages whose rows another session locks waits
-// for that session and then takes all of them.
+// for that session and then takes all of them. A retry of one such message is unavailable until then.
 func TestRowsThatAnotherSessionLocks(t *testing.T) {
 	t.Parallel()
 

@@ -35,8 +35,8 @@ const (
 	late = 3 * time.Second
 )
 
-// poison and refused are beginnings of values: the broker rejects every record whose value begins with poison, and Plan
-// refuses every message whose value begins with refused.
+// poison and refused are beginnings of values: a broker without a fault rejects every record whose value begins with
+// poison, and Plan refuses every message whose value begins with refused.
 var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }
@@ -158,8 +158,8 @@ func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Del
 	return d
 }
 
-// perhaps decides at random whether a record is written at once, written after its sender has given up, or not
-// written.
+// perhaps decides at random whether a record is written at once, written after its sender has given up, or not written.
+// A record whose value begins with poison is not written.
 func (b *modelBroker) perhaps(out entity.Outgoing, at topicPartition) {
 	w := b.p.w
 	switch n := b.p.random(); {

@@ -11,12 +11,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// shadow is the model's copy of a message. The model computes it only from the audit trail and from the verdicts of
-// attempts.
+// shadow is the model's copy of a message. The model computes it from the audit trail, the verdicts of attempts, the
+// attempt count of a return, and the claims that have no audit entry.
 type shadow struct {
 	id      uuid.UUID
 	status  entity.Status
-	count   int // number of attempts since the last requeue; attempts that were given back do not count
+	count   int // attempts since the last requeue that were not given back, refused or rescued
 	max     int
 	rescues int // consecutive rescues of the message
 	ended   int // number of attempts in the message's history whose end the model has read in the audit trail
@@ -47,8 +47,8 @@ func (w *world) watchClaims(p *process, taken []entity.Message) {
 // another process may claim the message.
 const loadToClaim = 2 * time.Minute
 
-// watchAuto checks that automatic retry claims no message before it is due. A message that another process has just
-// attempted may be claimed if it was due when automatic retry read it. The caller holds mu.
+// watchAuto checks that automatic retry claims only messages of the topic orders, and none before the message is due. A
+// message that changed within loadToClaim may have been due when automatic retry read the message. The caller holds mu.
 func (w *world) watchAuto(claims []repository.Claim) {
 	for _, c := range claims {
 		m, err := w.store.Get(context.Background(), c.MessageID, 0)
@@ -58,8 +58,8 @@ func (w *world) watchAuto(claims []repository.Claim) {
 	}
 }
 
-// watchSettling checks that an attempt whose process reported nothing is rescued, and that an attempt whose process
-// reported an error has failed. The caller holds mu.
+// watchSettling checks attempts whose record the settler knows to be absent: if the process reported nothing, the
+// attempt is rescued; if the process reported an error, the attempt has failed. The caller holds mu.
 func (w *world) watchSettling(results []repository.Result) {
 	for _, r := range results {
 		m, err := w.store.Get(context.Background(), r.MessageID, 0)
@@ -343,10 +343,10 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 }
 
 // checkSent checks that the number n of records that the log has of the attempt a is possible with the attempt's
-// verdict.
+// verdict, and that an acknowledged record has the attempt's offset.
 func (w *world) checkSent(a entity.Attempt, n int) {
 	want := 0
-	switch a.Verdict { //nolint:exhaustive // other verdicts must not occur
+	switch a.Verdict { //nolint:exhaustive // attempts with other verdicts have no record
 	case entity.Acknowledged:
 		want = 1
 		log := w.log.partitions[topicPartition{a.Topic, a.Partition}]
@@ -358,7 +358,8 @@ func (w *world) checkSent(a entity.Attempt, n int) {
 	w.want(n == want, "a record too many or too few", "attempt %+v has %d records, want %d", a, n, want)
 }
 
-// checkBackoff checks that the wait until a message's next attempt doubles with each failure, within the jitter.
+// checkBackoff checks that the wait until a message's next attempt doubles with each failure up to a maximum, within
+// the jitter.
 func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	auto := DefaultConfig().Auto
 	wait := min(auto.Backoff<<(a.RetryCount-1), auto.BackoffMax)
@@ -387,8 +388,8 @@ func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 		"a wrong return", "%+v is of no attempt of %s (%d attempts)", a, a.Parent, parent.ended)
 }
 
-// checkRest counts how the messages ended, and checks that no message and no redrive has work left. The test calls it
-// after it has removed all faults.
+// checkRest counts how the messages ended, and checks that only unsettled messages have a claim left, and that all
+// redrives are over. The test calls it after it has removed all faults.
 func (w *world) checkRest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

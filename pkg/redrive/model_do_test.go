@@ -158,7 +158,8 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 	}
 }
 
-// retryTwice sends the same request to two processes. The second process gets it after the first has answered or died.
+// retryTwice sends the same request to two processes, or twice to one. The second request follows the first answer, or
+// begins after at most a minute.
 func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
 	cause.Operation = uuid.New()
@@ -296,7 +297,8 @@ func (w *world) lockRows(c command) {
 	}
 }
 
-// truncate deletes the records that a partition has now, as retention does: they can no longer be read.
+// truncate makes the records that a partition has now, and the next record written to it, unreadable, as retention
+// does.
 func (w *world) truncate(c command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -60,8 +60,8 @@ func patchedValue(patch, value []byte) ([]byte, error) {
 	return p.Apply(value)
 }
 
-// watchBytes checks a record that the broker writes: it must be the message's record, changed by the edit that was
-// stored with its claim. The caller holds mu.
+// watchBytes checks a record that the broker writes: the record and its topic must be the message's, changed by the
+// edit that was stored with the claim. The caller holds mu.
 func (w *world) watchBytes(out entity.Outgoing, at topicPartition) {
 	id, attempt := out.Message.ID, out.Message.Claim.ID
 	edit, known := w.edits[attempt]
@@ -98,7 +98,7 @@ func (w *world) checkEdit(a entity.Attempt) {
 	}
 }
 
-// checkRecord checks that a message still has its original record.
+// checkRecord checks that a message still has its original key and value.
 func (w *world) checkRecord(m entity.Message) {
 	if want := w.records[m.ID]; !bytes.Equal(m.Record.Key, want.Key) || !bytes.Equal(m.Record.Value, want.Value) {
 		w.fail("another record", "message %s has %q, %q, want %q, %q", m.ID, m.Record.Key, m.Record.Value, want.Key, want.Value)

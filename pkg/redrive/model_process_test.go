@@ -34,7 +34,7 @@ type process struct {
 	mu     sync.Mutex // guards the fields below
 	rng    *rand.Rand
 	dead   bool
-	ended  bool          // the process has shut down, after it finished its work
+	ended  bool          // the process shuts down after it has finished its work
 	fuse   int           // number of calls of point after which the process dies; -1: it does not die
 	losing int           // number of answers after which the process loses one; -1: it loses no answer
 	frozen time.Time     // the process is suspended until this time
@@ -43,7 +43,7 @@ type process struct {
 	auto   context.CancelFunc
 }
 
-// startProcess starts a replica with all its loops except automatic retry.
+// startProcess starts a replica that runs redrives and the settler. Automatic retry is off.
 func (w *world) startProcess() *process {
 	p := &process{w: w, number: len(w.processes), fuse: -1, losing: -1, chill: -1}
 	p.rng = rand.New(rand.NewPCG(w.seed, uint64(100+p.number)))
@@ -117,7 +117,8 @@ func (p *process) toggle() {
 	p.loops.Go(func() { p.RunAuto(ctx) })
 }
 
-// heal removes the faults of the process that have not occurred yet.
+// heal removes the faults of the process that have not occurred yet. Calls that wait for the end of a suspension
+// continue to wait.
 func (p *process) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,8 +204,8 @@ func ask[T any](ctx context.Context, p *process, do func(ctx context.Context) (T
 	return askAt(ctx, p, p.point, p.loses, do)
 }
 
-// look calls the store like ask, but the process neither dies nor is suspended during the call. Loops use it for their
-// polls, because they poll too often.
+// look calls the store like ask, but the call is no point at which the process dies, is suspended or loses an answer.
+// Loops use it for their polls, because they poll too often.
 func look[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.isDead, func() bool { return false }, do)
 }

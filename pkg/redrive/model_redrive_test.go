@@ -178,14 +178,14 @@ func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	})
 }
 
-// modelActions maps each action of a redrive to its action in the audit trail.
+// modelActions maps each action of a redrive, except retry, to its action in the audit trail.
 var modelActions = map[entity.RedriveAction]entity.Action{
 	entity.RedriveRequeue: entity.ActionRequeue, entity.RedriveDead: entity.ActionDead,
 	entity.RedriveDelete: entity.ActionDelete, entity.RedriveMap: entity.ActionMap,
 }
 
-// checkChange checks the result of a redrive with an action other than retry: the audit trail must contain the change
-// of the message that the redrive reports.
+// checkChange checks the result of a redrive with an action other than retry: the audit trail must contain one change
+// of the message if the redrive reports success, and none if the redrive reports another end.
 func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{
 		ObjectID: item.MessageID, Action: modelActions[r.Action], Limit: 1000,

@@ -133,8 +133,8 @@ func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 		"redrive = %+v, %v, want the reasons %v", r.Counts, err, want)
 }
 
-// Dead letters that falsely name an original topic of another team do not delay messages with declared origins, even if
-// there are many and they are older. This holds for redrives and for automatic retry.
+// TestForgedClaimsHoldNothingUp: a dry run counts messages with undeclared origins apart from the others. Automatic
+// retry sends such a message after a mapping declares its topic. Without the mapping, a dry run fails.
 func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	t.Run("ADryRunTellsThemApart", scenario(func(b *bench) {

@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// Without a database, a redrive can only retry all messages of a topic; any other redrive is refused.
+// TestWithoutADatabase: without a database, a redrive retries all messages of a topic. A dry run and a redrive with a
+// canary are refused.
 func TestWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

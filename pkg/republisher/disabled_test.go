@@ -11,7 +11,8 @@ import (
 )
 
 // TestWithoutKafkaNothingIsStuck: when a process without Kafka dies after it claimed a message, FindMany gives its
-// attempt back. There is no log that could be searched for a record.
+// attempt back. There is no log that could be searched for a record. The attempt of a process that had Kafka stays in
+// doubt.
 func TestWithoutKafkaNothingIsStuck(t *testing.T) {
 	t.Parallel()
 	d := NewDisabled(DefaultConfig(), zap.NewNop())

@@ -30,8 +30,8 @@ type logs struct {
 	internal string // name of a topic that Kafka marks as internal
 
 	starts map[broker.TopicPartition]int64
-	errs   map[broker.TopicPartition]error // errors of all requests that concern a partition
-	down   error                           // error of every request to this Kafka
+	errs   map[broker.TopicPartition]error // errors of all requests for offsets of a partition
+	down   error                           // error of every request except Scan and Produce
 	mute   error                           // error of every request for the list of topics
 	readAt error                           // error of every read of a single record
 	fail   func(broker.TopicPartition, broker.Record) error

@@ -62,9 +62,10 @@ func pointsTo(m *entity.Message) (source, bool) {
 
 // Fetch returns the record of a message whose value the store does not hold. It reads a value that was too large from
 // the dead-letter topic, and the record of a pointer, with its key and headers, from the original topic. Every other
-// message's record is returned unchanged. The error is a *entity.RefusedError of class BadRecord for a record that can
-// no longer be read, and of class PointerRefused for a pointer that must not be followed; all other errors are of kind
-// entity.ErrUnavailable. Only one value at a time is read, because a value may be as large as Kafka allows.
+// message's record is returned unchanged. The error is a *entity.RefusedError of class BadRecord for a record that
+// another try could not read either, and of class PointerRefused for a pointer that must not be followed, or whose
+// record is not stored yet; all other errors are of kind entity.ErrUnavailable. Only one value at a time is read,
+// because a value may be as large as Kafka allows.
 func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
 	out := &entity.Outgoing{Message: m}
 	if err := r.pointerRefusal(&m); err != nil {
@@ -126,8 +127,8 @@ func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	return recordOf(found), nil
 }
 
-// refusal returns the error of an attempt whose record could not be read. If the record can never be read again, the
-// error refuses the attempt; otherwise its kind is entity.ErrUnavailable.
+// refusal returns the error of an attempt whose record could not be read. If another try could not read the record
+// either, the error refuses the attempt; otherwise its kind is entity.ErrUnavailable.
 func (s source) refusal(err error) error {
 	what := "the record was too large to store, and dead-letter"
 	if s.pointer {

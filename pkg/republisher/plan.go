@@ -17,10 +17,12 @@ import (
 // guessed from a name.
 //
 // With an edit, the edited record is checked. An edit's topic must be named by republish_allow; a redirect's topic must
-// be named only if that list is not empty. When an edit sets the value, nothing is fetched, and the record of a pointer
-// is sent without a key unless the edit has one.
+// be named only if that list is not empty. When an edit sets the value, nothing is fetched but the missing key and
+// headers of a record that was too large to store. The record of a pointer is then sent without a key unless the edit
+// has one.
 //
-// All end offsets are requested at once. Records of pointers are read one after the other.
+// All end offsets are requested at once. Records of pointers, and records that were stored without key or headers, are
+// read one after the other.
 func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {
 	targets := make([]entity.Target, len(batch))
 	for i := range batch {
@@ -132,8 +134,8 @@ func valueRefusal(m *entity.Message) error {
 	return nil
 }
 
-// queryTopics requests the target topics from Kafka each time, because a cached answer may contain a topic that was
-// deleted.
+// queryTopics requests the target topics from Kafka, and sets the errors of targets whose topic cannot be used. It asks
+// each time, because a cached answer may contain a topic that was deleted.
 func (r *Republisher) queryTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
 	found := make(map[string]broker.Topic, len(names))

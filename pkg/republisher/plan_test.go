@@ -46,7 +46,7 @@ func TestPlanOfARedirect(t *testing.T) {
 		allow  []string
 		bulk   bool
 		class  entity.ErrorClass // "" when the message is not refused
-		sent   string            // topic to which the record is sent
+		sent   string            // topic that Plan chooses
 	}{
 		{"OfATopicThatDoesNotExist", to("gone"), orders, nil, nil, true, "", orders},
 		{"WithoutAList", to("payments"), orders, nil, nil, true, "", orders},

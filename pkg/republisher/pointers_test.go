@@ -78,7 +78,7 @@ func wantPointer(t *testing.T, what string, err error, reason string) {
 	}
 }
 
-// A pointer that must not be followed can be sent with an edit that sets the value, because the edit does not need the
+// Plan accepts a pointer that must not be followed if an edit sets the value, because the edit does not need the
 // record.
 func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,8 @@ func TestPointersOfShareGroups(t *testing.T) {
 	check.NoError(t, fetch(entity.CompletionRefused))
 }
 
-// A dead letter that contains a copy of the record's key and value is not sent before the record's headers are stored.
+// A dead letter that contains a copy of the record's key and value is not sent while the record's headers wait to be
+// read. If the headers cannot be read, the dead letter is sent without them.
 func TestCopiedDeadLetterWaitsForItsHeaders(t *testing.T) {
 	t.Parallel()
 	r := newRepublisher(t, newLogs())

@@ -68,8 +68,8 @@ func failedBy(v entity.Verdict) bool {
 	}
 }
 
-// recordAttributes returns attributes for a record: the ids of its message and attempt and, if known, its partition
-// and offset.
+// recordAttributes returns attributes for a record: the ids of its message and attempt and, if it was acknowledged and
+// is known, its offset.
 func recordAttributes(m *entity.Message, d entity.Delivery) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{traces.MessageID.String(m.ID.String()), traces.AttemptID.String(m.Claim.ID.String())}
 	if d.Verdict == entity.Acknowledged && d.Offset != broker.OffsetUnknown {

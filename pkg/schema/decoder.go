@@ -236,8 +236,9 @@ func (r *reader) Complete(m *entity.Message, kind entity.RecordPart, d *entity.D
 	})
 }
 
-// complete adds to ref one of the subjects that contain the schema: the subject that the strategy gives for the
-// original topic, otherwise the subject for the dead-letter topic, otherwise the first one.
+// complete adds to ref one of the subjects that contain the schema, and its latest version. It prefers the configured
+// subject, otherwise the subject that the strategy gives for the original topic, otherwise the subject for the
+// dead-letter topic, otherwise the first one.
 func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref *entity.SchemaRef) error {
 	found, err := p.registry.subjects(ctx, c.id)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 // Encode encodes a part of a message after an edit of its JSON. ok is false when the part has no schema. When the JSON
 // is equal to that of the stored part and the schema stays the same, the result is the stored bytes. The error is an
-// entity.FieldError of the given field, whose reason begins with the path of the value that does not fit the schema; or
-// it has the kind entity.ErrUnavailable when the schema cannot be read now.
+// entity.FieldError of the given field, whose reason begins with the path of the value that does not fit the schema, or
+// names the exceeded limit; or it has the kind entity.ErrUnavailable when the schema cannot be read now.
 func (d *Decoder) Encode(
 	ctx context.Context, m *entity.Message, kind entity.RecordPart, text []byte, to entity.EncodeTarget, field string,
 ) (e entity.EncodedPart, ok bool, err error) {

@@ -44,8 +44,8 @@ func nested(n int, begin, middle, end string) string {
 	return strings.Repeat(begin, n) + middle + strings.Repeat(end, n)
 }
 
-// doubled returns a schema with n record types. Each has two fields of the next type with defaults, so the value of the
-// defaults doubles with each type.
+// doubled returns a schema with n record types around a small one. Each has two fields of the type inside it with
+// defaults, so the value of the defaults doubles with each type.
 func doubled(n int) string {
 	text := `{"type":"record","name":"R0","fields":[{"name":"x","type":"int","default":1}]}`
 	for i := range n {
@@ -291,7 +291,8 @@ func TestHostileEncodingIsBounded(t *testing.T) {
 	}
 }
 
-// If a JSON Schema is too large to be used for checks, values with this schema are shown without a check.
+// If a JSON Schema is too large to be used for checks, values with this schema are shown without a check, and cannot be
+// encoded.
 func TestLargeJSONSchemaShowsItsValues(t *testing.T) {
 	t.Parallel()
 	c := compile(1, "", source{format: entity.JSONSchema, text: `{"anyOf":[` + each(20_000, ",", `{"const":%d}`) + `]}`})

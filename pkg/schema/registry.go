@@ -166,7 +166,8 @@ func (r *registry) down() error {
 	return nil
 }
 
-// byID returns the schema with the id. The error is errUnknown, or says why the schema cannot be read now.
+// byID returns the schema with the id. The error is errUnknown or errAnswerSize, or says why the schema cannot be read
+// now.
 func (r *registry) byID(ctx context.Context, id int) (*compiled, error) {
 	return r.schema(ctx, "id "+strconv.Itoa(id), func(ctx context.Context) (found sr.SubjectSchema, err error) {
 		found.ID = id

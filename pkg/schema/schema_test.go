@@ -322,7 +322,7 @@ func TestReferencesThatNeverEnd(t *testing.T) {
 	check.True(t, d.Omitted == entity.SchemaError && strings.Contains(d.Reason, "references"), "got %+v", d)
 }
 
-// A known id is requested only once, an unknown id once a minute, and in total there are at most ten requests a second.
+// A known id is requested only once, and an unknown id once a minute.
 func TestLookupsAreFew(t *testing.T) {
 	t.Parallel()
 	f := open(t)

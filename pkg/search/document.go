@@ -25,7 +25,8 @@ const (
 	maxErrorMessage = 16 << 10
 )
 
-// version returns a hash of everything on which documents depend, except the messages themselves.
+// version returns a hash of everything on which the texts and terms of documents depend, except the messages
+// themselves.
 func version(cfg Config, masks *payload.Masks, schemas uint64) int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d", format, masks.Version(), cfg.PayloadBytes, schemas))
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
@@ -61,8 +62,8 @@ func (w *Worker) text(m *entity.Message, stored []byte) string {
 	return strings.ToLower(message) + "\n" + value
 }
 
-// terms returns the terms of the key, of all headers and of all fields. It includes those with masked values: a user
-// who may not see such a value may not search for it either.
+// terms returns the terms of the key, of the headers and of the fields, within the limits above. It includes those with
+// masked values: a user who may not see such a value may not search for it either.
 func terms(r *entity.Record, p parts) []int64 {
 	all := payload.Terms(p.value, maxFields)
 	if r.Key != nil {

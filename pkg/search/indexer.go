@@ -199,8 +199,9 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	return !again, !again && (len(messages) > w.cfg.Batch/2 || bytes > maxBytes/2), nil
 }
 
-// watch logs a warning when a transaction of the store stays open for long. The messages that this transaction stores
-// are not lost, but searches find them late. Until it ends, each poll of the worker costs more.
+// watch sets metrics once a minute, and logs a warning when a transaction of the store stays open for long. The
+// messages that this transaction stores are not lost, but searches find them late. Until it ends, each poll of the
+// worker costs more.
 func (w *Worker) watch(ctx context.Context) error {
 	if time.Since(w.asked) < asking {
 		return nil

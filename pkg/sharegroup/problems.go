@@ -98,7 +98,7 @@ func (s settings) retention(topic string) time.Duration {
 }
 
 // problems returns the reasons why the broker would lose dead letters of the group. It returns nil until the settings
-// have been read.
+// have been read, and for a cluster without share groups.
 func (s settings) problems(g *Group) []entity.ShareProblem {
 	topic := g.DeadLetterTopic
 	var found []entity.ShareProblem

@@ -62,7 +62,8 @@ func (s *Snapshot) Group(name string) *Group {
 	return &s.groups[i]
 }
 
-// IsDeadLetterTopic reports whether a group's configuration names the topic.
+// IsDeadLetterTopic reports whether the configuration of a group in the snapshot names the topic, and the topic does
+// not refuse dead letters.
 func (s *Snapshot) IsDeadLetterTopic(topic string) bool { return len(s.named[topic]) > 0 }
 
 // IsRead reports whether the topic may contain dead letters of share groups that this installation reads: the

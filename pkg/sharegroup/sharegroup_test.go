@@ -270,7 +270,8 @@ func TestCoordinatorThatHangs(t *testing.T) {
 	})
 }
 
-// TestWatcher: while the cluster does not answer, the last snapshot stays; when it answers again, new groups are found.
+// TestWatcher: while the cluster does not answer, the last snapshot stays; when the cluster answers again, deleted
+// groups are forgotten.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -207,7 +207,7 @@ func (w *Watcher) readOffsets(ctx context.Context, groups []Group) (map[string]m
 }
 
 // offsetsOf returns the offsets of a group. While the cluster does not answer, it returns the offsets that were read
-// before, together with the error.
+// before, together with the error. If a permission is missing, it returns only the error.
 func (w *Watcher) offsetsOf(ctx context.Context, g *Group) (map[broker.TopicPartition]broker.ShareOffset, error) {
 	offsets, err := w.cluster.ShareOffsets(ctx, g.Name)
 	switch {

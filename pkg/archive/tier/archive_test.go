@@ -711,7 +711,7 @@ func TestArchive_Erase(t *testing.T) {
 		}
 		check.Must(s.archive.Erase(t.Context(), before[0].ID, cause))(t)
 		check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 1, "search documents")
-		// It does not die.
+		// This time the indexer does not die.
 		check.NoError(t, s.store.StoreDocuments(t.Context(), 2, []entity.Document{{MessageID: before[1].ID, CreatedAt: before[1].CreatedAt, Text: "secret"}}))
 		check.Same(t, s.number(`SELECT count(*) FROM dlq.message_documents`), 0, "search documents of messages in objects")
 	})

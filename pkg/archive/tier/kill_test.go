@@ -77,7 +77,7 @@ func beVictim(text string) {
 	fmt.Println("ended", err)
 }
 
-// steps calls the function at before and after each statement that changes the manifest.
+// steps calls the function at before and after each statement that changes the manifest, and before a deletion ends.
 type steps struct {
 	*postgres.Objects
 	at func(step string)
@@ -131,7 +131,8 @@ func (s *site) clean() int64 {
 	return check.Must(s.rewrite.Clean(s.t.Context()))(s.t)
 }
 
-// wantOnlyTheManifest checks that the bucket contains exactly the objects that the manifest names.
+// wantOnlyTheManifest checks that the bucket has as many objects as the manifest, and that no object waits to be
+// deleted.
 func (s *site) wantOnlyTheManifest() {
 	s.t.Helper()
 	check.Same(s.t, len(s.keys()), s.number(`SELECT count(*) FROM dlq.archive_objects`), "objects of the bucket")

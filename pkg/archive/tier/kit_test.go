@@ -40,8 +40,8 @@ type site struct {
 	config Config
 }
 
-// faulty is a bucket that calls the function before for each request; if the function returns an error, the request
-// fails with it.
+// faulty is a bucket that calls the function before for each write, read and deletion of an object; if the function
+// returns an error, the request fails with it.
 type faulty struct {
 	Bucket
 	before func(operation, key string) error
@@ -135,8 +135,9 @@ func (s *site) number(query string, args ...any) int {
 	return postgrestest.All[int](s.t, s.db, query, args...)[0]
 }
 
-// archived inserts n archived messages of a topic, which were archived daysAgo days ago. Each has a record with value
-// and headers, the column payload and one attempt. Their times of creation are a minute apart.
+// archived inserts n archived messages of a topic, which were archived daysAgo days ago. Each has a record with
+// headers, the column payload and one attempt; some have no key or no value. Their times of creation are a minute
+// apart.
 func (s *site) archived(topic string, n, daysAgo int) {
 	s.t.Helper()
 	s.exec(`INSERT INTO dlq.topics (name) VALUES ($1) ON CONFLICT DO NOTHING`, topic+".dlq")
@@ -186,8 +187,8 @@ func (s *site) keys() (keys []string) {
 	return keys
 }
 
-// inOnePlace checks that each message of the archive is either in the database or in exactly one object, and that there
-// are as many messages as wanted.
+// inOnePlace checks by counts that each message of the archive is in the database or in one object, and that there are
+// as many messages as wanted. Each object of the bucket must be in the manifest or wait to be deleted.
 func (s *site) inOnePlace(want int) {
 	s.t.Helper()
 	check.Same(s.t, s.number(`SELECT count(*) FROM dlq.archive_ids WHERE object_id IS NULL`), s.number(`SELECT count(*) FROM dlq.dlq_messages_archive`), "ids in the database")

@@ -356,8 +356,8 @@ func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repos
 	return repository.MatchCount{}, fmt.Errorf("count messages in objects: %w", err)
 }
 
-// count counts the matching messages of objects. If all messages of an object are in the time range of the filter,
-// count takes the number from the manifest. Of other objects it reads the entries.
+// count counts the matching messages of objects. If the filter names no ids, and all messages of an object are in its
+// time range, count takes the number from the manifest. Of other objects it reads the entries.
 func (a *Archive) count(ctx context.Context, l *listing) (n int64, err error) {
 	for try := 0; ; try++ {
 		objects, err := a.objects(ctx, l)

@@ -107,7 +107,7 @@ func (d *draft) write(ctx context.Context, b Bucket) (written bool, err error) {
 }
 
 // publish writes the object and calls enter, which enters the object into the manifest. enter returns false when the
-// manifest does not take the object. An object that does not enter the manifest is abandoned.
+// manifest does not take the object. An object that was written and does not enter the manifest is abandoned.
 func (d *draft) publish(ctx context.Context, b Bucket, keys abandoner, enter func() (used bool, err error)) (used bool, err error) {
 	written, err := d.write(ctx, b)
 	if err != nil && !written {

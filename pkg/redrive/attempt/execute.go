@@ -21,7 +21,7 @@ const (
 	// claimTimeout limits the time of one call of Store.Claim. The end of the caller's context does not end this call:
 	// otherwise the store might contain a claim that no process knows of.
 	claimTimeout  = 10 * time.Second
-	finishTimeout = 5 * time.Second // limits each call of Store.Finish, and the read that may follow it
+	finishTimeout = 5 * time.Second // limits each call of Store.Finish by an Executor, and the read that may follow it
 
 	finishPause    = 100 * time.Millisecond
 	finishPauseMax = 2 * time.Second
@@ -56,8 +56,8 @@ func (b Batch) Part(some []entity.Outgoing) Batch {
 type Outcome struct {
 	Outgoing entity.Outgoing
 	Delivery entity.Delivery
-	// Finished is the answer of Store.Finish. An empty Status means that the store ignored the result, because another
-	// process had settled the claim before.
+	// Finished is the answer of Store.Finish. An empty Status means that the store has not stored this result: the call
+	// failed, or the claim had ended before.
 	Finished repository.Finished
 	auto     bool // the attempt is an automatic retry
 }
@@ -163,7 +163,7 @@ func editToStore(e *entity.Edit) *entity.Edit {
 	return &entity.Edit{SetValue: true, Patch: e.Patch}
 }
 
-// Publish sends the claimed messages until the send deadline, when half of the claim's duration has passed.
+// Publish sends the claimed messages until ctx ends or half of the claim's duration has passed.
 func (x *Executor) Publish(ctx context.Context, b Batch) []entity.Delivery {
 	ctx, cancel := context.WithDeadline(ctx, x.SendDeadline(b))
 	defer cancel()
@@ -173,9 +173,8 @@ func (x *Executor) Publish(ctx context.Context, b Batch) []entity.Delivery {
 // SendDeadline returns the time after which no record of the batch is sent.
 func (x *Executor) SendDeadline(b Batch) time.Time { return b.ClaimedAt.Add(x.cfg.SendWindow()) }
 
-// Finish stores how the attempts ended. It continues when its caller is gone, and tries again while the store is
-// unavailable, until other processes may settle the claims. An error means that the store has not confirmed the
-// results.
+// Finish stores how the attempts ended. It tries again while the store is unavailable or contended, until two thirds of
+// the claim's duration have passed. An error means that the store has not confirmed the results.
 func (x *Executor) Finish(b Batch, deliveries []entity.Delivery) ([]Outcome, error) {
 	defer x.metrics.inflight.Sub(float64(len(b.Outgoing)))
 	finished, err := x.storeResults(b, x.results(b, deliveries))
@@ -238,7 +237,7 @@ func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result
 	return r
 }
 
-// maxErrorText is the number of bytes of an error's text that are stored.
+// maxErrorText is the number of bytes to which an error's text is cut before it is stored.
 const maxErrorText = 1000
 
 // StorableText cuts and corrects an error's text so that every store accepts it, because a store that rejects one text

@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestIntents: a message whose original topic is changed after its target was chosen must not be sent to the old
-// target, unless an operator chose that target.
+// TestIntents: a claim names the message's original topic, by which the store notices that the topic was changed. A
+// claim names none if an operator chose the target.
 func TestIntents(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

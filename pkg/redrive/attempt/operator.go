@@ -43,7 +43,8 @@ func (r *Retrier) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditIn
 	return nil
 }
 
-// settleFirst settles an expired claim and returns the message's new status, or "" when no claim has expired.
+// settleFirst settles an expired claim, and returns the status of the claimed message after that. It returns "" for a
+// message that is not claimed, or whose attempt cannot be settled.
 func (r *Retrier) settleFirst(ctx context.Context, id uuid.UUID) (entity.Status, error) {
 	m, err := r.store.Get(ctx, id, 0)
 	if err != nil {

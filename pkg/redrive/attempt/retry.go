@@ -37,8 +37,8 @@ type Retrier struct {
 //     or another attempt holds the message,
 //   - *entity.RefusedError: the record cannot be sent to its target; nothing changed,
 //   - *entity.PublishError: the attempt was made and did not succeed, or
-//   - of kind entity.ErrUnavailable: the store, or, before anything was sent, the
-//     broker, could not be reached.
+//   - of kind entity.ErrUnavailable: the store could not be reached, or nothing was sent, because the broker could not
+//     be reached or the attempt began too late.
 //
 // The claim of a dead process is settled first. Once the message is claimed, the end of ctx has no effect.
 func (r *Retrier) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
@@ -213,8 +213,8 @@ func (r *Retrier) answer(ctx context.Context, o Outcome) (entity.RetryResult, er
 	}
 }
 
-// present reads a message's state from the store, after the store ignored the result of an attempt. It does so if
-// another process settled the claim, or if an earlier call has stored the result.
+// present reads a message's state from the store, after the store ignored the result of an attempt. The store ignores a
+// result if another process settled the claim, or if an earlier call has stored the result.
 func (r *Retrier) present(ctx context.Context, id uuid.UUID) (repository.Finished, error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()

@@ -62,8 +62,8 @@ func (s *Settler) Run(ctx context.Context) {
 }
 
 // Settle reads all expired claims once and ends their attempts by what the target partitions contain: the message
-// becomes RESOLVED when its record is in the partition, and PENDING when it is not. If the partition cannot show
-// whether the record was written, the message stays RETRYING with class UNKNOWN and waits for an operator. Claims
+// becomes RESOLVED when its record is in the partition, and PENDING or DEAD when it is not. If the partition cannot
+// show whether the record was written, the message stays RETRYING with class UNKNOWN and waits for an operator. Claims
 // whose partition cannot be read now do not delay the others; Settle then returns the error of one of these claims.
 func (s *Settler) Settle(ctx context.Context) error {
 	var after repository.Cursor
@@ -258,8 +258,8 @@ func (s *Settler) expired(ctx context.Context, id uuid.UUID) (*entity.Message, e
 	return &messages[0], nil
 }
 
-// reportStuck logs how many messages have been RETRYING for too long: either their claims cannot be settled now, or an
-// operator must decide.
+// reportStuck sets the metric of messages that have been RETRYING for too long, and logs their number once per
+// StuckAfter: either their claims cannot be settled now, or an operator must decide.
 func (s *Settler) reportStuck(ctx context.Context) {
 	n, err := s.store.Stuck(ctx, s.executor.cfg.StuckAfter)
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *Settler) reportStuck(ctx context.Context) {
 
 const (
 	spanSettle = "settle claims" // name of the span
-	// error of the span: the log for some claim could not be read; the next run of Settle tries again
+	// error of the span: some claim could not be settled now; the next run of Settle tries again
 	notSettled = "not_settled"
 )
 

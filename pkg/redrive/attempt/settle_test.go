@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// crash stores the claim of a process that dies after it published the record and before it stored the result. written
-// says whether the record is in the log.
+// crash stores the claim of a process that dies before it stores the result. written says whether the process has
+// written the record to the log.
 func (b *bench) crash(id uuid.UUID, written bool) {
 	b.Helper()
 	b.crashIn(entity.RetryOrder{ID: id, Cause: entity.By("tester")}, written)
@@ -260,8 +260,8 @@ func TestSettleGetsPastWhatItCannotRead(t *testing.T) {
 	}))
 }
 
-// unsettleable adds a message whose record was written by a process that died, and whose target log no longer has
-// it.
+// unsettleable adds a message whose process died after it wrote the record, and whose target log, says the fake Kafka,
+// no longer has the record.
 func (b *bench) unsettleable(changes ...func(*entity.Message)) uuid.UUID {
 	b.Helper()
 	id := b.Add(1, changes...)[0]

@@ -26,8 +26,8 @@ import (
 const (
 	refusedPause = time.Minute // how long automatic retry skips a message or topic that was refused
 
-	// If no leader was reachable for a topic in unreachableBatches batches in a row, automatic retry pauses the topic.
-	// Each further pause is longer.
+	// If no leader was reachable for a topic in unreachableBatches batches in a row, or its partitions are unknown,
+	// automatic retry pauses the topic. Each further pause is longer, up to unreachablePauseMax.
 	unreachableBatches  = 3
 	unreachablePause    = time.Second
 	unreachablePauseMax = 30 * time.Second
@@ -268,8 +268,9 @@ func (d *dispatcher) holdBack(m entity.Message, at attempt.TopicPartition, until
 	}
 }
 
-// refuse skips refused messages for a while: only the message when the message itself is the reason, else all messages
-// of its topic.
+// refuse skips refused messages for a while. If the origin is undeclared, it skips all messages with the same
+// dead-letter topic and original topic. If the message itself is the reason, or its original topic comes from a name,
+// it skips this message alone. Otherwise it skips all messages of the original topic.
 func (d *dispatcher) refuse(ctx context.Context, m entity.Message, reason string, err error) {
 	until := time.Now().Add(refusedPause)
 	switch {
@@ -304,7 +305,7 @@ func (d *dispatcher) skip(ctx context.Context, at attempt.TopicPartition, reason
 	d.log.Warn("automatic retry cannot send", fields...)
 }
 
-// clearWarnings forgets the warnings about a partition that accepted a record.
+// clearWarnings forgets the warnings about a partition that accepted a record, and about its topic as a whole.
 func (d *dispatcher) clearWarnings(at attempt.TopicPartition) {
 	for key := range d.warned {
 		if key.at == at || key.at == (attempt.TopicPartition{Topic: at.Topic, Partition: -1}) {
@@ -314,7 +315,7 @@ func (d *dispatcher) clearWarnings(at attempt.TopicPartition) {
 }
 
 // recordReach records for which original topics the target was reachable in a batch. It pauses a topic whose target was
-// unreachable in several batches in a row.
+// unreachable in several batches in a row, or whose target's partitions are unknown.
 func (d *dispatcher) recordReach(batch []entity.Outgoing, targets []entity.Target, now time.Time) {
 	reached, lost := map[string]bool{}, map[string]bool{}
 	for i, t := range targets {

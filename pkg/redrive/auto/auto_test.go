@@ -417,7 +417,7 @@ func TestAutoPlan(t *testing.T) {
 	}))
 }
 
-// nowhereKafka behaves as if no Kafka were configured: messages are resolved without being sent.
+// nowhereKafka plans as if no Kafka were configured: the partition of every target is -1.
 type nowhereKafka struct{ *redrivetest.Kafka }
 
 func (n nowhereKafka) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {

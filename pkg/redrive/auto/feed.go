@@ -86,7 +86,7 @@ func newFeed(store Store, patterns deadletter.Patterns, idle time.Duration) *fee
 }
 
 // take returns up to n messages, which belong to the caller until putBack. If it returns none, the caller asks again
-// after wait, or when the channel woken is notified. empty reports that the store was queried and no message is due.
+// after wait, or when woken is notified. empty reports that the store was queried and no message is due.
 func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Duration, empty bool, err error) {
 	select {
 	case f.turn <- struct{}{}:

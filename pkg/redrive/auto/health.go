@@ -88,8 +88,7 @@ func (h *health) failed(at attempt.TopicPartition, now time.Time) {
 	}
 }
 
-// worse records a further failure of a partition, and pauses the partition. The pause is shorter than the backoff of
-// the messages that failed.
+// worse records a further failure of a partition, and pauses the partition.
 func (h *health) worse(at attempt.TopicPartition, now time.Time) *failingPartition {
 	s := h.failing[at]
 	if s == nil {

@@ -33,7 +33,7 @@ type limiter struct {
 
 // batchStats counts how the sends of one batch ended.
 type batchStats struct {
-	sent, bad int // sent: records that were sent; bad: records that were sent and then failed or were throttled
+	sent, bad int // bad: of the sent records, those that failed, were throttled, or were given back after a failure
 	throttle  time.Duration
 }
 

@@ -168,7 +168,7 @@ func TestPauseResumeCancel(t *testing.T) {
 	}))
 }
 
-// slow makes the broker wait for the given time before it answers the last record of each batch.
+// slow makes the broker wait for the given time before it answers every batchMessages-th record.
 func (b *bench) slow(d time.Duration) {
 	var mu sync.Mutex
 	n := 0
@@ -240,7 +240,8 @@ func TestTakeOver(t *testing.T) {
 	}))
 }
 
-// carryWithoutRenewal runs redrives like a process that was suspended until its leases had expired, and then continues.
+// carryWithoutRenewal runs redrives with leases that are not renewed, like a process that was suspended and then
+// continues.
 func (b *bench) carryWithoutRenewal() (stop func()) {
 	b.build(withoutRenewal{b.Store}, nil)
 	return b.carry()

@@ -42,7 +42,8 @@ func isBehind(first map[recordKey]int, key recordKey, number int) bool {
 }
 
 // wave returns the planned messages that may be sent at the same time, at most one per key, and the messages for later
-// waves. It skips messages after a message with the same key that did not succeed.
+// waves. It skips messages after a message with the same key that did not succeed, and leaves out messages after a
+// message with the same key that has no result yet.
 func (k *keyOrder) wave(planned []entity.Outgoing, items *items) (now, later []entity.Outgoing) {
 	if k == nil {
 		return planned, nil

@@ -137,12 +137,12 @@ func (l *lease) wait() { <-l.done }
 
 // save stores the results of the batch's messages that are known; the other messages wait for the next lease. It is
 // also called after the pass was stopped. While attempts are in doubt, the lease is kept until they are settled; if the
-// process dies, the next owner settles them.
+// pass or the process ends before, the next owner settles them.
 func (l *lease) save() {
 	p := l.pass
 	if l.items.doubtful && !l.settle(l.span.within(p.ctx)) {
 		l.span.fail(unknownEnd)
-		return // the process shuts down; the next owner of the batch settles the attempts
+		return // the pass has ended; the next owner of the batch settles the attempts
 	}
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))

@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failElsewhere stores a failed attempt on the locked message, as if the session that holds the lock had made it,
-// and unlocks the message.
+// failElsewhere unlocks all messages and stores a failed attempt on this one, as if the session that held the lock had
+// made the attempt.
 func (b *bench) failElsewhere(id uuid.UUID) {
 	b.Helper()
 	b.Store.Locks = nil
@@ -22,8 +22,8 @@ func (b *bench) failElsewhere(id uuid.UUID) {
 	b.Kafka.Deliver = nil
 }
 
-// TestLockedRows: when another session locks a message but makes no attempt on it, the redrive waits for the lock
-// and then sends the message.
+// TestLockedRows: when another session locks a message but makes no attempt on it, the redrive waits for the lock and
+// then sends the message. The redrive skips a message on which the other session made an attempt.
 func TestLockedRows(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -24,7 +24,7 @@ func newPass(r *run, redrive entity.Redrive) *pass {
 
 // work sends the messages that can be sent now, and returns when no attempt is under way. worked reports whether some
 // message got a result. After an error, another pass would fail too if it began at once, because no partition is
-// reachable or the store is unavailable.
+// reachable, rows are locked or the store is unavailable.
 func (p *pass) work(ctx context.Context) (worked bool, err error) {
 	ctx, p.stop = context.WithCancelCause(ctx)
 	defer p.stop(nil)
@@ -97,7 +97,8 @@ func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 	}
 }
 
-// walk leases batches, splits each into parts, and passes the parts to the workers.
+// walk leases batches. For the action retry it splits each batch into parts and passes the parts to the workers; other
+// actions it carries out itself.
 func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 	first := make(chan struct{})
 	close(first)

@@ -111,7 +111,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// clone returns a copy with its own bytes, because the bytes of p belong to a message whose memory is used again.
+// clone returns a copy with its own bytes and without the edit, because the bytes of p belong to a message whose memory
+// is used again.
 func (p patched) clone() patched {
 	return patched{Before: bytes.Clone(p.Before), After: bytes.Clone(p.After)}
 }

@@ -42,7 +42,7 @@ func newReach() reach {
 }
 
 // update records which targets are reachable. It returns the unreachable partitions that the pass has not waited for
-// yet, the error of one of them, and whether any target is reachable.
+// yet, whether any target is reachable, and the error of an unreachable target.
 func (r *reach) update(targets []entity.Target) (missing []attempt.TopicPartition, some bool, err error) {
 	for _, t := range targets {
 		at := attempt.PartitionOf(t)

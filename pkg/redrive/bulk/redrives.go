@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// waitTimeout is how long Wait waits for a redrive that makes no progress. The redrive itself continues without
-	// such a limit.
+	// waitTimeout is how long Wait waits while the redrive itself waits, or while the store is unavailable. The redrive
+	// itself continues without such a limit.
 	waitTimeout = 30 * time.Second
 	// shortest pause between two polls of a redrive for which Wait waits, when another process runs it
 	watchPause    = 20 * time.Millisecond
@@ -89,9 +89,9 @@ func (s *Redrives) Begin(ctx context.Context, n repository.NewRedrive) (entity.R
 	return r, nil
 }
 
-// Wait returns the redrive once it is over and none of its attempts is under way. If the redrive makes no progress
-// for 30 s, was paused or stopped, or ctx ends, the error is an *entity.InterruptedError with the redrive, which
-// continues.
+// Wait returns the redrive once it is over and none of its attempts is under way. The error is an
+// *entity.InterruptedError with the redrive if the redrive waits or the store is unavailable for 30 s, if the redrive
+// was paused or stopped, or if ctx ends or the program shuts down.
 func (s *Redrives) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
 	var unreachable time.Time
 	last := entity.Redrive{ID: id, State: entity.RedriveRunning}

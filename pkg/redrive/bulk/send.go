@@ -133,9 +133,9 @@ func (p *pass) claim(ctx context.Context, l *lease, planned []entity.Outgoing) a
 	return taken
 }
 
-// decideUnclaimed handles messages that the store did not claim. A message that another attempt holds is skipped. A
-// message whose row another database session only locks gets no result, so that the next lease of its batch contains it
-// again.
+// decideUnclaimed handles messages that the store did not claim. A message that can no longer be claimed, for example
+// because another attempt holds it, is skipped. A message that can still be claimed counts as locked by another
+// database session: it gets no result, so that the next lease of its batch contains it again.
 func (p *pass) decideUnclaimed(ctx context.Context, l *lease, left []entity.Message) {
 	if len(left) == 0 {
 		return
@@ -185,7 +185,7 @@ func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool
 }
 
 // recordEnded records an attempt's result. A message that was given back has no result yet. If it was given back
-// because of an error, its partition counts as unreachable; otherwise the message waits for a later lease.
+// because of an error, the message counts as unreachable; otherwise it waits for a later lease.
 func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 	item, ended := itemOf(attemptOf(o))
 	if !ended {

@@ -20,7 +20,7 @@ const spanBatch = "redrive batch"
 // Errors of the span, in addition to traces.NotDone.
 const (
 	takenOver  = "taken_over" // the lease has ended, and another process has leased the batch
-	unknownEnd = "in_doubt"   // the process shut down before it knew the results of all attempts
+	unknownEnd = "in_doubt"   // the pass ended before the results of all attempts were known
 	allFailed  = "all_failed" // attempts were made, and none succeeded
 )
 

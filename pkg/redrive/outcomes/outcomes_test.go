@@ -38,7 +38,7 @@ func (g *groups) Committed(_ context.Context, group string, topics []string) ([]
 
 const orders = redrivetest.Orders
 
-// bench is a Tracker that uses the memory store.
+// bench has a Retrier on a memory store, and the configuration of a Tracker.
 type bench struct {
 	*redrivetest.Bench
 	retrier *attempt.Retrier
@@ -63,8 +63,7 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// TestRunOutcomes: the Tracker makes one request per consumer group. From the committed offsets, the store learns the
-// outcome of the messages.
+// TestRunOutcomes: the store learns the outcome of messages from the committed offsets that the Tracker reads.
 func TestRunOutcomes(t *testing.T) {
 	t.Parallel()
 
@@ -141,7 +140,7 @@ func TestRunOutcomes(t *testing.T) {
 	}))
 }
 
-// follow runs RunOutcomes until the test ends.
+// follow runs a Tracker until the test ends, and returns the Tracker's fake Kafka.
 func (b *bench) follow() *groups {
 	kafka := &groups{committed: map[string][]repository.Committed{}, asked: map[string]int{}, err: map[string]error{}}
 	ctx, stop := context.WithCancel(context.Background())

@@ -217,14 +217,14 @@ type Store struct {
 	OnFinish  func() error  // called before each Finish; if it returns an error, Finish fails with it
 	OnClaimed func()        // called after the store has made claims
 	Locks     *RowLocks     // rows that Claim leaves out because they are locked; nil: none
-	Hang      string        // name of a method: while it is set, the database does not answer calls of that method
+	Hang      string        // Get, Load or Expired: while it is set, the database does not answer calls of that method
 	Deaf      chan struct{} // Expired waits until this channel is closed, even after its context has ended; nil: no wait
 
 	OnSaveBatch func() (saved bool, err error) // called instead of SaveBatch
 	// called before each AttemptsOf; if it returns an error, AttemptsOf fails with it
 	OnAttemptsOf func() error
 
-	// Asked, if it is set, is called for each call of the store whose context belongs to a span.
+	// Asked, if it is set, is called for each call of a method that this type replaces.
 	Asked func(ctx context.Context, method string)
 	Reads atomic.Int32 // number of calls of Get and Load so far
 }
@@ -235,8 +235,8 @@ func (f *Store) saw(ctx context.Context, method string) {
 	}
 }
 
-// read is called first by the methods of the store. It calls Asked, and returns an error if the database does not
-// answer for this method.
+// read is called by Get, Load and Expired. It calls Asked, and returns an error if the database does not answer for
+// this method.
 func (f *Store) read(ctx context.Context, method string) error {
 	f.saw(ctx, method)
 	return f.silent(ctx, method)
@@ -473,7 +473,7 @@ func (b *Bench) WantRecordUnchanged(id uuid.UUID, want entity.Message) {
 		"message = %+v of %s, %v, want %+v of %s", got.Record, got.OriginalTopic, err, want.Record, want.OriginalTopic)
 }
 
-// RowLocks are rows that another database session locks. Claims that do not wait for locks leave these rows out.
+// RowLocks are rows that another database session locks. Store.Claim leaves these rows out.
 type RowLocks struct {
 	mu  sync.Mutex
 	ids map[uuid.UUID]bool

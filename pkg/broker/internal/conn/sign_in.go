@@ -70,8 +70,8 @@ func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
 	}
 }
 
-// signInError is a broker's refusal of the sign-in. The error is temporary when a later sign-in may use other
-// credentials, for example from a replaced file.
+// signInError is the error of a sign-in that a broker refused, or for which there are no credentials. The error is
+// temporary when a later sign-in may use other credentials, for example from a replaced file.
 type signInError struct {
 	temporary bool
 	err       error

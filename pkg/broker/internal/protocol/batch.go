@@ -50,7 +50,7 @@ type batch struct {
 func (b batch) control() bool       { return b.attributes&attrControl != 0 }
 func (b batch) transactional() bool { return b.attributes&attrTransactional != 0 }
 
-// first returns the batch's first offset, if known.
+// first returns the batch's first offset, 0 when it is not known.
 func (b batch) first() int64 {
 	if b.legacy {
 		return 0

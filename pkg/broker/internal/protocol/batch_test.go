@@ -170,7 +170,7 @@ func TestDecode_DamageIsOfItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	good, bad := join(t, testBatch{values: "a"}), join(t, testBatch{base: 1, values: "b"})
 	for i := range bad {
-		if i < atMagic+1 { // a change of these bytes is not detected, because the checksum does not cover offset and length
+		if i < atMagic+1 { // the checksum does not cover these bytes: offset, length, leader epoch and format
 			continue
 		}
 		damaged := slices.Clone(bad)

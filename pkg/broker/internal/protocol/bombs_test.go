@@ -440,7 +440,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// resealed sets a valid checksum and the real length of the first batch of data.
+// resealed sets a valid checksum and the length of data, as if data were a single batch.
 func resealed(data []byte) []byte {
 	if len(data) < atRecords {
 		return data

@@ -20,8 +20,8 @@ import (
 const referenced = 32 << 10
 
 // EncodedBatch is a record batch that is complete except for the producer's id and the sequence. It never changes: each
-// try makes its own header, because a try that was abandoned may still be sending the earlier header. Large keys and
-// values are not copied into it.
+// try makes its own header, because a try that was abandoned may still be sending the earlier header. Unless the batch
+// is compressed, large keys and values are not copied into it.
 type EncodedBatch struct {
 	head [atRecords]byte
 	body [][]byte

@@ -19,7 +19,8 @@ var (
 	ErrTooLarge     = errors.New("record is too large to be read")
 )
 
-// CodeError translates a broker's error code, nil for none. The error wraps its kind and kafka-go's error.
+// CodeError translates a broker's error code, nil for none. The error wraps its kind, if it has one, and kafka-go's
+// error.
 func CodeError(code int16) error {
 	if code == 0 {
 		return nil

@@ -95,7 +95,8 @@ func TestEndpoint_LifetimeWithFraction(t *testing.T) {
 	}
 }
 
-// Entra ID accepts a token of Kubernetes in place of the client's secret.
+// Entra ID accepts a token of Kubernetes in place of the client's secret. The file with this token is read for each
+// request.
 func TestEndpoint_FederatedToken(t *testing.T) {
 	t.Parallel()
 	server, all := startEndpoint(t, http.StatusOK, `{"token_type":"Bearer","expires_in":3599,"ext_expires_in":3599,"access_token":"`+theToken+`"}`)

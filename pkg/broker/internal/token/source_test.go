@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// issuer issues numbered tokens that are valid for a minute.
+// issuer issues the tokens a, b and so on, which are valid for a minute.
 type issuer struct {
 	asked  atomic.Int32
 	failed atomic.Pointer[error] // error that the issuer returns in place of a token

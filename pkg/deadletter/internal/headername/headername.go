@@ -1,11 +1,11 @@
 // Package headername makes lists of headers' names, and brings different spellings of a name into one form (Fold).
 package headername
 
-// Prefixes are the words that Fold removes from names.
+// Prefixes are the words that Fold removes from the beginnings of names.
 var Prefixes = []string{"x", "dlq", "dlt", "kafka", "krafka"}
 
-// Fold appends a name to the slice to, in lower case, without separators and without the words in Prefixes, and returns
-// the extended slice.
+// Fold appends a name to the slice to, in lower case, without separators and without leading words of Prefixes, and
+// returns the extended slice.
 func Fold(to []byte, name string) []byte {
 	start := len(to)
 	for i := range len(name) {

@@ -277,7 +277,7 @@ func (d *decoder) union(n *node, depth int) error {
 }
 
 // exceptional reports whether a value is written in JSON in another form than other values of its type: NaN and
-// infinite numbers are written as text, and times outside the years 0 to 9999 are written as numbers.
+// infinite numbers are written as text, and times that are out of range are written as numbers.
 func (n *node) exceptional(value []byte) bool {
 	isString := value[0] == '"'
 	switch n.kind {

@@ -88,7 +88,7 @@ func (p *Path) String() string {
 	return Clip(text, maxPath)
 }
 
-// Clip shortens a text to at most the given number of bytes, without cutting a character.
+// Clip shortens a text to at most the given number of bytes, without cutting a character, and marks the cut with "…".
 func Clip(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -90,8 +90,7 @@ const (
 var errWork = &codec.Error{Path: "$", Reason: "cannot be checked: its JSON Schema needs too much work for it"}
 
 // meter limits the work of checking values, for which the library has no limit. A short schema whose parts refer to
-// each other can make the library check the same value 2^100 times. A meter must not be used for two checks at the same
-// time.
+// each other can make the library check the same value 2^100 times. A meter runs one check at a time.
 type meter struct {
 	programs int // number of instructions that the regular expressions that are not compiled yet may have in total
 

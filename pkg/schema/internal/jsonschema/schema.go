@@ -23,7 +23,7 @@ type Schema struct {
 	// the compiled schema; quick reports one error without its path, and full reports the paths of errors
 	quick, full *jsonschema.Schema
 	meter       *meter
-	large       error // set if the schema is too large to be compiled; values with this schema are shown but not checked
+	large       error // set if the schema is too large to be compiled; then values are shown, but Check accepts none
 }
 
 const (

@@ -41,7 +41,7 @@ const (
 )
 
 // Parse compiles a file. The parameter schema is its text, or a FileDescriptorProto in base64. references are the files
-// that it imports, by the names in the imports. Google's own files need no reference.
+// that it imports, by the names in the imports. Google's own files, and those in builtin, need no reference.
 func Parse(schema string, references map[string]string) (*Schema, error) {
 	sources := map[string]string{}
 	for name, text := range references {
