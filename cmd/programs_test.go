@@ -240,8 +240,8 @@ func TestArchiver(t *testing.T) {
 	p.wantCleanEnd()
 }
 
-// TestOldSchema: with a schema that is too old, the programs keep running and log the version that they need; they
-// continue by themselves when the schema has this version.
+// TestOldSchema: with a schema that is too old, the programs keep running, and /readyz names the version that they
+// need. They become ready by themselves when the schema has this version.
 func TestOldSchema(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")

@@ -100,7 +100,8 @@ type objectStats interface {
 	ObjectStats(ctx context.Context) (repository.ObjectStats, error)
 }
 
-// objectsCollector reports the number and the size of the archive's objects. Every replica reports the same values.
+// objectsCollector reports the number and the size of the archive's objects, the number of their messages, and since
+// when bytes wait to be deleted. Every replica reports the same values.
 type objectsCollector struct {
 	store                             objectStats
 	objects, messages, bytes, waiting *prometheus.Desc

@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// OpenDatabase opens the only connection pool of the program, without connecting, and registers the metrics of the
+// OpenDatabase opens the main connection pool of the program, without connecting, and registers the metrics of the
 // pool.
 func (b Base) OpenDatabase() (*sqlx.DB, error) {
 	db, err := postgres.Open(*b.Config.Database, postgres.WithTracing(b.Tracing.Provider()))
