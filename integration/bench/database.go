@@ -24,7 +24,7 @@ type database struct {
 	config string // path of the configuration file of the programs that use this database
 }
 
-// openDatabase connects to a database, with one round trip per statement, as the product does.
+// openDatabase opens a pool for a database, with one round trip per statement, as the product does.
 func openDatabase(server, name string) *database {
 	u := must(url.Parse(server))
 	u.Path = "/" + name

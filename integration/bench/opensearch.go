@@ -114,7 +114,8 @@ func (s *side) askEngine(ctx context.Context, p program, n int, over period, eng
 		s.askFacet(ctx, p, over, engine, limit))
 }
 
-// askFacet measures a facet of the customers, after one answer that does not count.
+// askFacet measures a facet of the customers, after two answers that do not count, and the error of its number of
+// customers.
 func (s *side) askFacet(ctx context.Context, p program, over period, engine string, limit float64) []figure {
 	path := "/api/v1/messages/facets?by=$.customer.id" + over.filter
 	var answer struct {
