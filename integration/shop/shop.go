@@ -28,14 +28,14 @@ type Config struct {
 	// Protobuf, which an old producer wrote before their schemas changed.
 	Registry string
 
-	// Seed determines the records: the same seed makes the same records.
+	// Seed determines the records: the same seed makes the same records, apart from their times.
 	Seed uint64
 
 	// Partitions is the number of partitions of each topic.
 	Partitions int
 
-	// Burst is the number of records that exist when the shop opens; after that one record follows
-	// per Interval.
+	// Burst is the number of orders, payments and users that the shop writes when it opens, and with a registry also
+	// the number of shipments and invoices. After that, one record follows per Interval.
 	Burst    int
 	Interval time.Duration
 

@@ -162,8 +162,8 @@ func quotePostgres(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// program returns a command that runs one of PostgreSQL's programs. The command's environment is empty, because PG
-// variables of this process are meant for clients of other servers.
+// program returns a command that runs one of PostgreSQL's programs. The command gets no variables of this process,
+// because PG variables of this process are meant for clients of other servers.
 func (c postgresCluster) program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.home

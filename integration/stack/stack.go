@@ -220,7 +220,7 @@ func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) 
 // for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
 
-// Notes returns one sentence for each server that is not the pinned one. It is empty if every server is the pinned one.
+// Notes returns one sentence for each stand-in that Start started.
 func (s *Stack) Notes() []string { return append([]string(nil), s.notes...) }
 
 // Environ returns the servers' addresses in the form KEY=VALUE, for processes that use these
