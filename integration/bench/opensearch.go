@@ -23,7 +23,8 @@ const (
 	maxDistinct      = 2.0  // limit of the error of a number of distinct values, in %
 )
 
-// engines measures the same searches and facets with PostgreSQL and with OpenSearch, on a table of messages with values.
+// engines measures the same searches and facets with PostgreSQL and with OpenSearch, on a table of messages with
+// values.
 func engines(ctx context.Context, s *side) (figures []figure) {
 	n := s.opts.count(s.opts.documents)
 	prefix, flooded := s.createFlood(ctx)

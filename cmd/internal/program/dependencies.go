@@ -41,8 +41,8 @@ func (b Base) OpenKafka() (*broker.Cluster, error) {
 	}))
 }
 
-// OpenReads opens the pools for the database's replica, without connecting and without metrics of the pools; nil when the
-// configuration names no replica.
+// OpenReads opens the pools for the database's replica, without connecting and without metrics of the pools; nil when
+// the configuration names no replica.
 func (b Base) OpenReads(store *postgres.Store) (*postgres.Reads, error) {
 	cfg := b.Config.Database
 	if cfg.ReadHost == "" {
