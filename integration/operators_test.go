@@ -265,8 +265,8 @@ func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	}
 }
 
-// Dead letters whose original topic follows neither from a header nor from the name of their topic wait. One rule that
-// an operator adds to the mapping gives all of them their original topic.
+// Dead letters whose original topic follows neither from a header nor from the name of their topic wait. An operator
+// sets the topic of one of them, and one rule in the mapping sets it for all others.
 func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
