@@ -125,7 +125,7 @@ func (d *database) text(ctx context.Context, query string, args ...any) (text st
 	return text
 }
 
-// list runs a query that returns one column, and returns its values as texts.
+// list runs a query that returns one column of values without spaces, and returns the values as texts.
 func (d *database) list(ctx context.Context, query string, args ...any) []string {
 	text := d.text(ctx, `SELECT coalesce(string_agg(one::text, ' '), '') FROM (`+query+`) AS answer (one)`, args...)
 	return strings.Fields(text)

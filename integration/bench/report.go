@@ -156,8 +156,8 @@ func (c compared) verdict(moreIsBetter bool) string {
 	return "worse"
 }
 
-// publish prints the figures of the completed parts. It writes docs/benchmarks.md only after a complete run. It fails
-// when a figure missed its limit, unless two commits are compared.
+// publish prints the figures of the completed parts. With -write, it writes docs/benchmarks.md, but only after a
+// complete run. It fails when a figure missed its limit, unless two commits are compared.
 func (b *bench) publish(stdout io.Writer, whole bool) {
 	if len(b.done) == 0 {
 		return
