@@ -1,7 +1,8 @@
 // Package shop is a sample web shop that produces work for dlq-manager: a producer writes orders, payments and users to
 // Kafka; three consumers process them, fail on some records for everyday reasons, and dead-letter these records in the
-// formats of Spring, SmallRye and Kafka Connect. A republished record is consumed like any other: it is accepted if the
-// cause of its failure is gone, and otherwise dead-lettered again. No part of the shop reads its dead letters.
+// formats of Spring, SmallRye and Kafka Connect, or with two plain headers. A republished record is consumed like any
+// other: it is accepted if the cause of its failure is gone, and otherwise dead-lettered again. No part of the shop
+// reads its dead letters.
 package shop
 
 import (
@@ -158,7 +159,7 @@ func (s *Shop) client(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, kgo.SeedBrokers(s.cfg.Brokers...))...)
 }
 
-// stopped returns nil for an error that only reports the end of ctx.
+// stopped returns nil if ctx has ended, because the error is then a result of this end. Otherwise it returns the error.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -95,7 +95,8 @@ func (c postgresCluster) start(ctx context.Context) (srv *server, url string, er
 	return srv, url, err
 }
 
-// follow makes the cluster, which has never run, a copy of the server at primary, so that it runs as its standby.
+// follow configures the cluster, a copy of the primary's cluster that has never run, as a standby of the server at
+// primary.
 func (c postgresCluster) follow(primary string) error {
 	signal := filepath.Join(c.data(), "standby.signal")
 	if err := os.WriteFile(signal, nil, 0o600); err != nil {

@@ -35,7 +35,7 @@ type Options struct {
 	// kill a shared server.
 	Own bool
 
-	// Dir is the parent of the data folder; empty means the system's temporary folder. The data
+	// Dir is the parent of the data folder; empty means this user's folder in the system's temporary folder. The data
 	// folder has a random name, and Stop removes it.
 	Dir string
 
@@ -85,7 +85,7 @@ type Stack struct {
 // the artefacts, which may take long; ctx limits the whole start. A failed Start stops and removes
 // everything that it started.
 //
-// The servers end with the process that called Start, however it ends.
+// On Linux, the servers end with the process that called Start, however the process ends.
 func Start(ctx context.Context, opts Options) (*Stack, error) {
 	s := &Stack{opts: withDefaults(opts)}
 	s.env = readEnvironment(s.opts.Getenv)
