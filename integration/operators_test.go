@@ -237,7 +237,7 @@ func TestOperators_OneChangeMendsThousands(t *testing.T) {
 	}
 }
 
-// A message restored from the archive is live again and can be retried.
+// An archived message is found by its words. When it is restored from the archive, the message can be retried.
 func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

@@ -93,8 +93,8 @@ func TestOneFormat(t *testing.T) {
 
 var bound = regexp.MustCompile(`\b(?:le|quantile)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")`)
 
-// oneFormat returns the first matcher in an expression that accepts a whole number in only one of the two ways to write
-// it, 5 or 5.0. It returns "" when there is no such matcher.
+// oneFormat returns the first matcher in an expression that accepts a whole number below 1,000 in only one of the two
+// ways to write it, 5 or 5.0. It returns "" when there is no such matcher.
 func oneFormat(t *testing.T, expression string) string {
 	t.Helper()
 	for _, m := range bound.FindAllStringSubmatch(expression, -1) {
