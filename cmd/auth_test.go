@@ -73,8 +73,8 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 }
 
-// Without an auth section, as in the example configuration of the documentation, the API starts in production. Its log
-// then has an error about the missing authentication.
+// Without an auth section, as in the example configuration of the documentation, the API does not refuse to start in
+// production, but logs an error about the missing authentication. Outside production it logs none.
 func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	t.Parallel()
 	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))

@@ -240,8 +240,8 @@ func TestArchiver(t *testing.T) {
 	p.wantCleanEnd()
 }
 
-// TestOldSchema: with a schema that is too old, the programs keep running and log the version that they need; they
-// continue by themselves when the schema has this version.
+// TestOldSchema: with a schema that is too old, the programs keep running, and /readyz names the version that they
+// need. They become ready by themselves when the schema has this version.
 func TestOldSchema(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")
@@ -345,7 +345,7 @@ func run(t *testing.T, program string, environ []string, args ...string) ended {
 }
 
 // wantRefusal checks that the program has exited with code 1, and that stderr has exactly one line that is not a log
-// line. This line must contain the text in part.
+// line. This line must contain the text in part. No line may contain a password or a panic.
 func wantRefusal(t *testing.T, got ended, program, part string) {
 	t.Helper()
 	var said []string

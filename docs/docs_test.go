@@ -130,7 +130,8 @@ func TestSettingsThatExist(t *testing.T) {
 	}
 }
 
-// TestEveryAlertHasItsEntry: every alert has a severity, a summary, and a link to an entry of the runbook.
+// TestEveryAlertHasItsEntry: every alert has a severity, a summary, and a link to an entry of the runbook. Each entry
+// has all of its parts and belongs to an alert.
 func TestEveryAlertHasItsEntry(t *testing.T) {
 	t.Parallel()
 	rules := read(t, filepath.Join(root, "deploy/k8s/components/monitoring/rules.yaml"))

@@ -7,7 +7,7 @@ import (
 )
 
 // TestArchiverLeavesWhatBecameOfIt: the API's metrics contain the result of an archive run after the archiver has
-// exited. When the result cannot be stored, the archiver still archives.
+// exited. When the result cannot be stored, the archiver still completes its run, and logs the error.
 func TestArchiverLeavesWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -18,8 +18,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestArchiveTier: the archiver moves a whole day of archived messages to an object store. After that, the API gives
-// the same answers about the archive as before.
+// TestArchiveTier: the archiver moves a whole day of archived messages to an object store. After that, the API lists
+// and exports the archive as before, and messages can be restored and erased. Without the object store, the API answers
+// 503 to requests for objects, and the archiver ends with an error.
 func TestArchiveTier(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -123,7 +124,8 @@ archive:
 	return client
 }
 
-// withoutCursor removes the cursor from an answer, because equal answers may contain different cursors.
+// withoutCursor removes the cursor and what follows it from an answer, because equal answers may contain different
+// cursors.
 func withoutCursor(answer string) string {
 	before, _, _ := strings.Cut(answer, `"next_cursor"`)
 	return before

@@ -160,7 +160,7 @@ func (b *balancer) forward(client net.Conn) {
 	up.Wait()
 }
 
-// next returns the next program in turn, "" when no program is ready.
+// next returns the address of the next program in turn, "" when no program is ready.
 func (b *balancer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

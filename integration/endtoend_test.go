@@ -105,8 +105,8 @@ func (e *endToEnd) letter(n int) *kgo.Record {
 	return r
 }
 
-// ingestUnderKills produces records while the ingester is killed at random moments: after a number
-// of rows, or after a time.
+// ingestUnderKills produces records while the ingester is killed at random moments: after a number of rows and, every
+// second time, a further pause.
 func (e *endToEnd) ingestUnderKills(t *testing.T) {
 	e.as(t)
 	all := make([]*kgo.Record, records)

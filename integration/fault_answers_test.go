@@ -97,8 +97,8 @@ func (c *chance) loseAnswer() proxy.Action {
 }
 
 // retryUnderLosses retries n messages with one request each, all at the same time. After an answer of success, the
-// record must be in the original topic. After an error, the record must not be there, and the message must be in a
-// state from which it can be retried.
+// record must be in the original topic. After an error, the message must be RETRYING or PENDING; while it is PENDING,
+// its record must not be in the topic.
 func (l *letters) retryUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)

@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// pick returns the parameter short, or the parameter long if DLQ_TEST_LONG=1. Every fault occurs in each run of the
-// tests; in a long run a fault lasts longer and occurs more often.
+// pick returns the parameter short, or the parameter long if DLQ_TEST_LONG=1. In a long run, faults last longer and
+// occur more often, and some of them occur only then.
 func pick[T any](short, long T) T {
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
 		return long

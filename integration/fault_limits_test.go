@@ -59,8 +59,8 @@ func TestFaultPoolExhausted(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// TestFaultServerFull: other clients hold all connections that PostgreSQL allows. The API refuses requests at once, and
-// the ingester waits. When connections are free again, both programs continue by themselves.
+// TestFaultServerFull: other clients hold all connections that PostgreSQL allows. The API refuses requests, and the
+// ingester waits. When connections are free again, both programs continue by themselves.
 func TestFaultServerFull(t *testing.T) {
 	t.Parallel()
 	const allowed = 25

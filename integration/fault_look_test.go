@@ -69,8 +69,7 @@ func (l ear) said(texts ...string) (lines int) {
 	return lines
 }
 
-// asked is the result of one of many concurrent requests to a program. Status 0 means that the connection was refused
-// or broke.
+// asked is the result of one of many concurrent requests to a program. Status 0 means that there was no answer.
 type asked struct {
 	status     int
 	retryAfter string
@@ -126,9 +125,10 @@ func wantServed(t *testing.T, answers []asked) {
 	}
 }
 
-// wantOffsetsStored checks that the ingester's consumer group has committed no offset beyond the stored rows. It reads
-// the offsets before the rows, because the number of rows can only increase between the two reads. It waits until some
-// partition has a committed offset above 0, so that there is something to compare.
+// wantOffsetsStored checks that neither the committed offsets of the ingester's consumer group nor the ingester's
+// positions are beyond the stored rows. It reads the offsets before the rows, because the number of rows can only
+// increase between the two reads. It waits until some partition has a committed offset above 0, so that there is
+// something to compare.
 func (l *letters) wantOffsetsStored() {
 	l.t.Helper()
 	var committed map[int]int64

@@ -85,8 +85,8 @@ func (l *letters) wantUntouched(topic string, n int) {
 	}
 }
 
-// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the reason, while other
-// messages are published. When the topic exists again, its messages are published too.
+// TestFaultTargetMissing: messages whose original topic does not exist stay PENDING, and the answer to a retry shows
+// the reason, while other messages are published. When the topic is created, its messages are published too.
 func TestFaultTargetMissing(t *testing.T) {
 	t.Parallel()
 	const missing, neighbours = 30, 200

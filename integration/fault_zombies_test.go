@@ -95,8 +95,8 @@ func (l *letters) stopAtRandom(p *process) {
 	p.signal(syscall.SIGSTOP)
 }
 
-// TestFaultHundredClicks: a hundred operators retry the same ten messages at the same moment, on two replicas of the
-// API. Each message is published by one retry, and the API answers 409 to all other retries.
+// TestFaultHundredClicks: ten operators (in a long run fifty) retry each of ten messages at the same moment, on two
+// replicas of the API. Each message is published by one retry, and the API answers 409 to all other retries.
 func TestFaultHundredClicks(t *testing.T) {
 	t.Parallel()
 	const messages = 10

@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// impatient sets the shortest claim expiry that the program allows.
+// impatient returns the settings in more, and before them the shortest claim expiry that the program allows.
 func impatient(more ...string) []string {
 	return append([]string{"DLQ_REDRIVE_CLAIM_EXPIRY=12s", "DLQ_REDRIVE_SETTLE_INTERVAL=1s"}, more...)
 }

@@ -27,7 +27,7 @@ func (c *cluster) committed(group, topic string) map[int]int64 {
 	return offsets
 }
 
-// logEnds returns the end offset of each partition of a topic. It is empty when the broker does not answer.
+// logEnds returns the end offset of each partition of a topic. It ends the test when the broker does not answer.
 func (c *cluster) logEnds(topic string) map[int]int64 {
 	c.t.Helper()
 	var ask []kafka.OffsetRequest

@@ -184,9 +184,9 @@ func (s *system) stored(topic string) (n int) {
 	return n
 }
 
-// TestHostileRecords: the ingester and the API keep working within their memory limits with every record that a broker
-// accepts. Meanwhile the ingester also stores the records of other topics. It stores normal records completely. Of a
-// record that is too large, it stores the position, the size and the SHA-256.
+// TestHostileRecords: the ingester and the API keep working within their memory limits with records that need much
+// memory when they are read. Meanwhile the ingester also stores the records of other topics. It stores normal records
+// completely. Of a record that is too large, it stores the position, the size and the SHA-256.
 func TestHostileRecords(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -283,7 +283,8 @@ func TestHostileRecords(t *testing.T) {
 	apiWithin()
 }
 
-// wantWhole checks that the record at this position is stored completely, byte for byte.
+// wantWhole checks that the record at this position is stored completely: its value byte for byte, and headers of the
+// right size.
 func (s *system) wantWhole(topic string, offset int64, b bomb) {
 	s.t.Helper()
 	got := s.bombAt(topic, offset)

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestInvariantsNoticeWhatIsWrong tests the checks of the invariants. It breaks each invariant by hand, and expects the
-// checks to report exactly this invariant, because checks that detect no errors would prove nothing.
+// TestInvariantsNoticeWhatIsWrong tests the checks of the invariants. It breaks invariants by hand, one after the
+// other, and expects the checks to report the broken one, because checks that detect no errors would prove nothing.
 func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

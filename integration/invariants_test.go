@@ -202,7 +202,8 @@ func framed(r *kgo.Record) []byte {
 	return out
 }
 
-// deletions returns the positions of messages that were deleted on request.
+// deletions returns the positions of messages that were deleted on request. It reports messages that were deleted
+// without a request or twice.
 func (a *account) deletions() map[string]bool {
 	a.t.Helper()
 	var ids []uuid.UUID
@@ -322,8 +323,8 @@ func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog
 	a.complain("I4: clients got a success and there is no record", promised)
 }
 
-// faithful reports whether a replay has the key, the value and the application's headers of its dead letter. If an
-// operator has edited the message, the replay must have the edited value.
+// faithful reports whether a replay has the key and the value of its dead letter, and no header x-* that the dead
+// letter does not have. If an operator has edited the message, the replay must have the edited value.
 func faithful(r *kgo.Record, row *kept, edited *[]byte) bool {
 	want := row.Value
 	if edited != nil {
@@ -428,7 +429,7 @@ func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 }
 
 // wantAttemptsNoted checks that the history of each message contains the end of each of its attempts once, and that the
-// audit trail contains one entry for each of these ends.
+// audit trail contains one entry for each of these ends, except when an operator has taken the message over.
 func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.t.Helper()
 	var counted []struct {
@@ -523,8 +524,8 @@ func (a *account) watch() *watch {
 	return w
 }
 
-// look reads the committed offsets from Kafka before it reads the rows from PostgreSQL: the number of rows only
-// increases, so all records below those offsets must be stored by the time of the second read.
+// look reads the committed offsets from Kafka before it reads the ingester's positions from PostgreSQL: positions only
+// increase, so they must not be below those offsets at the time of the second read.
 func (w *watch) look(ctx context.Context) {
 	committed := map[string]map[int]int64{}
 	for _, topic := range w.a.sources {

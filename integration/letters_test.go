@@ -162,6 +162,7 @@ func (l *letters) redrivesOver() {
 }
 
 // retryTheRest waits until no redrive is running and no claim is left, and then retries the messages that are PENDING.
+// Each of these retries must succeed.
 func (l *letters) retryTheRest(p *process) {
 	l.t.Helper()
 	l.redrivesOver()
@@ -200,7 +201,7 @@ func (l *letters) wantStoredOnce() {
 }
 
 // wantResolvedOnce checks that each message is RESOLVED, that its record is in the original topic once and unchanged,
-// and that the topic contains no other record.
+// and that the topic contains no other record. It also checks the invariants.
 func (l *letters) wantResolvedOnce() {
 	l.t.Helper()
 	var statuses []struct {
@@ -290,7 +291,8 @@ func wantUnavailable(t *testing.T, a answer, what string, statuses ...int) map[s
 	return details
 }
 
-// wantRunning checks that the program has not exited: a program must survive faults of its servers.
+// wantRunning checks that the program has not exited and answers /healthz: a program must survive faults of its
+// servers.
 func (p *process) wantRunning() {
 	p.t.Helper()
 	select {

@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// hiddenText is a text that the test puts only into headers that are masked.
+// hiddenText is a text that the test puts only into headers, which are masked from the second start of the API on.
 const hiddenText = "Xanadu"
 
 // The API and the console show the text of a masked header nowhere: not in an answer, a title, a search result, an
@@ -98,8 +98,8 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	}
 }
 
-// everyPage returns the paths of all routes of the API that answer GET, and of the console's pages. The ids of the
-// message, the error group and the redrive are inserted into the paths.
+// everyPage returns the paths of all routes of the API, and of the console's pages. The ids of the message, the error
+// group and the redrive are inserted into the paths.
 func (n *notified) everyPage(message, group, redrive string) []string {
 	n.t.Helper()
 	var paths []string

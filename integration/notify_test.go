@@ -174,7 +174,8 @@ func (n *notified) delivered(events ...event) {
 }
 
 // wantOneIDEach checks all requests to the receiver hook. All requests about one event must have the same id and text
-// and a valid signature, and two events must not have the same id.
+// and a valid signature, and two events must not have the same id. There must be at least three requests about the
+// first event.
 func (n *notified) wantOneIDEach(events ...event) {
 	n.t.Helper()
 	texts, ids := map[string]string{}, map[event]string{}

@@ -53,7 +53,7 @@ func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 	o.api.wantRunning()
 }
 
-// manyExports allows as many concurrent exports as there are attackers.
+// manyExports allows more concurrent exports than attack sends requests at the same time.
 const manyExports = "DLQ_SERVER_MAX_EXPORTS=16"
 
 // attack sends the requests of all attacks, several at the same time: the order does not matter.

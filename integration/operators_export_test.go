@@ -77,9 +77,7 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 }
 
 // plain reports whether a column of the CSV export contains the same text as the JSON export. When the test reads the
-// CSV, encoding/csv keeps a lone carriage return and turns "\r
-// " into "
-// ".
+// CSV, encoding/csv keeps a lone carriage return, and reads "\r\n" as "\n".
 func plain(column string) bool {
 	switch column {
 	case "key", "headers", "masked":

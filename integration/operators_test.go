@@ -237,7 +237,7 @@ func TestOperators_OneChangeMendsThousands(t *testing.T) {
 	}
 }
 
-// A message restored from the archive is live again and can be retried.
+// An archived message is found by its words. When it is restored from the archive, the message can be retried.
 func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -265,8 +265,8 @@ func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	}
 }
 
-// Dead letters whose original topic follows neither from a header nor from the name of their topic wait. One rule that
-// an operator adds to the mapping gives all of them their original topic.
+// Dead letters whose original topic follows neither from a header nor from the name of their topic wait. An operator
+// sets the topic of one of them, and one rule in the mapping sets it for all others.
 func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

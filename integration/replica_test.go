@@ -16,8 +16,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestReplica: while the replica of the database lags, the API's lists show its older state. A user who has just
-// changed something sees the change nevertheless. When the replica is down, the lists come from the database.
+// TestReplica: while the replica of the database lags a little, the API's lists may show its older state, but a user
+// who has just changed something sees the change. When the replica lags too much or is down, the lists come from the
+// database.
 func TestReplica(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Postgres: true, Standby: true})

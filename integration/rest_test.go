@@ -14,7 +14,7 @@ import (
 )
 
 // TestREST sends the requests of the API's design document to the running API, with a real PostgreSQL and a real Kafka,
-// and compares the complete bodies of the answers.
+// and checks the answers.
 func TestREST(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -74,7 +74,7 @@ func rollAPI(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// clientsBegin starts some clients, which read and retry messages until the method stop is called.
+// clientsBegin starts some clients, which read and retry messages until the channel stop is closed.
 func (r *rolled) clientsBegin() {
 	paths := []string{
 		"/api/v1/dlq/" + r.source, "/api/v1/messages?status=PENDING&count=exact",

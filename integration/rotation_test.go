@@ -17,9 +17,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestRotatedPassword: the password of the programs' database role changes repeatedly, while operators, a redrive and
-// the ingester need new connections all the time. For a short time, the password file contains an older or a newer
-// password than the server knows, or only half of it.
+// TestRotatedPassword: the password of the programs' database role changes repeatedly, while operators and the ingester
+// need new connections all the time. For a short time, the password file contains an older or a newer password than the
+// server knows, or only a part of it.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
 	const secret = "cormorant" // no message of PostgreSQL contains this word; the log may contain such messages
@@ -132,8 +132,7 @@ func (r *rotation) write(content string) {
 	check.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 }
 
-// lasting waits for a random time, at most the parameter most. During this time the password file and PostgreSQL have
-// different passwords.
+// lasting waits for a random time, at most the parameter most.
 func (r *rotation) lasting(most time.Duration) { lasting(time.Duration(r.random.Int64N(int64(most)))) }
 
 // begin starts the programs and the load.

@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// block is a code block of the runbook that an operator can paste into a shell.
+// block is a code block of the runbook that an operator can paste into a shell or psql.
 type block struct {
 	entry, language, text string
 }
@@ -78,7 +78,7 @@ type night struct {
 	ingester *process
 }
 
-// paste runs a block in a shell that stops at the first error.
+// paste runs a block in a shell that stops at the first error. The block must print something, unless it lists changes.
 func (n *night) paste(b block) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
@@ -97,8 +97,8 @@ func (n *night) paste(b block) {
 	n.t.Logf("%s:\n%.300s", b.entry, out.String())
 }
 
-// variables returns values for the variables in a code block of the runbook, such as ID. Each block gets its own
-// message, redrive and error group, because the block changes them.
+// variables returns values for the variables in a code block of the runbook, such as ID. ID is the newest PENDING
+// message. STUCK and REDRIVE are made for each block, because the block changes them.
 func (n *night) variables(text string) []string {
 	values := []string{"API=" + n.api.url, "INGESTER=" + n.ingester.url, "TOKEN=none", "TOPIC=" + n.source}
 	for name, find := range map[string]func() string{"ID": n.pending, "STUCK": n.stuck, "REDRIVE": n.stopped, "GROUP": n.group} {

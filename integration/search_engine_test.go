@@ -13,8 +13,8 @@ import (
 )
 
 // TestFaultSearchEngineAPI: an API whose search index is in OpenSearch finds messages, counts facets and previews
-// redrives by text. While OpenSearch is down, the API answers these requests with an error that says so, and all other
-// requests still work.
+// redrives by text. While OpenSearch is down, the API answers these requests with status 503; a list and facets without
+// a text, and /readyz, still work.
 func TestFaultSearchEngineAPI(t *testing.T) {
 	t.Parallel()
 	node := check.Must(stack.StartOpenSearch(t.Context()))(t)

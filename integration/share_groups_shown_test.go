@@ -14,8 +14,8 @@ import (
 )
 
 // TestShareGroupsAreShown: the API and the metrics show the share groups, a problem because of which a group's dead
-// letters would be lost, and how many dead letters wait for their records. The test checks this while no ingester runs,
-// and again when the ingester has stored the dead letters.
+// letters would be lost, and how many dead letters wait for their records. The test checks this while no ingester runs.
+// When the ingester has stored the dead letters, nothing waits any more.
 func TestShareGroupsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

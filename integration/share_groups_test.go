@@ -68,7 +68,7 @@ func (s *shared) fail(n int, decisions string) {
 	s.sources = append(s.sources, records...)
 }
 
-// completed waits until n messages of the share group are listed and complete.
+// completed waits until the database says of exactly n messages that they are complete.
 func (s *shared) completed(n int) {
 	s.t.Helper()
 	eventually(s.t, 2*time.Minute, fmt.Sprintf("%d messages are complete", n), func() bool {
@@ -96,8 +96,8 @@ func (s *shared) messages() map[string]client.Message {
 	}
 }
 
-// wantSources checks that each message has the key, value, offset and timestamp of the record that its dead letter names,
-// and its header.
+// wantSources checks that each message has the key, value, topic, offset and timestamp of its record, the share group,
+// and "trace" as the name of its first header.
 func (s *shared) wantSources() {
 	s.t.Helper()
 	got := s.messages()
@@ -116,7 +116,8 @@ func (s *shared) wantSources() {
 
 // TestShareGroupsAreCompleted: a share group rejects some records, and others run out of deliveries. The ingester
 // stores a message with the complete record for each of them, although no configured pattern matches the dead-letter
-// topic. After retention has deleted the records from the original topic, the messages can still be retried.
+// topic. After the records have been deleted from the original topic, a message can still be retried. The API refuses a
+// redirect and a mapping to the dead-letter topic.
 func TestShareGroupsAreCompleted(t *testing.T) {
 	t.Parallel()
 	rejections, exhaustions := 100, 20
@@ -158,7 +159,8 @@ func (s *shared) deleteSources() {
 	s.kafka.deleteBefore(s.topic, ends)
 }
 
-// refusesTheTopicAsATarget checks that the API refuses to send anything to the dead-letter topic of a share group.
+// refusesTheTopicAsATarget checks that the API refuses a redirect and a mapping to the dead-letter topic of a share
+// group.
 func (s *shared) refusesTheTopicAsATarget() {
 	s.t.Helper()
 	res, err := s.ReplaceRedirectWithResponse(s.t.Context(), s.topic, nil, client.ReplaceRedirectJSONRequestBody{Target: s.dlq})
@@ -172,8 +174,8 @@ func (s *shared) refusesTheTopicAsATarget() {
 	}
 }
 
-// TestShareGroupsRecordIsGone: retention deletes a record before the ingester reads its dead letter. Then the message
-// says that the record is gone, a retry sends nothing, and the metric counts the message.
+// TestShareGroupsRecordIsGone: ten records are deleted before the ingester reads their dead letters. The database and
+// the metric say that the records are gone, a message has no payload, and its retry is refused.
 func TestShareGroupsRecordIsGone(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -245,8 +247,8 @@ func (s *shared) message(m client.Message) client.MessageDetail {
 }
 
 // TestShareGroupsForgeries: the ingester does not complete a dead letter that names an internal topic, nor one that
-// names a partition in which its share group has no state; the message says why. A second dead letter of the same
-// record is stored as a separate message if it has another value.
+// names a partition in which its share group has no state; the database says why. A second dead letter of the same
+// record is counted as a repeat; if its value differs, it becomes a message that is not completed.
 func TestShareGroupsForgeries(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -289,9 +291,9 @@ func TestShareGroupsForgeries(t *testing.T) {
 	check.NoError(t, consumer.Stop())
 }
 
-// TestFaultShareGroupsBrokerIsKilled: the broker is killed while it writes dead letters of a share group. When it is
-// started again, it writes some of these dead letters a second time, with another error text. The ingester stores one
-// message for each record, and counts its repeats.
+// TestFaultShareGroupsBrokerIsKilled: the broker is killed while it writes dead letters of a share group. After its
+// restart, the broker may write some of them a second time; the test repeats ten of them with another error text. The
+// ingester stores one message for each record, and counts the repeats.
 func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
@@ -396,8 +398,8 @@ func (s *shared) inState(state string) int {
 }
 
 // TestShareGroupsForgedBefore: a program that may write to the dead-letter topic writes a dead letter of a record that
-// has not failed yet, with an old timestamp. The completion of the message of this forged dead letter is refused for
-// good. When the record fails, its genuine dead letter is stored with the record.
+// has not failed yet, with an old timestamp. The completion of the message of this forged dead letter is refused. When
+// the record fails, its genuine dead letter is stored with the record.
 func TestShareGroupsForgedBefore(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -441,8 +443,8 @@ func TestShareGroupsTopicIsDeleted(t *testing.T) {
 }
 
 // TestShareGroupsAutomaticRetry: the dead letters of a share group contain copies of keys and values, but not the
-// headers of their records. Automatic retry sends a message only when the headers were read from the original topic,
-// and sends no message whose record cannot be stored.
+// headers of their records. Automatic retry sends all messages, and sends each of them only after its headers were read
+// from the original topic.
 func TestShareGroupsAutomaticRetry(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, true, "DLQ_REDRIVE_AUTO_TOPICS=*", "DLQ_REDRIVE_AUTO_IDLE_SLEEP=20ms")
@@ -469,7 +471,7 @@ func TestShareGroupsAutomaticRetry(t *testing.T) {
 }
 
 // TestShareGroupsFormerTopic: while the ingester is stopped, the configuration of a share group is changed to another
-// dead-letter topic. The ingester still stores the dead letters in the former topic.
+// dead-letter topic. The ingester still stores the two dead letters that the former topic contains.
 func TestShareGroupsFormerTopic(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

@@ -42,7 +42,7 @@ func (s *soak) calamities() []calamity {
 }
 
 // breakThings injects faults in random order. It repeats a fault only after all other faults. It injects every fault at
-// least once, even if the test is short.
+// least once, even if the test is short, and fails the test if nothing has shown that a fault happened.
 func (s *soak) breakThings(atLeast time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(atLeast)
@@ -90,8 +90,8 @@ func (s *soak) killed(at *place) bool {
 	return gone
 }
 
-// perhapsKilled kills a program in one of three calls, while another fault is in progress. It returns a function that
-// starts the program again; the caller calls it when the program can start.
+// perhapsKilled kills a program in about one of three calls, while another fault is in progress. It returns a function
+// that starts a killed program again; the caller calls this function when the program can start.
 func (s *soak) perhapsKilled() (revive func()) {
 	victims := []*place{s.ingesters[1], s.apis[1]}
 	at := victims[s.random.IntN(2)]
@@ -103,9 +103,11 @@ func (s *soak) perhapsKilled() (revive func()) {
 	return func() { s.launch(at) }
 }
 
-// archiverKilled makes messages old enough for the archive, and kills the archiver after it has moved some of them.
+// archiverKilled makes messages old enough for the archive, and kills the archiver when it has moved some of them or
+// has ended. It reports whether the archive has grown.
 func (s *soak) archiverKilled() bool {
-	// The statement is repeated, because an earlier fault may have broken the test's connection to PostgreSQL.
+	// An earlier fault may have broken the test's connection to PostgreSQL. So the test repeats the statement until it
+	// succeeds.
 	eventually(s.t, time.Minute, "messages are due", func() bool {
 		_, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
 			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') LIMIT 150)`)

@@ -99,8 +99,8 @@ func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	return ctx.Err() == nil
 }
 
-// consume consumes the original topics. It fails on one record in four and sends this record to the dead-letter topic
-// as Spring does, with all headers of the record.
+// consume consumes the original topics. It fails on about one record in four and sends this record to the first
+// dead-letter topic as Spring does, with all headers of the record.
 func (s *soak) consume(ctx context.Context, random *rand.Rand) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumeTopics(s.targets...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -330,7 +330,7 @@ func (s *soak) archiveOnce(ctx context.Context) bool {
 	return cmd.Run() == nil
 }
 
-// cancelPaused cancels redrives that an operator paused and could not resume.
+// cancelPaused asks the API to cancel the redrives that are paused or stopped, and reports whether there were none.
 func (s *soak) cancelPaused() bool {
 	var ids []string
 	if err := s.db.Select(&ids, `SELECT id::text FROM dlq.redrives WHERE state IN ('paused', 'stopped')`); err != nil {

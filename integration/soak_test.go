@@ -24,9 +24,10 @@ import (
 const seedVariable = "DLQ_SOAK_SEED"
 
 // TestSoak runs the whole system under load and injects one fault after the other, for about a minute, or for ten
-// minutes if DLQ_TEST_LONG=1. Producers write dead letters of several frameworks, two ingesters, two APIs and an
-// archiver run, operators use the whole API, and consumers fail again. At the end, no message may be lost, duplicated,
-// invented or left unfinished, and everything must work as before.
+// minutes if DLQ_TEST_LONG=1. A producer writes dead letters of several frameworks, two ingesters, two APIs and an
+// archiver run, operators list, edit, retry, redrive, delete and restore messages, and a consumer fails on some
+// replays. At the end, no message may be lost, duplicated, invented or left unfinished, and everything must work as
+// before.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -244,7 +245,8 @@ func (s *soak) recovers(since time.Time) {
 	}
 }
 
-// retryAllOfIt retries all messages of every dead-letter topic, and checks that the API completes these requests.
+// retryAllOfIt retries all PENDING messages of every dead-letter topic, and checks that the API completes these
+// requests.
 func (s *soak) retryAllOfIt() {
 	s.t.Helper()
 	for _, topic := range s.sources {
@@ -273,8 +275,8 @@ func (s *soak) endPrograms() {
 	}
 }
 
-// wantComebacks checks that each replay that failed again is stored as a child of the message that was sent, unless
-// that message was deleted meanwhile.
+// wantComebacks checks that each replay that failed again is stored as a child of the message that was sent, unless the
+// deletion of one of the two messages was requested.
 func (s *soak) wantComebacks() {
 	s.t.Helper()
 	parents := map[string]string{}

@@ -44,7 +44,7 @@ func newSystem(t *testing.T) *system {
 	return newSystemOn(t, stacktest.Kafka(t), postgrestest.Empty(t))
 }
 
-// newSystemOn returns a system on the given servers.
+// newSystemOn returns a system on the given servers, and migrates its database.
 func newSystemOn(t *testing.T, brokers []string, database string) *system {
 	t.Helper()
 	s := &system{t: t, brokers: brokers, prefix: fmt.Sprintf("e2e%d-%d", os.Getpid(), systems.Add(1))}
@@ -151,7 +151,8 @@ func (p *process) stop() {
 	}
 }
 
-// try sends one request; status 0 means that there was no answer.
+// try sends one request; status 0 means that there was no answer. The test fails if the API's answer does not fit the
+// OpenAPI document.
 func (p *process) try(method, path string, body []byte, header ...string) (status int, answer []byte) {
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, bytes.NewReader(body))
 	check.NoError(p.t, err)

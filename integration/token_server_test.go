@@ -129,7 +129,8 @@ func (s *tokenServer) count() int {
 	return len(s.issued)
 }
 
-// kafka starts a Kafka with a second listener, which accepts the tokens of this server for brokerSession.
+// kafka starts a Kafka with a second listener. Its clients sign in with tokens of this server, and must sign in again
+// after brokerSession.
 func (s *tokenServer) kafka() (*stack.Stack, *proxy.Proxy) {
 	s.t.Helper()
 	p := newProxy(s.t, proxy.KafkaRequests)
@@ -165,8 +166,8 @@ func (s *tokenServer) environ(p *proxy.Proxy) []string {
 	}
 }
 
-// wantHidden fails the test if a text contains the client's secret, a token that was issued, or the signature of such a
-// token.
+// wantHidden fails the test if a text is empty, or contains the client's secret, or the claims or the signature of a
+// token that was issued.
 func (s *tokenServer) wantHidden(what, text string) {
 	s.t.Helper()
 	check.True(s.t, text != "", "%s is empty", what)

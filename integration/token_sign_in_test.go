@@ -25,7 +25,8 @@ import (
 
 // TestFaultKafkaSessionsEnd: the broker ends each session after a few seconds, and tokens are valid only a few seconds
 // longer; in a long run they are valid for a minute. Ingest, retries, a redrive and the outcomes of replays continue
-// while many sessions end. No request fails, no warning is logged, and the consumer group keeps its members.
+// while many sessions end. No request fails, no warning about Kafka, tokens or sessions is logged, and the consumer
+// group keeps its members.
 func TestFaultKafkaSessionsEnd(t *testing.T) {
 	t.Parallel()
 	tokens := newTokenServer(t, pick(10*time.Second, time.Minute))
@@ -105,8 +106,8 @@ func TestFaultPasswordSessionsEnd(t *testing.T) {
 }
 
 // TestFaultTokenEndpoint: the token endpoint fails for longer than a token is valid. The ingester logs the reason and
-// is no longer ready. When the endpoint issues tokens again, the ingester becomes ready and stores all records. A
-// failure that is shorter than the validity of a token has no effect.
+// is no longer ready. When the endpoint issues tokens again, the ingester becomes ready and stores all records. No
+// redirect is followed.
 func TestFaultTokenEndpoint(t *testing.T) {
 	t.Parallel()
 	tokens := newTokenServer(t, 8*time.Second)
@@ -169,8 +170,8 @@ func TestFaultTokenEndpoint(t *testing.T) {
 	l.wantTokensHidden(tokens, ingester, api)
 }
 
-// TestFaultTokenEndpointAtStart: a program that cannot get a token when it starts ends with an error after the start-up
-// timeout. When the token endpoint works again, the program starts.
+// TestFaultTokenEndpointAtStart: an ingester with a wrong client secret ends when it cannot get a token at its start,
+// and its log says why. With the right secret, the ingester starts.
 func TestFaultTokenEndpointAtStart(t *testing.T) {
 	t.Parallel()
 	tokens := newTokenServer(t, 10*time.Second)
@@ -244,7 +245,8 @@ func (l *letters) log(p *process) string {
 	return string(check.Must(os.ReadFile(p.log))(l.t))
 }
 
-// wantTokensHidden checks that logs, metrics and the database contain neither the client's secret nor a token.
+// wantTokensHidden checks that the programs' logs and metrics and the messages' publish errors contain neither the
+// client's secret nor a token.
 func (l *letters) wantTokensHidden(tokens *tokenServer, all ...*process) {
 	l.t.Helper()
 	for _, p := range all {

@@ -45,7 +45,7 @@ func TestTopicMadeAgainLosesNothing(t *testing.T) {
 	}
 }
 
-// total returns how many messages the API lists for a dead-letter topic; -1 when it gives no answer.
+// total returns how many messages the API lists for a dead-letter topic; -1 when the status is not 200.
 func total(api *process, topic string) int {
 	var got listed
 	status, _ := api.try(http.MethodGet, "/api/v1/dlq/"+topic, nil)

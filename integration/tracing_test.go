@@ -141,8 +141,8 @@ func textOf(attributes []*commonpb.KeyValue, key string) string {
 }
 
 // TestTracesOfALetterAndItsRetry follows a dead letter whose headers contain a trace context through both programs. The
-// programs make traces of their own, with links to the dead letter's trace. The published record has the same trace
-// headers as the dead letter.
+// ingester makes a trace of its own, and the retry belongs to the trace of the client's request; both have links to the
+// dead letter's trace. The published record has the same trace headers as the dead letter.
 func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	t.Parallel()
 	c := newTraceCollector(t)
@@ -217,7 +217,8 @@ func (l *letters) traced(api *process) string {
 	return ""
 }
 
-// wantLogged checks that the program's log contains a line about a request with the trace id of the request.
+// wantLogged checks that the program's log contains a line about the request with its trace id, its span id and its
+// request id.
 func wantLogged(t *testing.T, p *process, request span) {
 	t.Helper()
 	log, err := os.ReadFile(p.log)
@@ -264,7 +265,8 @@ func wantNoNoise(t *testing.T, c *traceCollector) {
 }
 
 // TestFaultCollectorHangs: with a collector that accepts connections and stays silent, or that does not exist, programs
-// work as they do without a collector, drop the spans that they cannot keep, and exit in time.
+// work as they do without a collector, log the failure at most once a minute, and exit in time. The API counts spans as
+// dropped or failed, and none as exported.
 func TestFaultCollectorHangs(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -219,8 +219,8 @@ func (s *system) startFrom(dir, name string) *process {
 	return p
 }
 
-// load continually requests lists, counts, searches and single messages from the running APIs, and
-// reports every bad answer.
+// load continually requests lists, counts, searches and single messages from the running APIs, and fails the test for
+// every status that is not 200.
 type load struct {
 	l        *letters
 	mu       sync.RWMutex // each request holds it for reading; notAt locks it, to wait for pending requests

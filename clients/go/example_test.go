@@ -9,8 +9,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// The program starts a redrive for each open error group, with a canary of two messages. If more than half of the
-// canary fails again, the redrive sends no further message.
+// The program starts a redrive for each open error group on the first page of the list, with a canary of two messages.
+// If more than half of the canary fails again, the redrive sends no further message.
 func Example() {
 	ctx := context.Background()
 	api, err := client.NewClientWithResponses("http://127.0.0.1:8080", client.WithToken(os.Getenv("DLQ_TOKEN")))

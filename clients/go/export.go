@@ -15,8 +15,9 @@ type Exported struct {
 	Complete bool // false: the export ended at the API's limit, and more messages match
 }
 
-// Export writes every matching message to out as it arrives. An answer that ends early, or without the number of its
-// messages, is an error; the part before it is written to out nevertheless. A refusal is a *RefusedError.
+// Export writes the matching messages to out as they arrive, up to the API's limit. An answer that ends early, or
+// without the number of its messages, is an error; the part before it is written to out nevertheless. For a refusal,
+// the error wraps a *RefusedError.
 func Export(ctx context.Context, c ClientInterface, params *ExportMessagesParams, out io.Writer) (Exported, error) {
 	res, err := c.ExportMessages(ctx, params)
 	if err != nil {

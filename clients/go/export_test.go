@@ -69,7 +69,7 @@ func TestExport_ARefusalSaysWhy(t *testing.T) {
 	}
 }
 
-// A client with WithToken sends the token in each request.
+// TestWithToken: a request of a client with WithToken contains the token.
 func TestWithToken(t *testing.T) {
 	t.Parallel()
 	var got string

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// archiveCollector reports the last run of the archiver from the store, because the archiver exits before Prometheus
-// can scrape it. Every replica reports the same values.
+// archiveCollector reports the last archive run and the last complete one from the store, because the archiver serves
+// no metrics. Every replica reports the same values.
 type archiveCollector struct {
 	store                        repository.ArchiveRuns
 	success, rows, took, results *prometheus.Desc

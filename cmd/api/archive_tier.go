@@ -24,8 +24,8 @@ type tieredStore struct {
 
 // useTier lets the API read and change the archived messages in the object store as well as those in the database. When
 // the configuration has no object store, requests that need an object answer 503 with the reason. The API starts all
-// the same, for two reasons: operators must be able to work on live messages even if a setting of the archive is wrong,
-// and the archiver may begin to move messages after the API has started.
+// the same, for two reasons: operators must be able to work on live messages even if archive.store is wrong, and the
+// archiver may begin to move messages after the API has started.
 func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
 	full, ok := store.(*postgres.Store)
 	if !ok {
@@ -100,7 +100,8 @@ type objectStats interface {
 	ObjectStats(ctx context.Context) (repository.ObjectStats, error)
 }
 
-// objectsCollector reports the number and the size of the archive's objects. Every replica reports the same values.
+// objectsCollector reports the number and the size of the archive's objects, the number of their messages, and since
+// when bytes wait to be deleted. Every replica reports the same values.
 type objectsCollector struct {
 	store                             objectStats
 	objects, messages, bytes, waiting *prometheus.Desc

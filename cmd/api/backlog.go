@@ -23,8 +23,9 @@ type unread struct {
 	oldest  time.Time
 }
 
-// backlog finds the records of dead-letter topics that are not messages yet. It keeps the timestamps of these records,
-// so that repeated calls of read do not read the same record again. A backlog is not safe for concurrent use.
+// backlog finds the records of dead-letter topics that are not messages yet. It keeps the timestamp of the first such
+// record of each partition, so that repeated calls of read do not read the same record again. A backlog is not safe for
+// concurrent use.
 type backlog struct {
 	cluster logs
 	times   map[broker.TopicPartition]readTime

@@ -43,9 +43,9 @@ type parts struct {
 	service *redrive.Service
 	heart   *heartbeat.Heart // nil when no heartbeats are sent
 
-	bucket tier.Bucket // nil when the whole archive is in the database
+	bucket tier.Bucket // nil when no object store is used
 
-	// The fields below are nil without a database.
+	// The next four fields are nil without a database.
 	search *searching
 	finder *search.Worker
 	filler *search.PayloadFiller
@@ -319,7 +319,8 @@ func ingesterFault(states map[string]string, err error, group string) error {
 
 func alive(context.Context) error { return nil }
 
-// wait waits for the dependencies, for at most the start-up timeout, and then for the schema, without a limit.
+// wait waits for the dependencies, for at most the start-up timeout. With a database, it then waits for the schema and
+// the signing keys, without a limit.
 func (p *parts) wait(ctx context.Context) error {
 	if err := p.base.WaitFor(ctx, p.db, p.cluster); err != nil || p.db == nil {
 		return err

@@ -60,7 +60,8 @@ dlq_archive_last_success_timestamp_seconds 1.00000009e+09
 	}
 }
 
-// awayRuns is a database that is unavailable, or whose schema is so old that it has no table of archive runs.
+// awayRuns is a store without archive runs; it returns the error err, as a database does that is unavailable or has an
+// old schema.
 type awayRuns struct {
 	repository.ArchiveRuns
 	err error

@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// mountConsole adds the console's pages to the server of the API.
+// mountConsole adds the console's pages to the server of the API, if the console is enabled.
 func (p *parts) mountConsole() error {
 	cfg := p.base.Config
 	settings := cfg.Console

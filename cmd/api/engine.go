@@ -64,7 +64,7 @@ func (s *searching) facets(counter *search.FacetCounter, masked entity.MaskedFie
 	return rest.WithFacets(s.engine.NewFacets(counter, masked))
 }
 
-// use makes the API and redrives search in the search engine.
+// use sets where the API searches and exports. With a search engine, redrives also find their messages there.
 func (s *searching) use(stores *rest.Stores, redrives *redrive.Stores, store *postgres.Store) {
 	stores.Database.Searches, stores.Database.Exports = s.reads, s.reads
 	if s.engine != nil {

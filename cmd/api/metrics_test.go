@@ -28,7 +28,8 @@ import (
 
 const monitoring = "../../deploy/k8s/components/monitoring/"
 
-// Every metric and label that the alert rules and the dashboard use is exported by this program or by the ingester. An
+// Every metric and label that the alert rules and the dashboard use is exported by this program or by the ingester, or
+// comes from Kubernetes or Prometheus. Every metric dlq_* of these programs is used there, or listed in unwatched. An
 // alert on a metric that does not exist would never fire.
 func TestMetrics_WhatIsWatchedExists(t *testing.T) {
 	t.Parallel()
@@ -92,8 +93,8 @@ func TestOneFormat(t *testing.T) {
 
 var bound = regexp.MustCompile(`\b(?:le|quantile)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")`)
 
-// oneFormat returns the first matcher in an expression that accepts a whole number in only one of the two ways to write
-// it, 5 or 5.0. It returns "" when there is no such matcher.
+// oneFormat returns the first matcher in an expression that accepts a whole number below 1,000 in only one of the two
+// ways to write it, 5 or 5.0. It returns "" when there is no such matcher.
 func oneFormat(t *testing.T, expression string) string {
 	t.Helper()
 	for _, m := range bound.FindAllStringSubmatch(expression, -1) {
@@ -112,7 +113,7 @@ func oneFormat(t *testing.T, expression string) string {
 	return ""
 }
 
-// fromScraping are labels that Prometheus itself adds to metrics.
+// fromScraping are labels that no metric declares: Prometheus adds them, and every histogram has le.
 var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 
 // unwatched are the metrics that are deliberately used by no alert rule and by no panel of the dashboard, each with the
@@ -182,7 +183,7 @@ var (
 )
 
 // watched returns all expressions in the rules and on the dashboard, and the names of the metrics that recording rules
-// create.
+// create. It also checks that each panel has a title, a description and the dashboard's data source.
 func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 	t.Helper()
 	var rules struct {

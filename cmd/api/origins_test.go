@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 )
 
-// Without a declared origin, automatic retry sends no message of a topic. The API logs a warning about such a topic
-// when it starts.
+// warnUndeclaredAuto logs one warning if automatic retry is on for topics that neither an origin rule nor the topic map
+// declares, and otherwise nothing.
 func TestAutomaticRetryWithoutDeclarationsIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	byConvention := []deadletter.OriginRule{{DLQ: "*.dlq.v1", Originals: []string{"$1.events"}}}

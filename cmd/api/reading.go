@@ -33,8 +33,8 @@ type reading[T any] struct {
 	pending <-chan struct{} // closed when the query that timed out returns; nil when there is no such query
 }
 
-// current returns the result of the function ask, which is at most stateAge old. known is false while the store does
-// not answer.
+// current returns the result of the function ask, which is at most stateAge old. known is false when the last call of
+// ask failed or timed out.
 func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// buildAuth creates authentication and sessions. With a database, the replicas share the revoked
-// sessions.
+// buildAuth creates authentication, sessions and the signer. With a database, the replicas share the revoked sessions.
 func (p *parts) buildAuth() error {
 	cfg, log := p.base.Config.Auth, p.base.Log
 	var store auth.EndedStore // the store of ended sessions; nil when revocations stay in this process
@@ -34,8 +33,8 @@ func (p *parts) buildAuth() error {
 }
 
 // shareSigningKeys loads the signing keys from the database, unless a file provides them. With shared keys, every
-// replica accepts what any replica has signed, such as the cursors of lists, also after a restart. shareSigningKeys
-// tries again until it succeeds or ctx ends.
+// replica accepts what any replica has signed, such as the cursors of lists, also after a restart. While the database
+// is unavailable, shareSigningKeys tries again until ctx ends; it returns any other error at once.
 func (p *parts) shareSigningKeys(ctx context.Context) error {
 	if p.signer.HasFile() {
 		return nil

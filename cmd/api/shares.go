@@ -49,8 +49,9 @@ type shareStore interface {
 	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
 }
 
-// sharesCollector reports the dead letters of share groups whose record is not stored yet, and the configurations that
-// would make the broker lose dead letters. Every replica reports the same values.
+// sharesCollector reports the dead letters of share groups whose record is not stored yet, the time until retention
+// removes these records, and the configurations that would make the broker lose dead letters. Every replica reports the
+// same values.
 type sharesCollector struct {
 	store    shareStore
 	snapshot func() *sharegroup.Snapshot
@@ -111,8 +112,8 @@ func (c *sharesCollector) Collect(ch chan<- prometheus.Metric) {
 	c.collectLeft(ch, s, counts, unread)
 }
 
-// removedBefore returns, for each original topic, the time before which the retention of the topic has removed all
-// records.
+// removedBefore returns, for each original topic with a known and limited retention, the time before which the
+// retention has removed all records.
 func removedBefore(s *sharegroup.Snapshot, now time.Time) map[string]time.Time {
 	removed := map[string]time.Time{}
 	for _, g := range s.Groups() {

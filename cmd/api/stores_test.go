@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// With a database, no part of rest.Stores is missing. A missing part would cause an error only when a request needs it.
+// With a database, no part of rest.Stores and redrive.Stores is missing. A missing part would cause an error only when
+// a request needs it.
 func TestStoresWithADatabaseHaveEveryPart(t *testing.T) {
 	t.Parallel()
 	store := postgres.New(sqlx.NewDb(nil, "postgres"))

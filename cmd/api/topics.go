@@ -61,7 +61,7 @@ func (t *topics) set(names []string) {
 }
 
 // Exists implements rest.Topics. For a name that is not in the list, Exists asks the cluster, because the topic may be
-// new.
+// new. While there is no list or an old one, the result is empty.
 func (t *topics) Exists(ctx context.Context, names ...string) map[string]bool {
 	exists := map[string]bool{}
 	var absent []entity.ReplayQuestion

@@ -14,7 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// An unprotected API in production logs an error at start and every hour; an API outside production logs none.
+// An unprotected API in production logs an error at start and every hour; an API outside production, or with
+// authentication, logs none.
 func TestUnprotectedProductionIsComplainedAbout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// The program ingester stores every record of every dead-letter topic in the database. Any number of ingesters may run;
-// the consumer group divides the partitions among them.
+// The program ingester reads the dead-letter topics and stores their records in the database. Any number of ingesters
+// may run; the consumer group divides the partitions among them.
 package main
 
 import (

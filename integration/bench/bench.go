@@ -21,7 +21,7 @@ import (
 type part struct {
 	name  string
 	needs string // the part that must run before, because this part uses its database
-	alone bool   // compares dlq-manager with another product or format, and not two commits; -base skips such a part
+	alone bool   // -base skips this part, for example because it compares dlq-manager with another product
 	load  string
 	run   func(context.Context, *side) []figure
 }
@@ -59,7 +59,8 @@ func partNames() (names []string) {
 	return names
 }
 
-// chosen returns the parts that -only names, and the parts whose databases they need.
+// chosen returns the parts that -only names and the parts whose databases they need, or all parts without -only. With
+// -base, it leaves out parts that are alone.
 func (o options) chosen() []part {
 	wanted := map[string]bool{}
 	for _, name := range o.only {
@@ -175,8 +176,8 @@ func output(ctx context.Context, dir, name string, args ...string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// measure runs all parts once or, if two commits are compared, as many times as -pairs says. Each time, the programs of
-// both commits run every part. Which commit is first alternates from part to part and from time to time.
+// measure runs the chosen parts once or, if two commits are compared, as many times as -pairs says. Each time, the
+// programs of both commits run every part. Which commit is first alternates from part to part and from time to time.
 func (b *bench) measure(ctx context.Context) error {
 	for pair := range max(b.opts.pairs*(len(b.sides)-1), 1) {
 		err := attempt(func() {
@@ -257,7 +258,8 @@ func attempt(work func()) (err error) {
 // compares reports whether the run compares the programs with other products: it does when -base names no other commit.
 func (b *bench) compares() bool { return len(b.sides) == 1 }
 
-// stop stops the servers and removes all files; after a failure it keeps the logs.
+// stop stops the servers and removes all files; after a failure it keeps the folder with the programs, configurations
+// and logs.
 func (b *bench) stop(failed bool) error {
 	var errs []error
 	if b.kafka != nil {

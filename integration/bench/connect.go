@@ -48,7 +48,7 @@ func kafkaConnect(ctx context.Context, s *side) []figure {
 	c.size = s.kafka.produce(ctx, prefix+"-0", c.n)
 	for i := range 2 * connectPairs {
 		turn := c.ingester
-		if (i+1)/2%2 == 1 { // each of the two products takes the first turn of a pair equally often
+		if (i+1)/2%2 == 1 { // the products take the first turn of a pair alternately
 			turn = c.sink
 		}
 		d := s.database(ctx, "connect", prefix)
@@ -95,8 +95,8 @@ func (c *comparison) sink(ctx context.Context, d *database) {
 	expect("bytes of its values", d.number(ctx, `SELECT sum(octet_length(value)) FROM connect_letters`), c.size)
 }
 
-// watch measures how long an ingest takes, from the first query that finds rows in the table to the first query that
-// finds all rows.
+// watch measures how long an ingest takes, from the first call of count that finds rows to the first one that finds all
+// rows.
 func (c *comparison) watch(ctx context.Context, p program, name string, count func() int) section {
 	n := 0
 	until := func(least int) {

@@ -24,7 +24,7 @@ type database struct {
 	config string // path of the configuration file of the programs that use this database
 }
 
-// openDatabase connects to a database, with one round trip per statement, as the product does.
+// openDatabase opens a pool for a database, with one round trip per statement, as the product does.
 func openDatabase(server, name string) *database {
 	u := must(url.Parse(server))
 	u.Path = "/" + name
@@ -125,7 +125,7 @@ func (d *database) text(ctx context.Context, query string, args ...any) (text st
 	return text
 }
 
-// list runs a query that returns one column, and returns its values as texts.
+// list runs a query that returns one column of values without spaces, and returns the values as texts.
 func (d *database) list(ctx context.Context, query string, args ...any) []string {
 	text := d.text(ctx, `SELECT coalesce(string_agg(one::text, ' '), '') FROM (`+query+`) AS answer (one)`, args...)
 	return strings.Fields(text)

@@ -156,7 +156,7 @@ func interval(values []float64) (low, high, coverage float64) {
 	return sorted[k-1], sorted[n-k], 1 - 2*tail
 }
 
-// number formats with three significant digits and commas between thousands.
+// number rounds numbers from 1,000 on and formats them with commas. Smaller numbers get at most two decimals.
 func number(v float64) string {
 	switch abs := math.Abs(v); {
 	case abs >= 1000:

@@ -10,7 +10,7 @@ import (
 
 const (
 	ingestTopics  = 10
-	retriedTopics = 2 // the messages of the first two topics are republished in the part named retry
+	retriedTopics = 2 // each retry-all of the part named retry republishes one of the first two topics
 )
 
 func (b *bench) topicName(n int) string { return fmt.Sprintf("%s-%d", b.id, n) }
@@ -88,8 +88,8 @@ func (d *database) expectIngested(ctx context.Context, n int, bytes int64) {
 // copyBatch is the number of rows per transaction, the same as the ingester's.
 const copyBatch = 1000
 
-// copyFastest inserts n rows with COPY over 2 and over 4 connections, and removes them again. The
-// server reads the rows from its own files, so that no client takes processor time.
+// copyFastest inserts n rows with COPY over 2 and over 4 connections, and removes them again. It returns the faster of
+// the two. The server reads the rows from its own files, so that no client takes processor time.
 func (d *database) copyFastest(ctx context.Context, n int) (best section) {
 	before := d.number(ctx, countRows)
 	for _, connections := range []int{2, 4} {

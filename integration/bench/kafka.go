@@ -124,7 +124,7 @@ func (c *cluster) value(name string, n int) []byte {
 		n, name, time.Now().UTC().Format(time.RFC3339Nano), c.random.Uint64(), c.random.IntN(100_000_000), strings.Join(items, ", "), c.text(512))
 }
 
-// text returns n characters without repetition.
+// text returns n random characters.
 func (c *cluster) text(n int) string {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789"
 	text := make([]byte, n)

@@ -6,9 +6,10 @@
 //
 // It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it also builds the programs of
 // that commit, and measures the programs of both commits in turn. It then prints for each figure both medians, their
-// ratio and its 95 % interval. Each commit has its own databases, which its own program migrates. The benchmark's own
-// SQL uses only dlq.dlq_messages, its archive and the views. It shows a figure only if the counts that the figure
-// depends on are right. It runs on Linux only, and no other program should use the machine meanwhile.
+// ratio and its 95 % interval. Each commit has its own databases, which its own program migrates. In the parts that
+// -base runs, the benchmark's own SQL uses only dlq.dlq_messages, its archive and the views. It shows a figure only if
+// the counts that the figure depends on are right. It runs on Linux only, and no other program should use the machine
+// meanwhile.
 package main
 
 import (

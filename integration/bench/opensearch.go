@@ -23,7 +23,8 @@ const (
 	maxDistinct      = 2.0  // limit of the error of a number of distinct values, in %
 )
 
-// engines measures the same searches and facets with PostgreSQL and with OpenSearch, on a table of messages with values.
+// engines measures the same searches and facets with PostgreSQL and with OpenSearch, on a table of messages with
+// values.
 func engines(ctx context.Context, s *side) (figures []figure) {
 	n := s.opts.count(s.opts.documents)
 	prefix, flooded := s.createFlood(ctx)
@@ -114,7 +115,8 @@ func (s *side) askEngine(ctx context.Context, p program, n int, over period, eng
 		s.askFacet(ctx, p, over, engine, limit))
 }
 
-// askFacet measures a facet of the customers, after one answer that does not count.
+// askFacet measures a facet of the customers, after two answers that do not count, and the error of its number of
+// customers.
 func (s *side) askFacet(ctx context.Context, p program, over period, engine string, limit float64) []figure {
 	path := "/api/v1/messages/facets?by=$.customer.id" + over.filter
 	var answer struct {

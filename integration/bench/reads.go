@@ -20,7 +20,7 @@ import (
 const (
 	askWarm   = 20 // number of first requests to a new API whose times do not count
 	pageSize  = 50
-	deepPages = 100 // number of pages, of deepSize messages each, that are read before the measured page
+	deepPages = 100 // number of pages, of deepSize messages each, that are read to find the measured page
 	deepSize  = 1000
 	manyIDs   = 1000
 	maxAnswer = 1000 // the 99th percentile of a search must be below it, in ms
@@ -102,8 +102,8 @@ func reads(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// deepPage reads pages from the beginning of the list of all messages, and returns the path of the page that follows
-// them.
+// deepPage reads pages from the beginning of the list of all messages, and returns the path of a page that begins where
+// the last of them begins.
 func (p program) deepPage(ctx context.Context) (path string) {
 	cursor := ""
 	for range deepPages {

@@ -142,7 +142,8 @@ func (r row) pair() []string {
 	return []string{r.Part, r.Name, number(c.Base), r.text(), fmt.Sprintf("%.3f", c.Ratio), bounds, c.verdict(r.MoreIsBetter)}
 }
 
-// verdict returns "within noise" unless the interval excludes a ratio of 1.
+// verdict returns "better" or "worse" if the interval excludes a ratio of 1, and otherwise "within noise". If the
+// coverage of the interval is below 95 %, there is no result.
 func (c compared) verdict(moreIsBetter bool) string {
 	switch {
 	case c.Coverage < 0.95:
@@ -155,8 +156,8 @@ func (c compared) verdict(moreIsBetter bool) string {
 	return "worse"
 }
 
-// publish prints the figures of the completed parts. It writes docs/benchmarks.md only after a complete run. It returns
-// an error when a figure missed its limit, unless two commits are compared.
+// publish prints the figures of the completed parts. With -write, it writes docs/benchmarks.md, but only after a
+// complete run. It fails when a figure missed its limit, unless two commits are compared.
 func (b *bench) publish(stdout io.Writer, whole bool) {
 	if len(b.done) == 0 {
 		return

@@ -98,7 +98,7 @@ func schemas(ctx context.Context, s *side) []figure {
 	f := &formats{side: s, n: s.opts.count(recordsToDecode), registry: server.URL}
 	f.produce(ctx, register(ctx, server.URL, "orders-value", orderSchema))
 	for i := range 2 * schemaPairs {
-		f.turn(ctx, (i+1)/2%2) // each of the two formats takes the first turn of a pair equally often
+		f.turn(ctx, (i+1)/2%2) // the formats take the first turn of a pair alternately
 	}
 	ingested, indexed := medians(f.ingest), medians(f.index)
 	figures := []figure{
@@ -128,7 +128,7 @@ func register(ctx context.Context, url, subject, schema string) uint32 {
 	return answer.ID
 }
 
-// produce writes the same records to a topic of each format.
+// produce writes records with the same contents in their values to a topic of each format.
 func (f *formats) produce(ctx context.Context, id uint32) {
 	var names [2]string
 	for format := range f.prefix {

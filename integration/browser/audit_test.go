@@ -6,7 +6,7 @@ import (
 )
 
 // auditing: when a person changes many messages at once, the audit trail shows one row, which opens to show each
-// change. Changes that dlq-manager itself made are folded into rows that are closed at first.
+// change. The trail shows changes that dlq-manager itself made after a click on "People and machines".
 func auditing(t *testing.T, site *Site) {
 	const why = "the truck is gone: OPS-12"
 	original, _ := site.Topics("trail")

@@ -22,11 +22,11 @@
 // its own. After a click that leads to another page, first wait for something that only the new page has (WaitPath,
 // WaitText).
 //
-// A test fails at its end if a page wrote an error to the console, threw an exception, or broke its
-// Content-Security-Policy. A test that causes an error on purpose, such as the answer 422, allows
-// it before: b.Allow("status of 422").
+// A test fails at its end if a page wrote an error to the console, threw an exception, opened a dialog, or broke its
+// Content-Security-Policy. A test that causes an error on purpose, such as the answer 422, allows it before:
+// b.Allow("status of 422").
 //
-// One Chromium serves the whole test process with at most two open tabs; further tests wait.
+// One Chromium serves the whole test process. At most two tests have tabs at the same time; further tests wait.
 // Screenshots are saved in bin/screenshots, or in the folder SCREENSHOTS.
 package browser
 

@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/programs"
 )
 
-// folder is the folder with the built programs. The first caller of built builds them, and Closing removes the folder.
+// folder is the folder with the built programs. The first caller of built builds the programs. The folder is removed
+// after the tests if TestMain uses Closing.
 var folder struct {
 	once sync.Once
 	path string

@@ -3,7 +3,7 @@ package browser
 import "testing"
 
 // TestNothingHereYet: without messages, the pages say that they have nothing to show yet; the page of an unknown
-// message says that it was not found; and the API's document needs no sign-in.
+// message says that it was not found; and the page /docs shows the API's document.
 func TestNothingHereYet(t *testing.T) {
 	t.Parallel()
 	site := NewEmptySite(t)

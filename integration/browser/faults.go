@@ -18,7 +18,7 @@ type faults struct {
 	allowed []string
 }
 
-// note records an event of the tab if the event is an error. The browser reports a violation of the
+// note records an event of the tab if the event is an error or opens a dialog. The browser reports a violation of the
 // Content-Security-Policy, and an answer with an error status, as an entry of its log.
 func (f *faults) note(event any) {
 	switch e := event.(type) {

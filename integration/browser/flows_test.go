@@ -2,9 +2,9 @@ package browser
 
 import "testing"
 
-// TestFlows performs the work of operators, from the first page to the result. The flows share a
-// site: the first one uses only the shop, the next ones run in parallel with their own topics, and
-// the last one archives finished messages.
+// TestFlows performs the work of operators, from the first page to the result. The flows share a site: the first one
+// uses only the shop, the next ones run in parallel, most of them with their own topics, and the last one archives
+// finished messages.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	site := NewSite(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// scripts are texts that an attacker would put into a record to execute code in the console. Each sets window.__xss or
-// shows a dialog if any part of the text is executed.
+// scripts are texts that an attacker would put into a record to execute code in the console. Most of them set
+// window.__xss when they are executed; the function harmless also finds elements that the texts would create.
 var scripts = []string{
 	`<script>window.__xss=1</script>`,
 	`"><img src=x onerror="window.__xss=1">`,
@@ -83,8 +83,8 @@ func hostile(t *testing.T, site *Site) {
 	}
 }
 
-// evil returns a dead letter with the text of a script in every part of it. Its headers name the original topic, unless
-// topic is "".
+// evil returns a dead letter with the text of a script in every part of it. Its headers name topic as the original
+// topic or, if topic is "", the topic in which the record failed.
 func evil(script, topic string) Letter {
 	payload := fmt.Sprintf(`{%q: %q, "list": [%q, {"deep": %q}]}`, strings.ReplaceAll(script, "\u0000", ""), "x", script, script)
 	return Letter{

@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// keyboard: the keyboard alone is enough to use every list. The key of an action opens a confirmation, so one key alone
-// never changes a message. While the user types in a field, these keys do nothing else.
+// keyboard: the keyboard alone is enough to use the lists of messages, groups and topics. The key of an action opens a
+// confirmation, so one key alone never changes a message. While the user types in a field, these keys do nothing else.
 func keyboard(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	for _, list := range []string{"/", "/messages", "/groups", "/topics"} {
@@ -45,7 +45,7 @@ func keyboard(t *testing.T, site *Site) {
 	b.WaitPath(message + "/edit")
 }
 
-// palette: in the command palette, a few letters find pages, actions, topics and searches.
+// palette: in the command palette, a few letters find pages, topics and actions.
 func palette(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	b.Visit("/")

@@ -25,7 +25,7 @@ type Letter struct {
 	Headers             []kgo.RecordHeader
 
 	// Original is the original topic that the headers name, when it must differ from the topic in which the record
-	// failed. If it is "-", the dead letter has no headers that name a topic.
+	// failed. If it is "-", the dead letter has none of Spring's headers.
 	Original string
 }
 
@@ -76,7 +76,7 @@ func (s *Site) createTopics(names ...string) {
 }
 
 // Fail dead-letters records of a topic that Topics has created, and waits until searches find all of them. It returns
-// their messages, the latest first.
+// the messages of the topic, the latest first, at most 200.
 func (s *Site) Fail(name string, letters ...Letter) []Stored {
 	s.t.Helper()
 	original, dead := s.Prefix+name+".events.v1", s.Prefix+name+".dlq.v1"
@@ -161,7 +161,7 @@ func (s *Site) withKafka(do func(context.Context, *kgo.Client) error) {
 	}
 }
 
-// Sent waits until a topic has n records, and returns their values in order.
+// Sent waits until a topic has at least n records, and returns their values in order.
 func (s *Site) Sent(topic string, n int) (values []string) {
 	s.t.Helper()
 	s.withKafka(func(ctx context.Context, client *kgo.Client) error {

@@ -55,8 +55,8 @@ func (b *Browser) Hand() { b.t.Helper(); b.show(hand, "light") }
 func (b *Browser) Desk() { b.t.Helper(); b.show(desk, "light") }
 
 // Screenshot saves the page in light and dark colours, at the width of a desktop and at the width of a phone, as
-// NAME-desk-light.png and so on, up to the height of a few screens. It fails the test if the page is wider than the
-// narrow window.
+// NAME-desk-light.png and so on, up to the height of a few screens. It fails the test if the page is wider than one of
+// the two windows.
 func (b *Browser) Screenshot(name string) {
 	b.t.Helper()
 	for _, s := range []screen{desk, hand} {

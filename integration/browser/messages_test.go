@@ -95,8 +95,8 @@ func byKeys(b *Browser) {
 	b.Look("message")
 }
 
-// copying checks the buttons that copy the key, the id, the offset and the topic of a message, and those that copy
-// values from the tree of its payload.
+// copying checks the buttons that copy the key, the id, the offset and the topic of a message, and the button that
+// copies its payload.
 func copying(b *Browser) {
 	const copied = `navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }`
 	measure[bool](b, "Boolean("+copied+")")

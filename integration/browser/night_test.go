@@ -7,8 +7,8 @@ import (
 )
 
 // night: an operator on call finds the cause, retries one message, sees it consumed, republishes the rest with a
-// canary, sees the broken messages return and the redrive stop, marks these messages dead, and finds all of these
-// actions in the audit trail.
+// canary, sees the broken messages return and the redrive stop, marks these messages dead, and finds the reasons of
+// these actions in the audit trail.
 func night(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	b.Visit("/")

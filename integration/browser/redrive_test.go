@@ -80,7 +80,7 @@ func redriving(t *testing.T, site *Site) {
 	other.Look("redrive-cancelled")
 }
 
-// move clicks a button of a redrive, such as Pause, and confirms the dialog that opens.
+// move clicks a button of a redrive, such as Cancel, and confirms the dialog that opens.
 func move(b *Browser, name string) {
 	b.t.Helper()
 	b.In("#moves").Click(name)

@@ -213,8 +213,8 @@ func (s *Site) await(what string, ok func() bool) {
 	}
 }
 
-// Call sends a request to the API. It sends body as JSON, unless body is nil, and decodes a successful answer into out,
-// unless out is nil. It returns the status, 0 without an answer.
+// Call sends a request to the API. It sends body as JSON, unless body is nil, and decodes a successful answer in JSON
+// into out, unless out is nil. It returns the status, 0 without an answer.
 func (s *Site) Call(method, path string, body, out any) (status int) {
 	s.t.Helper()
 	var sent bytes.Buffer

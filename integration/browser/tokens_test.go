@@ -15,7 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// tokens: a viewer sees everything except masked data, and sees why the buttons are disabled.
+// tokens: a viewer sees everything except masked data, and sees why no action is offered. An operator may mark a
+// message dead.
 func tokens(t *testing.T, site *Site) {
 	original, _ := site.Topics("secrets")
 	stored := site.Fail("secrets", Letter{

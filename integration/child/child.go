@@ -1,5 +1,4 @@
-// Package child runs child processes that end when their parent process ends, however the parent
-// ends.
+// Package child runs child processes that, on Linux, end when their parent process ends, however the parent ends.
 package child
 
 import (

@@ -19,7 +19,7 @@ import (
 // startPatience includes the download of the servers in the first run on a machine.
 const startPatience = 12 * time.Minute
 
-// demo holds the servers, the programs and the shop, in the order in which the demo starts them.
+// demo holds the servers, the programs and the shop.
 type demo struct {
 	opts options
 	out  *lines
@@ -91,7 +91,8 @@ func (d *demo) startStack(ctx context.Context) (err error) {
 	return err
 }
 
-// configure writes the configuration file that the API and the ingester share.
+// configure makes the demo's folder, does what plan says, and writes the configuration file that the API and the
+// ingester share.
 func (d *demo) configure(ctx context.Context) (err error) {
 	if d.folder, err = os.MkdirTemp("", "dlq-manager-demo-"); err != nil {
 		return err

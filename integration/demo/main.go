@@ -3,8 +3,8 @@
 //	demo [-bin DIR] [-port N] [-for DURATION]
 //
 // It starts PostgreSQL and Kafka with temporary data, migrates, starts the API and the ingester from DIR, opens a
-// sample shop whose consumers dead-letter some records, and prints what to try. Ctrl-C or SIGTERM stops everything. No
-// process that the demo starts outlives the demo.
+// sample shop whose consumers dead-letter some records, and prints what to try. Ctrl-C or SIGTERM stops everything. On
+// Linux, no process that the demo starts outlives the demo.
 package main
 
 import (

@@ -23,7 +23,7 @@ type program struct {
 	log  string
 }
 
-// service is a program that is killed when this process ends.
+// service is a program that is killed, on Linux, when this process ends.
 type service struct {
 	program
 	*child.Process

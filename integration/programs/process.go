@@ -23,7 +23,7 @@ type Program struct {
 	Dir    string   // the folder of its log
 }
 
-// Process is a running server program. It ends when the process that started it ends.
+// Process is a running server program. On Linux, the program ends when the process that started it ends.
 type Process struct {
 	*child.Process
 	Name string

@@ -28,8 +28,8 @@ func Build(dir string, names ...string) error {
 	return nil
 }
 
-// Config holds the settings for a program's file. Other settings keep their default, or come from
-// the environment.
+// Config holds the settings for a program's file. Write adds some settings that suit tests; all others keep their
+// default, or come from the environment.
 type Config struct {
 	// Database is the URL of a database, with a password.
 	Database string

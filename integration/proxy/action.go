@@ -27,8 +27,8 @@ func Pass() Action { return Action{} }
 // connection; the client's connection is reset.
 func Cut() Action { return Action{cut: true, answers: dropped} }
 
-// BlackHole forwards the request and drops all later answers on this connection. The connection stays open until the
-// client or the upstream closes it.
+// BlackHole forwards the request and drops all later answers on this connection. When the upstream closes the
+// connection, the client does not notice this until the client sends more bytes.
 func BlackHole() Action { return Action{answers: dropped} }
 
 // CutAtAnswer forwards the request and drops the upstream's answer. When the answer contains the bytes in until, the
@@ -36,5 +36,5 @@ func BlackHole() Action { return Action{answers: dropped} }
 // first byte of the answer.
 func CutAtAnswer(until []byte) Action { return Action{answers: lost, until: until} }
 
-// Delay holds the matched bytes, and all later bytes of this connection, for d.
+// Delay holds the matched bytes, and all later bytes of the client on this connection, for d.
 func Delay(d time.Duration) Action { return Action{hold: d} }

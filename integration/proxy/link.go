@@ -16,13 +16,13 @@ type link struct {
 	client, server *net.TCPConn
 	matcher        Matcher
 	up, down       pacer
-	gone           chan struct{} // closed when the client has disconnected
+	gone           chan struct{} // closed when the client's connection is over
 
 	mu      sync.Mutex // guards the fields below
 	answers answers
 	until   []byte
 	answer  []byte // the end of the bytes dropped so far; deliver searches it for the bytes in until
-	over    bool   // the client has disconnected
+	over    bool   // whether the client's connection is over
 }
 
 // run forwards bytes from the client to the server and from the server to the client, and returns when neither
@@ -41,7 +41,7 @@ func (l *link) abort() {
 	reset(l.server)
 }
 
-// end remembers that the client has disconnected, and ends every call of wait.
+// end remembers that the client's connection is over, and ends every call of wait.
 func (l *link) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *link) cut() {
 	_ = l.server.CloseWrite()
 }
 
-// upload forwards the client's bytes, and stops at each match.
+// upload forwards the client's bytes, and performs the action that the proxy chooses for each match.
 func (l *link) upload() {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -86,8 +86,8 @@ func (l *link) upload() {
 	}
 }
 
-// pass forwards bytes to the upstream, and performs the action after the last of them. It returns false when the
-// connection has ended.
+// pass forwards bytes to the upstream. As the action says, it first waits or begins to drop answers, and at the end
+// cuts the connection. It returns false when the connection has ended.
 func (l *link) pass(b []byte, a Action) bool {
 	if a.hold > 0 && !l.wait(a.hold) {
 		return false
@@ -107,7 +107,7 @@ func (l *link) pass(b []byte, a Action) bool {
 	return !a.cut
 }
 
-// wait waits for d. It returns false if the client has disconnected before the end of this time.
+// wait waits for d. It returns false if the client's connection is over before the end of this time.
 func (l *link) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

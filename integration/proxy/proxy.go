@@ -124,7 +124,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 	}
 	server, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), "tcp", upstream)
 	if err != nil {
-		reset(client) // the client sees the same as if the upstream had refused the connection
+		reset(client) // the client's connection breaks at once
 		return
 	}
 	l := &link{proxy: p, client: client, server: server.(*net.TCPConn), matcher: p.matcher(), gone: make(chan struct{})}

@@ -30,7 +30,7 @@ func (r *Registry) Status(code int) { r.fail(func(f *faults) { f.status = code }
 // Content makes the registry answer 200 with a text. An empty text ends this failure.
 func (r *Registry) Content(text string) { r.fail(func(f *faults) { f.content = text }) }
 
-// Huge makes the registry answer 200 with a body of n bytes; from 14 bytes on, it is valid JSON. The answer has no
+// Huge makes the registry answer 200 with a body of n bytes; from 13 bytes on, it is valid JSON. The answer has no
 // header Content-Length. Zero ends this failure.
 func (r *Registry) Huge(n int) { r.fail(func(f *faults) { f.huge = n }) }
 

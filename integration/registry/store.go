@@ -179,7 +179,8 @@ func (s *store) byGUID(guid string) (*schema, error) {
 	return nil, noSchema()
 }
 
-// deleteVersion deletes a version softly, or for good when it is already deleted softly.
+// deleteVersion deletes a version softly or, if permanent is set, for good. A version can be deleted for good only
+// after it was deleted softly.
 func (s *store) deleteVersion(subject, text string, permanent bool) (int, error) {
 	v, err := s.version(subject, text, permanent)
 	switch {
@@ -196,7 +197,8 @@ func (s *store) deleteVersion(subject, text string, permanent bool) (int, error)
 	return v.number, nil
 }
 
-// deleteSubject deletes all versions of a subject.
+// deleteSubject deletes all versions of a subject, softly or for good as deleteVersion does, and the subject's
+// compatibility level.
 func (s *store) deleteSubject(subject string, permanent bool) ([]int, error) {
 	found := s.versions(subject, permanent)
 	if len(found) == 0 {

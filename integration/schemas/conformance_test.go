@@ -45,7 +45,7 @@ type specimenPart struct {
 	question official.EncodeRequest
 	encoded  official.Encoded
 	decoded  any            // value that the official decoder shows, in the form that docs/schemas.md describes
-	edited   map[string]any // the JSON with which an edit replaces the part, by the way of the retry
+	edited   map[string]any // values that the official decoder reads from the sent records, by the way of the retry
 }
 
 // message holds those fields of the API's answer about a message that the test compares, and the record that the retry
@@ -102,7 +102,8 @@ func TestRecordsOfOfficialClients(t *testing.T) {
 	}
 }
 
-// specimens returns each example in each framing, with a topic for each example.
+// specimens returns each example in each of its framings. Each example has a topic, and a second topic if the clients
+// for Python and Node both write the example.
 func (s *site) specimens() (all []*specimen) {
 	for _, e := range examples {
 		framings := []string{official.Prefix, official.Header}

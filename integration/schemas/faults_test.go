@@ -29,8 +29,9 @@ type failing struct {
 	produced int
 }
 
-// While a registry fails, records are stored and listed, and searches find them by everything except their payload.
-// When the registry answers again, payloads are shown, and searches find them.
+// While a registry fails, its messages are listed without payloads, the last message is found by its key, and no
+// redirect is followed. When the registry answers again, all payloads are shown and found; only a long run checks this
+// after the oversized answers.
 func TestFaultSchemaRegistry(t *testing.T) {
 	var strayed atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))

@@ -42,8 +42,8 @@ func (p *paced) wantFew(t *testing.T) {
 	t.Logf("%d requests in %s", p.count, p.last.Sub(p.first))
 }
 
-// Anybody can write records that name schemas which do not exist. dlq-manager sends a registry at most ten requests a
-// second because of such records. It stores and lists all of them, and finds them by their keys.
+// Anybody can write records that name schemas which do not exist. dlq-manager sends a registry at most about ten
+// requests a second because of such records. It stores and lists all of them, and finds one of them by its key.
 func TestFaultInventedSchemas(t *testing.T) {
 	p := &paced{Registry: registry.New(registry.Options{})}
 	server := httptest.NewServer(p)

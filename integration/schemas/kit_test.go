@@ -126,8 +126,8 @@ func (s *site) consume(topic string, n int) []*kgo.Record {
 	return records[:n]
 }
 
-// call sends a request to the api and decodes its answer, which must have status want, into out. body and out are
-// values of JSON; nil for none.
+// call sends a request to the api and decodes its answer, which must have status want, into out. The request and the
+// answer must fit the OpenAPI document. body and out are values of JSON; nil for none.
 func (s *site) call(method, path string, body any, want int, out any) {
 	s.t.Helper()
 	var text []byte

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	stacktest.Main(runner{m, dir})
 }
 
-// runner runs the tests, and then removes the programs that TestMain built.
+// runner runs the tests, and then removes the folder with the programs that TestMain built.
 type runner struct {
 	m   *testing.M
 	dir string

@@ -27,8 +27,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// hidden is a text that occurs only in masked fields, and in payloads that cannot be decoded and may contain masked
-// fields.
+// hidden is a text that the records contain only in masked fields, in keys that are encoded like payloads, and in
+// payloads that cannot be decoded.
 const hidden = "Xanadu"
 
 const (

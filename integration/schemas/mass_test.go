@@ -49,7 +49,7 @@ func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
 }
 
-// redrive holds those fields of the API's answers about a redrive that the tests compare.
+// redrive holds those fields of the API's answers about a redrive that the test compares or prints.
 type redrive struct {
 	ID       string
 	State    string

@@ -89,8 +89,8 @@ type Consumer struct {
 	deliveries []Delivery
 }
 
-// Start starts a consumer, which ends when this process ends at the latest. The first call on a machine compiles the
-// Java program of the consumer. ctx limits only the time until the consumer is started.
+// Start starts a consumer, which, on Linux, ends when this process ends at the latest. The first call on a machine
+// compiles the Java program of the consumer. ctx limits only the time until the consumer is started.
 func Start(ctx context.Context, opts Options) (*Consumer, error) {
 	args := []string{strings.Join(opts.Topics, ","), "bootstrap.servers=" + strings.Join(opts.Brokers, ","), "group.id=" + opts.Group}
 	for name, value := range opts.Settings {

@@ -86,7 +86,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// compareHeaders compares headers in order. "..." in a wanted value matches any text.
+// compareHeaders compares headers in order. In a wanted value, "..." at the start matches any text, "hex" precedes
+// bytes, and "null" means no value.
 func compareHeaders(t *testing.T, got []kgo.RecordHeader, want []string) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -140,7 +141,7 @@ func TestHeadersOfASecondFailure(t *testing.T) {
 	}
 }
 
-// TestDeadLetterIsUnderstood decodes every kind of dead letter with dlq-manager's decoder.
+// TestDeadLetterIsUnderstood decodes the dead letters of the script's first 60 records with dlq-manager's decoder.
 func TestDeadLetterIsUnderstood(t *testing.T) {
 	t.Parallel()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")

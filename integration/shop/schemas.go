@@ -12,8 +12,8 @@ import (
 
 const registerPatience = 30 * time.Second
 
-// versions holds the ids of two versions of a schema: producers write with the old one, and consumers know only the
-// latest one.
+// versions holds the ids of two versions of a schema: producers write with the old one, and consumers need values that
+// fit the latest one.
 type versions struct{ old, latest uint32 }
 
 // register registers the schemas of shipments and invoices, both versions of each.

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// script makes the records of the shop. Each record depends only on the seed and on the record's number. Orders,
-// payments and users alternate.
+// script makes the records of the shop. Apart from its times, each record depends only on the seed and on the record's
+// number. Orders, payments and users alternate.
 type script struct {
 	prefix string
 	seed   uint64

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// first returns the first record of the script that satisfies wanted.
+// first returns the script's first record that belongs to the topic and whose turn satisfies wanted.
 func first(t *testing.T, topic string, wanted func(turn int) bool) *kgo.Record {
 	t.Helper()
 	for n := range streams * round {

@@ -1,7 +1,8 @@
 // Package shop is a sample web shop that produces work for dlq-manager: a producer writes orders, payments and users to
 // Kafka; three consumers process them, fail on some records for everyday reasons, and dead-letter these records in the
-// formats of Spring, SmallRye and Kafka Connect. A republished record is consumed like any other: it is accepted if the
-// cause of its failure is gone, and otherwise dead-lettered again. No part of the shop reads its dead letters.
+// formats of Spring, SmallRye and Kafka Connect, or with two plain headers. A republished record is consumed like any
+// other: it is accepted if the cause of its failure is gone, and otherwise dead-lettered again. No part of the shop
+// reads its dead letters.
 package shop
 
 import (
@@ -28,14 +29,14 @@ type Config struct {
 	// Protobuf, which an old producer wrote before their schemas changed.
 	Registry string
 
-	// Seed determines the records: the same seed makes the same records.
+	// Seed determines the records: the same seed makes the same records, apart from their times.
 	Seed uint64
 
 	// Partitions is the number of partitions of each topic.
 	Partitions int
 
-	// Burst is the number of records that exist when the shop opens; after that one record follows
-	// per Interval.
+	// Burst is the number of orders, payments and users that the shop writes when it opens, and with a registry also
+	// the number of shipments and invoices. After that, one record follows per Interval.
 	Burst    int
 	Interval time.Duration
 
@@ -158,7 +159,7 @@ func (s *Shop) client(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, kgo.SeedBrokers(s.cfg.Brokers...))...)
 }
 
-// stopped returns nil for an error that only reports the end of ctx.
+// stopped returns nil if ctx has ended, because the error is then a result of this end. Otherwise it returns the error.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -65,7 +65,7 @@ func TestShopWithoutKafkaStopsCleanly(t *testing.T) {
 	}
 }
 
-// testConfig returns a shop that writes its burst and no further records during a test.
+// testConfig returns the configuration of a shop that writes its burst and no further records during a test.
 func testConfig(t *testing.T) Config {
 	t.Helper()
 	cfg := DefaultConfig()
@@ -96,7 +96,7 @@ func deadLetters(t *testing.T, ctx context.Context, cfg Config, n int) []*kgo.Re
 	return letters
 }
 
-// find returns the dead letter with the text in one of its headers.
+// find returns the first dead letter that has a header with this value.
 func find(t *testing.T, letters []*kgo.Record, value string) *kgo.Record {
 	t.Helper()
 	for _, letter := range letters {

@@ -8,8 +8,8 @@ import (
 // unreliableProvider is the name of the payment provider that does not answer during the outage.
 const unreliableProvider = "nordpay"
 
-// newProducts limits for how many new products the shop remembers when they enter the catalogue. A new product that is
-// no longer remembered counts as being in the catalogue.
+// newProducts limits for how many new products the shop remembers when they enter the catalogue. For a new product that
+// is no longer remembered, the lag begins again.
 const newProducts = 1000
 
 // world holds what the consumers depend on: a payment provider that is down for some time, and a catalogue that gets

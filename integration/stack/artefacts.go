@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// installPatience limits one download. Maven and npm retry by themselves.
+// installPatience limits one installation, including the wait for another process that installs. Maven and npm retry by
+// themselves.
 const installPatience = 10 * time.Minute
 
 // artefact is something that Maven, npm or another package manager installs into a folder of the cache, such as Kafka's

@@ -72,8 +72,8 @@ func TestFallbackNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// pathWithPostgres puts the pinned programs on PATH, as if this machine had a recent PostgreSQL
-// installed.
+// pathWithPostgres returns a PATH that begins with the folder of the pinned PostgreSQL programs, as if this machine had
+// a recent PostgreSQL installed.
 func pathWithPostgres(t *testing.T) string {
 	t.Helper()
 	as, err := pickUser()

@@ -66,8 +66,8 @@ func pauses(t *testing.T, s *Stack) {
 	await(t, "answer of the resumed Kafka", func() bool { return pingKafka(patient(t), broker) == nil })
 }
 
-// TestKafkaBehindAProxy: the broker tells clients of its second listener the address of the proxy. It tells clients of
-// its first listener its own address.
+// TestKafkaBehindAProxy: the broker tells clients of its second listener the port of the proxy. It tells clients of its
+// first listener its own port.
 func TestKafkaBehindAProxy(t *testing.T) {
 	t.Parallel()
 	proxy, err := net.Listen("tcp", loopback+":0") // the test only needs the address of a proxy: nothing is forwarded
@@ -97,7 +97,7 @@ func keepsRecords(t *testing.T, s *Stack, topic string, end func() error) {
 	broker := s.Brokers()[0]
 	createTopic(t, broker, topic)
 	produce(t, broker, topic, []byte("kept"))
-	for range 2 { // the second time checks that stopping a stopped server does nothing
+	for range 2 { // the second time checks that ending an ended server is no error
 		if err := end(); err != nil {
 			t.Fatalf("end: %v", err)
 		}
@@ -138,8 +138,8 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestKafkaCluster: three brokers have every topic, a record survives the death of its leader, and the killed broker
-// returns to the cluster.
+// TestKafkaCluster: a topic has replicas on three brokers, a record survives the death of its leader, and the killed
+// broker returns to the cluster.
 func TestKafkaCluster(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Kafka: true, KafkaCluster: true})

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// KafkaTool returns a command that runs one of Kafka's command line tools, which is named by its class. The tool has
-// the heap size and the settings of Kafka's start scripts. Tools that need other jars than the broker's do not work.
-// KafkaTool downloads the jars if they are missing; there is no stand-in.
+// KafkaTool returns a command that runs one of Kafka's command line tools, which is named by its class. The tool has a
+// heap of heapMB megabytes and the garbage collector of Kafka's start scripts. Tools that need other jars than the
+// broker's do not work. KafkaTool downloads the jars if they are missing; there is no stand-in.
 func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*exec.Cmd, error) {
 	return javaTool(ctx, "kafka", kafkaPinsOf(readEnvironment(os.Getenv)), heapMB, class, args...)
 }

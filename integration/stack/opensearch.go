@@ -26,7 +26,7 @@ type OpenSearch struct {
 }
 
 // StartOpenSearch returns a running node with a heap of 512 MB. The first call on a machine downloads it; there is no
-// stand-in. The node ends with the process that called StartOpenSearch, however it ends.
+// stand-in. On Linux, the node ends with the process that called StartOpenSearch, however the process ends.
 func StartOpenSearch(ctx context.Context) (*OpenSearch, error) {
 	s := &OpenSearch{}
 	if err := s.start(ctx); err != nil {

@@ -96,7 +96,8 @@ func (c postgresCluster) start(ctx context.Context) (srv *server, url string, er
 	return srv, url, err
 }
 
-// follow makes the cluster, which has never run, a copy of the server at primary, so that it runs as its standby.
+// follow configures the cluster, a copy of the primary's cluster that has never run, as a standby of the server at
+// primary.
 func (c postgresCluster) follow(primary string) error {
 	signal := filepath.Join(c.data(), "standby.signal")
 	if err := os.WriteFile(signal, nil, 0o600); err != nil {
@@ -163,8 +164,8 @@ func quotePostgres(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// program returns a command that runs one of PostgreSQL's programs. The command's environment is empty, because PG
-// variables of this process are meant for clients of other servers.
+// program returns a command that runs one of PostgreSQL's programs. The command gets no variables of this process,
+// because PG variables of this process are meant for clients of other servers.
 func (c postgresCluster) program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.home

@@ -24,7 +24,8 @@ type S3 struct {
 }
 
 // StartS3 returns a running S3 server. The first call on a machine builds the server from its source, which takes about
-// a minute; there is no stand-in. The server ends with the process that called StartS3, however it ends.
+// a minute; there is no stand-in. On Linux, the server ends with the process that called StartS3, however the process
+// ends.
 func StartS3(ctx context.Context) (*S3, error) {
 	s := &S3{Region: "us-east-1", AccessKey: "stack", Secret: rand.Text()}
 	if err := s.start(ctx); err != nil {

@@ -34,7 +34,8 @@ type server struct {
 	proc    *child.Process // nil while stopped
 }
 
-// start returns when the server answers. After an error it is not running.
+// start returns when the server answers. It returns an error if the server is running already. After any other error,
+// the server is not running.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil {
 		return errors.New("is running already")

@@ -85,7 +85,7 @@ type Stack struct {
 // the artefacts, which may take long; ctx limits the whole start. A failed Start stops and removes
 // everything that it started.
 //
-// The servers end with the process that called Start, however it ends.
+// On Linux, the servers end with the process that called Start, however the process ends.
 func Start(ctx context.Context, opts Options) (*Stack, error) {
 	s := &Stack{opts: withDefaults(opts)}
 	s.env = readEnvironment(s.opts.Getenv)
@@ -224,7 +224,7 @@ func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) 
 // for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
 
-// Notes returns one sentence for each server that is not the pinned one. It is empty if every server is the pinned one.
+// Notes returns one sentence for each stand-in that Start started.
 func (s *Stack) Notes() []string { return append([]string(nil), s.notes...) }
 
 // Environ returns the servers' addresses in the form KEY=VALUE, for processes that use these

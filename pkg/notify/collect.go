@@ -83,7 +83,8 @@ func (q Quiet) has(e repository.Event) bool {
 	return len(e.Topics) > 0 && !slices.ContainsFunc(e.Topics, loud)
 }
 
-// objectOf returns the object that an event concerns, such as a redrive. For events of messages, this is the topic.
+// objectOf returns the object that an event concerns, such as a redrive. For a spike and for events of messages, this
+// is the first topic, or "" when no topic is known.
 func objectOf(e repository.Event) string {
 	switch e.Kind {
 	case repository.GroupNew, repository.GroupRegressed, repository.RedriveFinished, repository.RedriveStopped:

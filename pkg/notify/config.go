@@ -158,7 +158,8 @@ func (s SinkConfig) problems(key string) (errs []error) {
 	return errs
 }
 
-// parseURL accepts only URLs whose traffic is encrypted or stays on this machine. Its errors do not contain the URL.
+// parseURL accepts only URLs that name no user, and whose traffic is encrypted or stays on this machine. Its errors do
+// not contain the URL.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {

@@ -58,7 +58,7 @@ func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error
 }
 
 // fail sets when a notification is tried again after a failure, and for how long its sink sends nothing. The sink goes
-// on sending when the receiver has refused only this notification.
+// on sending when the receiver has refused only this notification, without the header Retry-After.
 func (n *Notifier) fail(s *sink, notification repository.Notification, err error, result *repository.NotificationResult) {
 	n.metrics.tries.WithLabelValues(s.name, "failed").Inc()
 	result.Error = err.Error()

@@ -49,7 +49,7 @@ type sink struct {
 	pace   time.Duration
 	sender sender
 
-	failures int // consecutive failures in this process; used only by serve
+	failures int // consecutive failures of the receiver itself in this process; used only in the goroutine of serve
 }
 
 // Quiet lists the error groups and topics about which no notifications are sent. An event is quiet if its error group
@@ -119,9 +119,9 @@ func (s *sink) wants(e repository.Event) bool {
 	return s.topics == nil || slices.ContainsFunc(e.Topics, s.topics.Match)
 }
 
-// Run sends notifications until ctx ends, and returns when no request to a receiver is in progress. When the store is
-// unavailable, Run logs this once and tries again until the store answers. A receiver that does not answer does not
-// delay notifications to other receivers.
+// Run sends notifications until ctx ends, and returns when no request to a receiver is in progress. Without sinks, it
+// returns at once. When the store is unavailable, Run logs this once and tries again until the store answers. A
+// receiver that does not answer does not delay notifications to other receivers.
 func (n *Notifier) Run(ctx context.Context) {
 	if len(n.sinks) == 0 {
 		return

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestReplicas runs two processes on one database. The first process is stopped while both processes send
-// notifications.
+// TestReplicas runs two notifiers on one database, and stops the first one while both send notifications. Every
+// notification is sent, and none more than twice.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	const topics = 20

@@ -17,8 +17,8 @@ import (
 
 const titleLength = 200
 
-// detail holds those fields of a notification that only some kinds have. It contains no part of a record: no key,
-// header or payload.
+// detail holds those fields of a notification that only some kinds have. It contains no key and no payload of a record;
+// only the class and the title of an error group come from headers.
 type detail struct {
 	Group   *groupDetail   `json:"group,omitempty"`
 	Spike   *spikeDetail   `json:"spike,omitempty"`
@@ -65,7 +65,7 @@ func packDetail(e repository.Event) []byte {
 	}
 	raw, err := json.Marshal(d)
 	if err != nil {
-		return []byte("{}") // never happens, because JSON can represent every value of these types
+		return []byte("{}") // never happens, because Usual is finite, and JSON can represent all other values
 	}
 	return raw
 }
@@ -124,8 +124,8 @@ func (w words) cloudEvent(n repository.Notification) ([]byte, error) {
 	})
 }
 
-// unpack decodes the details of a notification. It masks them even if the notification was stored before masks were
-// configured.
+// unpack decodes the details of a notification. If masks are configured, it hides the class and the title of an error
+// group, even if the notification was stored before.
 func (w words) unpack(n repository.Notification) (d detail, err error) {
 	if err := json.Unmarshal(n.Detail, &d); err != nil {
 		return d, fmt.Errorf("read a notification: %w", err)

@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// credentialFiles is a collector that reports the age of files at every scrape. It reports nothing of their content.
+// credentialFiles is a collector that reports, at every scrape, whether files can be read and when they were last
+// written. The metrics contain nothing of the files' content.
 type credentialFiles struct {
 	paths    map[string]string
 	readable *prometheus.Desc

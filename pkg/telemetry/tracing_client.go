@@ -122,8 +122,8 @@ func (e *temporaryError) Temporary() bool {
 	return e.ctx.Err() == nil && !errors.As(e.error, &certificate)
 }
 
-// statusOnly removes everything from an answer but its status and Retry-After. Without the header Location, the client
-// cannot follow a redirect.
+// statusOnly removes everything from an answer but its status and Retry-After, and keeps the number of rejected spans
+// for rejectedSpans. Without the header Location, the client cannot follow a redirect.
 func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	_ = answer.Body.Close()
@@ -141,8 +141,8 @@ func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	return answer
 }
 
-// rejectedSpans returns the number of spans that the collector rejected from the last export that it accepted in part,
-// and resets this number.
+// rejectedSpans returns the number of spans that the collector rejected from the last export that it accepted, and
+// resets this number.
 func (c *tracingClient) rejectedSpans() int64 { return c.rejected.Swap(0) }
 
 // headers reads headersFile. Its errors name lines by their numbers and do not quote them.

@@ -20,7 +20,7 @@ type Build struct {
 // lines omit empty fields.
 type Deployment struct{ Name, Version, Tier string }
 
-// Version returns the version alone, for --version and log lines.
+// Version returns the version alone, for log lines and spans.
 func Version() string { return ReadBuild().Version }
 
 // ReadBuild returns the build information of this binary, from the linker and the Go toolchain.

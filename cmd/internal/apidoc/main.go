@@ -81,7 +81,7 @@ func language(answer string) string {
 	return "text"
 }
 
-// linked returns the type of a field as Markdown, with a link to the schema of the type.
+// linked returns the type of a field as Markdown, with a link to the schema of the type if there is one.
 func linked(f openapi.Field) string {
 	if f.Ref == "" {
 		return cell(f.Type)
@@ -89,7 +89,8 @@ func linked(f openapi.Field) string {
 	return "[" + cell(f.Type) + "](#schema-" + strings.ToLower(f.Ref) + ")"
 }
 
-// answered returns the answer with the given status that an operation declares.
+// answered returns the description and the type of the answer that an operation declares for the status; "" if it
+// declares none.
 func answered(operation openapi.Operation, status string) string {
 	for _, answer := range operation.Answers {
 		if answer.Name == status {

@@ -57,8 +57,8 @@ func readComments(text string) comments {
 	return c
 }
 
-// meaning returns the comments of a key, or the comments of its section if the key has none. It returns "" if the file
-// does not contain the key.
+// meaning returns the comments of a key, or the comment on the line of its section if the key has none. It returns ""
+// if the file does not contain the key.
 func (c comments) meaning(key string) string {
 	text, there := c.of[key]
 	if !there {

@@ -76,8 +76,8 @@ type checker struct {
 	settings []setting
 }
 
-// newChecker returns a checker of a configuration in which all features are on, because Validate ignores the settings
-// of features that are off.
+// newChecker returns a checker of the reference configuration with OIDC on, because Validate ignores the settings of
+// OIDC while it is off.
 func newChecker(t *testing.T) checker {
 	t.Helper()
 	base, _, err := config.Load(reference, "DLQ_", program.DefaultConfig(), config.WithEnviron([]string{
@@ -181,7 +181,7 @@ func (c checker) try(s setting, n number) error {
 	return validate(c.whole)
 }
 
-// validate calls every Validate method in a configuration, like config.Load.
+// validate calls the Validate methods in a configuration, inner sections first, until one of them returns an error.
 func validate(v reflect.Value) error {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

@@ -23,8 +23,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// Config is the content of the configuration file, which all programs share. Each section is defined by the package
-// that it configures.
+// Config is the content of the configuration file, which all programs share. Most sections are defined by the packages
+// that they configure.
 type Config struct {
 	App      App                 `mapstructure:"app"`
 	Log      telemetry.LogConfig `mapstructure:"log"`
@@ -47,8 +47,8 @@ type Config struct {
 	Tracing telemetry.TracingConfig `mapstructure:"tracing"`
 }
 
-// App identifies the deployment. Log lines and the metric dlq_build_info show the name, the version
-// and the tier; the console's pages show the name.
+// App identifies the deployment. Log lines and the metric dlq_build_info show the name, the version and the tier; the
+// console's pages show the name and the environment.
 type App struct {
 	Name        string `mapstructure:"name"`
 	Version     string `mapstructure:"version"`
@@ -150,7 +150,8 @@ func (k *Kafka) DeadLetters(reserved func(topic string) bool) (deadletter.Patter
 	return patterns, decoder, err
 }
 
-// Validate checks those settings of the section kafka that no other package checks.
+// Validate checks the settings of the section kafka. It leaves out those of the broker if there are no brokers and
+// republish_required is set.
 func (k *Kafka) Validate() error {
 	var errs []error
 	if k.ConsumerGroup == "" {

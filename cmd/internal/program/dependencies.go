@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// OpenDatabase opens the only connection pool of the program, without connecting, and registers the metrics of the
+// OpenDatabase opens the main connection pool of the program, without connecting, and registers the metrics of the
 // pool.
 func (b Base) OpenDatabase() (*sqlx.DB, error) {
 	db, err := postgres.Open(*b.Config.Database, postgres.WithTracing(b.Tracing.Provider()))
@@ -41,8 +41,8 @@ func (b Base) OpenKafka() (*broker.Cluster, error) {
 	}))
 }
 
-// OpenReads opens the pools for the database's replica, without connecting and without metrics of the pools; nil when the
-// configuration names no replica.
+// OpenReads opens the pools for the database's replica, without connecting and without metrics of the pools; nil when
+// the configuration names no replica.
 func (b Base) OpenReads(store *postgres.Store) (*postgres.Reads, error) {
 	cfg := b.Config.Database
 	if cfg.ReadHost == "" {

@@ -27,9 +27,9 @@ const DefaultPath = "configs/config.yaml"
 // Run is the work of a program. It returns when ctx ends, or earlier with the error that stopped it.
 type Run func(ctx context.Context, args, environ []string, stdout io.Writer) error
 
-// Main runs a program until it returns or receives SIGINT or SIGTERM, and then exits. The exit code is 0 after a normal
-// end, otherwise 1; then Main writes one line with the reason. It exits within 25 seconds of the signal, even if
-// something hangs.
+// Main runs a program until it returns, and then exits. The exit code is 0; after an error it is 1, and Main writes one
+// line with the reason. SIGINT and SIGTERM end the program's context. Main exits within 25 seconds of the signal, even
+// if something hangs.
 func Main(name string, run Run) {
 	tuneMemory(os.Getenv)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -107,7 +107,7 @@ type Base struct {
 	Registry *prometheus.Registry
 	Tracing  *telemetry.Tracing // nil when no spans are recorded
 
-	end *endTime // time at which the program must have stopped
+	end *endTime // time at which the shutdown stops waiting for spans to be sent
 }
 
 // Start reads the configuration, and creates the logger and the registry of metrics.

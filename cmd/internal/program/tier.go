@@ -19,8 +19,8 @@ type movesAndRewrites struct {
 }
 
 // ArchiveTier returns the option with which the archiver uses the object store; it returns none when the archive is
-// only in PostgreSQL. It returns an error when objects exist but the configuration names no bucket, because a run could
-// then neither purge nor delete these objects.
+// only in PostgreSQL. It returns an error when objects exist but archive.store is not s3, because a run could then
+// neither purge nor delete these objects.
 func (b Base) ArchiveTier(ctx context.Context, db *sqlx.DB) ([]archive.Option, error) {
 	objects := postgres.NewObjects(db)
 	if b.Config.Archive.Store != archive.InS3 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// unencrypted returns warnings about connections in production that others could read or impersonate. Such a connection
-// may be intended, for example in a mesh that encrypts, so it is no error.
+// unencrypted returns warnings about connections to the database and to Kafka, in production, that others could read or
+// impersonate. Such a connection may be intended, for example in a mesh that encrypts, so it is no error.
 func (c Config) unencrypted() (warnings []string) {
 	if !c.Production() {
 		return nil

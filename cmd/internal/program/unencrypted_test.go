@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestStart_WarnsOfProductionWithoutEncryption: when a program starts in production with an unencrypted connection, it
-// logs a warning; with other configurations it logs none.
+// TestStart_WarnsOfProductionWithoutEncryption: the method unencrypted returns a warning for each unencrypted
+// connection in production, and no other warning.
 func TestStart_WarnsOfProductionWithoutEncryption(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

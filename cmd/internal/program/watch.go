@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// credentialFiles returns the files from which this configuration reads credentials, by what the credentials are for;
-// the path is "" when no file is configured.
+// credentialFiles returns the credentials files of authentication, tracing, the database and Kafka, by what the
+// credentials are for; the path is "" when no file is configured.
 func (c Config) credentialFiles() map[string]string {
 	files := map[string]string{
 		"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile,

@@ -87,8 +87,8 @@ func problems(tree filesys.FileSystem, dir string) string {
 	return strings.Join(Problems(set), "\n")
 }
 
-// An image is pinned by its digest, which always names the same image, or by a full version. A full version always
-// names the same image only in a registry with immutable tags.
+// An image is pinned by its digest, which always names the same image, or by a version of at least two parts. A version
+// always names the same image only in a registry with immutable tags.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -107,7 +107,7 @@ func decode(manifest []byte) (runtime.Object, error) {
 	return object, err
 }
 
-// Pods returns the pod templates of all workloads.
+// Pods returns the pod templates of all Deployments, Jobs and CronJobs.
 func (s *Set) Pods() (pods []Pod) {
 	for _, object := range s.Objects {
 		switch w := object.(type) {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// Problems returns everything that is wrong with a set. A set without problems may be applied.
+// Problems returns what the rules of this package find wrong with a set.
 func Problems(set *Set) (problems []string) {
 	for _, pod := range set.Pods() {
 		for _, rule := range []func(*Set, Pod) []string{podSecurity, podDefaults, images, secrets} {
@@ -107,8 +107,8 @@ func vaultFiles(pod Pod) map[string]string {
 	return files
 }
 
-// secrets reports files that a program reads and that neither the Vault agent renders nor a Secret
-// holds.
+// secrets reports wrong annotations of the Vault agent, and variables NAME_FILE whose file neither the Vault agent
+// renders nor a Secret holds.
 func secrets(_ *Set, pod Pod) (problems []string) {
 	var files []string
 	for file, secret := range vaultFiles(pod) {

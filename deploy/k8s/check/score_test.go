@@ -15,9 +15,9 @@ const kubeScore = "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"
 
 // ignored lists the checks of kube-score that do not apply to these manifests, each with the reason.
 var ignored = []string{
-	// not needed, because the function images requires pinned images
+	// not needed, because the function images requires images that are pinned or, outside production, always pulled
 	"container-image-pull-policy",
-	// not needed, because podDefaults requires a read-only root and limits of emptyDirs
+	// not needed, because another check requires a read-only root, and podDefaults requires limits of emptyDirs
 	"container-ephemeral-storage-request-and-limit",
 	// not needed, because topologySpreadConstraints spread the pods without preventing their start
 	"deployment-has-host-podantiaffinity",

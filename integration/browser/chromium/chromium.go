@@ -23,8 +23,8 @@ var names = []string{
 	"chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
 }
 
-// Find returns the program in the variable CHROMIUM, else the first known one on PATH. The error
-// says how to install one.
+// Find returns the program in the variable CHROMIUM, else the first known one on PATH. If no program is known, the
+// error says how to install one.
 func Find() (string, error) {
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		found, err := exec.LookPath(path)
@@ -42,8 +42,8 @@ func Find() (string, error) {
 		" or any Chromium or Chrome, or say where one is with CHROMIUM=PATH")
 }
 
-// Ensure is Find, but first installs a missing browser, which needs root and apt-get; their output
-// goes to log. If that is impossible, the error says how to install one.
+// Ensure is Find, but first installs a missing browser, unless CHROMIUM is set. That needs root and apt-get, whose
+// output goes to log. If that is impossible, the error says how to install one.
 func Ensure(ctx context.Context, log io.Writer) (string, error) {
 	path, missing := Find()
 	if missing == nil || os.Getenv("CHROMIUM") != "" {

@@ -24,7 +24,7 @@ const installPatience = 10 * time.Minute
 // installation is a set of Python or Node packages that is installed into a folder of the cache.
 type installation struct {
 	name    string
-	tool    string                                      // version of the runtime (Python or Node) that runs the packages
+	tool    string                                      // version of the Python that runs the packages; "" for Node
 	files   map[string][]byte                           // files with the pinned versions, by name
 	install func(ctx context.Context, dir string) error // downloads the packages into dir, which has the files
 }
@@ -77,7 +77,7 @@ func (i installation) installInto(ctx context.Context, dir string) error {
 	return os.Rename(building, dir)
 }
 
-// fingerprint returns a hash of the pinned versions and of the program that runs the packages.
+// fingerprint returns a hash of the files with the pinned versions and of the field tool.
 func (i installation) fingerprint() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, i.tool)

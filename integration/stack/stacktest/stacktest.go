@@ -1,6 +1,6 @@
-// Package stacktest provides servers for tests: one PostgreSQL, one Kafka, one S3 server and one
-// OpenSearch node per test process, started for the first test that needs them. Each test creates its own database, topics and
-// consumer groups with unique names.
+// Package stacktest provides servers for tests: one PostgreSQL, one Kafka, one S3 server and one OpenSearch node per
+// test process, started for the first test that needs them. Each test creates its own database, topics and consumer
+// groups with unique names.
 package stacktest
 
 import (
@@ -69,7 +69,7 @@ func OpenSearch(t testing.TB) *stack.OpenSearch {
 }
 
 // Main runs the tests of a package, stops the servers they started and exits. Call it from TestMain. Without Main, the
-// servers still end with the process, but their data remains until the next start of a stack.
+// servers still end with the process on Linux, but their data remains until the next start of a stack.
 func Main(m interface{ Run() int }) {
 	code := m.Run()
 	postgres.stop()

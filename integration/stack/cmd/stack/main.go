@@ -23,7 +23,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// The exit codes of the program stack itself; they are the same as those of shells.
+// The exit codes of the program stack itself, when it does not run the command.
 const (
 	exitUsage  = 2
 	exitFailed = 125
