@@ -120,8 +120,8 @@ const (
 	maxAttempts  = 10
 	attemptPause = 6 * time.Second
 
-	// maxAddresses bounds the number of addresses whose failures are remembered; the address with the oldest failure is
-	// forgotten first.
+	// maxAddresses bounds the number of addresses whose failures are remembered; the address whose last counted failure
+	// is the oldest is forgotten first.
 	maxAddresses = 10_000
 )
 
