@@ -56,7 +56,7 @@ type Selection struct {
 	Filter *Filter `json:"filter"`
 }
 
-// RedriveOptions shows the options of a redrive. An option that was not given is null.
+// RedriveOptions shows the options of a redrive. A number or text that was not given, or is 0, is null.
 type RedriveOptions struct {
 	Canary          *int     `json:"canary"`
 	CanaryWait      *string  `json:"canary_wait"`
@@ -156,8 +156,8 @@ func rateOf(r entity.Redrive, now time.Time) float64 {
 	return float64(done) / took
 }
 
-// secondsLeft returns how many seconds the redrive still needs. It returns nil when that is unknown: the redrive does
-// not run now, or has no rate yet.
+// secondsLeft returns how many seconds the redrive still needs: 0 when the redrive is over, nil when that is unknown,
+// because the redrive does not run now or has no rate yet.
 func secondsLeft(r entity.Redrive, rate float64) *int64 {
 	if r.State.Over() {
 		return new(int64)

@@ -1,5 +1,5 @@
 // Package groups answers requests about failures and arrivals as a whole: error groups, topics with the state of their
-// consumers, and the number of arrivals. The answers count the messages of the principal's topics only.
+// consumers, share groups, and the number of arrivals. The answers count the messages of the principal's topics only.
 package groups
 
 import (

@@ -127,7 +127,8 @@ func (h Redrives) mayBegin(ctx context.Context, order repository.NewRedrive, sea
 	return err
 }
 
-// List sends a page of the redrives, the newest first.
+// List sends a page of the redrives, the newest first. Callers without viewer on all topics get only redrives that they
+// own.
 func (h Redrives) List(w http.ResponseWriter, r *http.Request) error {
 	l, err := h.Cursors.List(r, request.TimeSize, request.DefaultLimit, "state")
 	if err != nil {
@@ -291,7 +292,8 @@ func (h Redrives) show(redrive entity.Redrive) wire.Redrive {
 	return wire.NewRedrive(redrive, h.Now(), h.Unmask.Masking)
 }
 
-// RetryTopic redrives a whole topic, and answers at the end of the redrive.
+// RetryTopic redrives a whole topic. It answers at the end of the redrive or, with Prefer: respond-async, at its
+// beginning.
 func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
 	cause, err := h.Bodies.ReadChange(w, r, request.Fields{})
 	if err != nil {
