@@ -87,8 +87,9 @@ func Referer(r *http.Request) string {
 	return Return(u.RequestURI())
 }
 
-// Back returns the address of the list that led to a page or to a form of the page. The console shows this list when
-// the object of the page no longer exists.
+// Back returns the address of the list that led to a page or to a form of the page: a list of messages, a page of an
+// error group or of a redrive, else all messages. The console shows this list when the object of the page no longer
+// exists.
 func Back(r *http.Request) string {
 	from := r.PostFormValue("from")
 	if from == "" {

@@ -97,7 +97,7 @@ type facetsPage struct {
 	Wrong     map[string]string
 }
 
-// Show shows the facets that the address names, or suggests some.
+// Show shows the facets that the address names, and suggests more.
 func (f *Facets) Show(w http.ResponseWriter, r *http.Request) error {
 	given := r.URL.Query()
 	if given.Get("format") == "csv" {

@@ -161,7 +161,7 @@ func cutString(text string) (content, rest string, ok bool) {
 	return "", text, false
 }
 
-// token reads a condition of the form name:value.
+// token reads a condition of the form name:value, payload.PATH:value or $.PATH=value.
 func (in *searchReader) token(text string) bool {
 	name, value, _ := strings.Cut(text, ":")
 	if path, isPath := strings.CutPrefix(name, "payload."); isPath || strings.HasPrefix(text, "$.") {
@@ -271,7 +271,7 @@ func (in *searchReader) pair(name, value string) {
 
 func short(word string) bool { return utf8.RuneCountInString(word) < 3 }
 
-// word adds a word, as a phrase if it has spaces. No word can contain a quotation mark.
+// word adds a word, as a phrase if it has spaces. It splits the text at quotation marks, and drops short pieces.
 func (in *searchReader) word(text string) {
 	for _, piece := range strings.Split(text, `"`) {
 		if piece = strings.TrimSpace(piece); short(piece) {

@@ -1,4 +1,4 @@
-// Package overview contains the first page of the console and the list of topics.
+// Package overview contains the first page of the console, the list of topics and the page of a topic.
 package overview
 
 import (

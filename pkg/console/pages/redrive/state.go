@@ -95,7 +95,7 @@ type part struct {
 	Wrong bool
 }
 
-// Parts describes the results in words, and leaves out results with 0 messages.
+// Parts describes the results in words. It leaves out results with 0 messages, except the first.
 func (d redrive) Parts() []part {
 	parts := []part{
 		{d.Succeeded, d.Does().Done, false},
