@@ -121,7 +121,7 @@ func unmasking(target string) string {
 	return target + "?unmask=true"
 }
 
-// everywhere lists the routes that show a message or a part of it.
+// everywhere lists requests that show a live message or a part of it.
 func everywhere() []string {
 	id := idA.String()
 	return []string{
@@ -130,7 +130,7 @@ func everywhere() []string {
 	}
 }
 
-// Every route that shows a message applies masks.
+// Every request of everywhere gets masks or, for the payload, a 403.
 func TestMasks_HoldEverywhere(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
