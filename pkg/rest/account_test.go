@@ -249,7 +249,8 @@ func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	nothingHeld(t, f.server)
 }
 
-// When several values are larger than one client's share, only one of them is in memory at a time, until it is written.
+// When several values are larger than half of one client's share, only one of them is in memory at a time, until it is
+// written.
 func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -52,8 +52,8 @@ func maskedFixture(t *testing.T) *fixture {
 	return f
 }
 
-// derivedByHeader reads each field from one header: the stack trace from the header "trace", the error message from
-// "said", the class from "class", the consumer group from "group".
+// derivedByHeader reports which fields are masked, when each field comes from one header: the stack trace from the
+// header "trace", the error message from "said", the class from "class", the consumer group from "group".
 type derivedByHeader struct{ masks Masks }
 
 func (d derivedByHeader) Fields() entity.MaskedFields {

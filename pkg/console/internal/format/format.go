@@ -122,8 +122,9 @@ func Percent(share float64) string {
 	}
 }
 
-// Shares formats the parts of a whole as percentages that add up to 100. It rounds down, and then adds 1 % to the parts
-// that have lost most by rounding.
+// Shares formats the parts of a whole as percentages that add up to 100, or are all 0 when the whole is 0. It rounds
+// down, and then adds 1 % to the parts that have lost most by rounding. A part that remains at 0 is "< 1 %" unless the
+// part is 0.
 func Shares(parts []int64) []string {
 	var all int64
 	for _, n := range parts {

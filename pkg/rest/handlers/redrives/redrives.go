@@ -260,7 +260,7 @@ func (h Redrives) Pause(w http.ResponseWriter, r *http.Request) error {
 	return h.move(w, r, h.Redriver.Pause)
 }
 
-// Resume continues a paused redrive.
+// Resume continues a paused or stopped redrive, or one that waits for its canary.
 func (h Redrives) Resume(w http.ResponseWriter, r *http.Request) error {
 	return h.move(w, r, h.Redriver.Resume)
 }

@@ -96,7 +96,8 @@ func ParseHosts(globs []string) (Hosts, error) {
 	return all, nil
 }
 
-// Answer reports whether requests with this Host header are answered.
+// Answer reports whether requests with this Host header are answered: IP addresses, localhost, and names that h
+// contains.
 func (h Hosts) Answer(header string) bool {
 	name := header
 	if host, _, err := net.SplitHostPort(header); err == nil {
