@@ -149,8 +149,8 @@ func (c policy) permitErrorGroup(p auth.Principal, role auth.Role, r *http.Reque
 	})
 }
 
-// permitRedrive lets the creator of a redrive and viewers of all topics see it. To change a redrive, the caller must
-// have the roles of its action at this moment, because grants may have changed since it was created.
+// permitRedrive shows a redrive to viewers of all topics, and to its creator who still sees its topics. To change the
+// redrive, the caller needs the roles of its action now: grants may have changed since its creation.
 func (c policy) permitRedrive(p auth.Principal, role auth.Role, r *http.Request) error {
 	id, err := request.ID(r, "redrive")
 	if err != nil || p.Everywhere(auth.Admin) {

@@ -262,8 +262,8 @@ type ReturnedError struct {
 // maxReturnedErrors limits the error groups of an answer. The messages of the other groups are counted together.
 const maxReturnedErrors = 50
 
-// NewReturnedErrors adds up the messages of each error group whose topics are visible, the largest group first, and all
-// other messages as one entry without a group.
+// NewReturnedErrors adds up the messages of visible topics for each of at most maxReturnedErrors error groups, the
+// largest group first. All other messages are one entry without a group.
 func NewReturnedErrors(list []entity.ReturnedError, visible *entity.TopicPatterns, unmasked bool) []ReturnedError {
 	sums, others := []ReturnedError{}, ReturnedError{}
 	for _, e := range list {

@@ -36,13 +36,13 @@ type Redrives struct {
 	Now      func() time.Time
 }
 
-// Store reads single redrives.
+// Store reads single redrives, and knows which operations have been performed.
 type Store interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 	request.Performer
 }
 
-// Database lists redrives and their messages.
+// Database lists redrives, and the messages, outcomes, overlaps and errors of a redrive.
 type Database interface {
 	Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
