@@ -33,7 +33,7 @@ type authentication struct {
 	attempts      *attempts
 }
 
-// authenticated returns the request with its principal.
+// authenticated returns the request with its principal. It counts refused credentials, and limits them per network.
 func (a *authentication) authenticated(r *http.Request) (*http.Request, error) {
 	ctx := r.Context()
 	if _, nobody := a.authenticator.(auth.Nobody); !nobody {

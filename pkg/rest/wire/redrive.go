@@ -332,8 +332,8 @@ const (
 	maxSample  = MaxListPayload
 )
 
-// newSamples masks the payloads before and after the patch. The patch cannot have moved a masked value to a path
-// without a mask, because such a patch has already been refused.
+// newSamples shows at most maxSamples samples, and masks the payloads before and after the patch. The patch cannot have
+// moved a masked value to a path without a mask, because such a patch has already been refused.
 func newSamples(samples []entity.PatchSample, by Masking) []PatchSample {
 	return Each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) PatchSample {
 		return PatchSample{sample.MessageID, sampleSide(sample.Before, by), sampleSide(sample.After, by), OrNull(sample.Reason)}

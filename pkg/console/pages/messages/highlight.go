@@ -87,8 +87,8 @@ func (h *highlighter) Error(text string) []piece {
 	return excerpt(h.inText, text, excerptLen)
 }
 
-// Payload returns an excerpt around the first place in the payload that contains a word or a field of the search; nil when
-// there is none.
+// Payload returns an excerpt around the first place in the payload that contains a word or a field of the search; nil
+// when there is none.
 func (h *highlighter) Payload(m api.Message) []piece {
 	if h == nil || h.inPayload == nil || len(m.JSONPayload()) == 0 {
 		return nil

@@ -35,9 +35,10 @@ var severalOf = []string{"header", "payload"} // parameters that can have severa
 // contain the words of the text, which may be more messages than those that contain the text itself.
 const typedName = "typed"
 
-// takeTokens changes the query parameters of a page's URL. Text of the form name:value that a user typed as search words
-// (parameter q) becomes the parameter of that name. Text copied from JSON or from a log ("name":"value", name=value) stays
-// in q, as plain words. takeTokens reports whether it changed a parameter.
+// takeTokens changes the query parameters of a page's URL. Text of the form name:value that a user typed as search
+// words (parameter q) becomes the parameter of that name. Text copied from JSON or from a log ("name":"value",
+// name=value) stays in q, as plain words, unless its value is true, false or null. takeTokens reports whether it
+// changed a parameter.
 func takeTokens(query url.Values) (changed bool) {
 	typed := strings.Join(query["q"], " ")
 	words, conditions, changed := readSearch(typed)

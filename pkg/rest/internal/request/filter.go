@@ -405,8 +405,8 @@ func splitWords(text string) (words []string, closed bool) {
 }
 
 const (
-	// searchSlack is how late the search index may be while answers still count as complete. An indexer that has nothing
-	// to do polls every two seconds.
+	// searchSlack is how late the search index may be while answers still count as complete. An indexer that has
+	// nothing to do polls every two seconds.
 	searchSlack = 10 * time.Second
 
 	// searchLimit is how late the search index may be for exports, facets and redrives. These would take a message that

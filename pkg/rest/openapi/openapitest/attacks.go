@@ -252,7 +252,7 @@ type bodyField struct {
 	schema *openapi3.Schema
 }
 
-// fieldsOf returns the fields of an object and of the objects in it, with the names that errors use.
+// fieldsOf returns the fields of an object, and of the objects that are its fields, with the names that errors use.
 func fieldsOf(s *openapi3.Schema, above ...string) map[string]bodyField {
 	all := map[string]bodyField{}
 	for name, property := range s.Properties {
