@@ -24,7 +24,7 @@ type options struct {
 	revoked *Revocations
 }
 
-// WithClock sets the clock that decides whether tokens have expired.
+// WithClock sets the clock for the expiry of tokens, and for the age of files and of cached answers.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
 // WithRevocations sets the revoked tokens and sessions. A caller that also uses Sessions must pass the same Revocations

@@ -51,8 +51,8 @@ type TokenConfig struct {
 	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
 }
 
-// GrantConfig is a role on topics. Topics are globs or regular expressions. "*" alone means all messages, including
-// those whose topic is unknown.
+// GrantConfig is a role on topics. Topics are globs or regular expressions. The glob "*" in the list means all
+// messages, including those whose topic is unknown.
 type GrantConfig struct {
 	Role   Role     `mapstructure:"role" yaml:"role"`
 	Topics []string `mapstructure:"topics" yaml:"topics"`
@@ -61,15 +61,15 @@ type GrantConfig struct {
 // OIDCConfig describes the issuer whose tokens are accepted, and the claims that are read.
 type OIDCConfig struct {
 	Issuer   string `mapstructure:"issuer"`   // URL of the issuer, equal to the tokens' claim iss
-	Audience string `mapstructure:"audience"` // the tokens' claim aud must contain it
+	Audience string `mapstructure:"audience"` // the tokens' claim aud must contain it or ClientID
 	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's certificate authority; "": the system's
 	// Algorithms are the accepted signature algorithms. Algorithms with shared secrets are never accepted.
 	Algorithms []string      `mapstructure:"algorithms"`
 	Leeway     time.Duration `mapstructure:"leeway"`  // accepted difference between the clocks of issuer and program
 	Timeout    time.Duration `mapstructure:"timeout"` // time limit of a request to the issuer
-	// NameClaim is the name of the claim of the token that contains the principal's name; when it is empty, the claim
-	// sub is used. RolesClaim is the name of the claim whose values are compared with those of Grants. A dot in a name
-	// leads to a member of a nested object.
+	// NameClaim is the name of the claim of the token that contains the principal's name; when that claim is missing or
+	// empty, the claim sub is used. RolesClaim is the name of the claim whose values are compared with those of Grants.
+	// A dot in RolesClaim leads to a member of a nested object.
 	NameClaim  string             `mapstructure:"name_claim"`
 	RolesClaim string             `mapstructure:"roles_claim"`
 	Grants     []ClaimGrantConfig `mapstructure:"grants"`
@@ -105,7 +105,7 @@ var algorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-// reserved are the names that the audit trail uses for the program itself.
+// reserved are the names that the audit trail uses for the program itself and for the clients of mode none.
 var reserved = []string{Anonymous, entity.ActorSettler, entity.ActorAuto, entity.ActorIngest, entity.ActorHeartbeat}
 
 // DefaultConfig turns authentication off.
@@ -145,7 +145,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// spread splits errors that were joined into single errors, so that the key of its setting can precede each of them.
+// spread splits errors that were joined into single errors, so that "auth." can precede each of them.
 func spread(errs []error) (all []error) {
 	for _, err := range errs {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -158,7 +158,7 @@ func spread(errs []error) (all []error) {
 }
 
 // validateTokens checks the configured tokens. One principal may have several tokens, because replacing a token needs
-// two for a while. Several principals must not have the same token.
+// two for a while. No two entries may have the same token.
 func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
 	seen := map[string]string{}
 	for i, t := range tokens {
@@ -266,7 +266,7 @@ func thisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// checkName refuses reserved names and names that are not safe to show.
+// checkName refuses reserved, empty and long names, and names with characters that are not printable.
 func checkName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > maxName || !utf8.ValidString(name):

@@ -119,7 +119,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// decodeKeys parses a JWKS and skips keys that this program does not support.
+// decodeKeys parses a JWKS and skips keys that it cannot parse or that are not public. A set without another key is an
+// error.
 func decodeKeys(raw []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

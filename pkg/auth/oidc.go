@@ -20,7 +20,7 @@ import (
 
 type issuer struct {
 	cfg        OIDCConfig
-	revoked    *Revocations // revoked tokens and sessions; nil for SignIn, which calls only check
+	revoked    *Revocations // revoked tokens and sessions; nil for SignIn, which does not ask for revocations
 	client     *http.Client
 	algorithms []jose.SignatureAlgorithm
 	keys       *issuerCache[[]jose.JSONWebKey]
@@ -99,8 +99,8 @@ func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, erro
 	return claims, nil
 }
 
-// check verifies the signature, the times and the audience of a token, and returns its claims. It does not ask whether
-// the token was revoked.
+// check verifies the signature, the issuer, the audience, the names of the claims and the times of a token, and returns
+// its claims. It does not ask whether the token was revoked.
 func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) {
 	signed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
@@ -147,7 +147,8 @@ func (i *issuer) forUs(audience string) bool {
 	return audience != "" && (audience == i.cfg.Audience || audience == i.cfg.ClientID)
 }
 
-// checkTimes requires that a token has an expiry and has not expired. It tolerates clocks that differ by the leeway.
+// checkTimes requires that a token has an expiry and has not expired, and that its nbf and iat are not in the future.
+// It tolerates clocks that differ by the leeway.
 func (i *issuer) checkTimes(claims map[string]any) error {
 	now, leeway := i.now(), i.cfg.Leeway
 	for _, c := range []struct {

@@ -43,7 +43,7 @@ var testKeys = sync.OnceValue(func() [2]*rsa.PrivateKey {
 })
 
 // fakeIssuer is an issuer that publishes keys and counts the requests for them. It also signs people in: it exchanges
-// its single code for an ID token, once for each sign-in that began.
+// its single code, with the verifier of the sign-in that began last, for an ID token.
 type fakeIssuer struct {
 	server *httptest.Server
 	asked  atomic.Int32 // number of requests for keys

@@ -41,7 +41,7 @@ const Anonymous = "anonymous"
 // Grant is a role on some topics, or on all messages.
 type Grant struct {
 	Role   Role
-	Topics entity.TopicPatterns // TopicPatterns.Sees decides which topics match
+	Topics entity.TopicPatterns // TopicPatterns.Sees decides which messages match
 	All    bool                 // whether the grant is for all messages, including those of unknown topic
 }
 
@@ -75,7 +75,7 @@ func (p Principal) Everywhere(role Role) bool {
 	return p.has(role, func(Grant) bool { return false })
 }
 
-// Anywhere reports whether the principal has the role on any topic.
+// Anywhere reports whether the principal has the role on at least one topic.
 func (p Principal) Anywhere(role Role) bool {
 	return p.has(role, func(Grant) bool { return true })
 }

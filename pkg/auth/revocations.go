@@ -85,8 +85,8 @@ func (r *Revocations) lists(text string) bool {
 
 func (r *Revocations) listsDigest(d Digest) bool { return r.lists(hex.EncodeToString(d[:])) }
 
-// ended reports whether one of the sessions was ended. It uses cached answers of the store that are at most
-// revocationAge old.
+// ended reports whether one of the sessions was ended. It uses answers of the store that are at most revocationAge old,
+// and the ends that this process has stored itself.
 func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error) {
 	asked := r.now()
 	ended, known := r.recall(digests, asked)
@@ -131,8 +131,9 @@ func (r *Revocations) end(ctx context.Context, digests []Digest, until time.Time
 	return nil
 }
 
-// remember caches answers of the store. If the cache is full, it first removes outdated answers and then all answers.
-// Without a store it removes only outdated answers, because the cache is then the only record of ended sessions.
+// remember caches answers of the store. If the cache is full, it first removes outdated answers, and if the cache is
+// still full, all answers. Without a store it removes only outdated answers, because the cache is then the only record
+// of ended sessions.
 func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,8 +177,8 @@ func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	return s.revoked.ended(ctx, d)
 }
 
-// End ends a session on every replica, and also its token if an issuer signed it. A configured token stays valid. An
-// invalid token has no session to end.
+// End ends a session, and also its token if an issuer signed it: on every replica or, without a store, in this process
+// only. In mode none it does nothing. A configured token stays valid. An invalid token has no session to end.
 func (s *Sessions) End(ctx context.Context, id, token string) error {
 	if s.tokens == nil {
 		return nil

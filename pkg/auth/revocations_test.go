@@ -145,7 +145,7 @@ func otherSpelling(t *testing.T, token string) string {
 	return ""
 }
 
-// While the store does not answer, no session is accepted.
+// While the store does not answer, a session is accepted only for revocationAge after the store's last answer.
 func TestSessions_StoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	token, cfg := oneToken()

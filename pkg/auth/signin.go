@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// SignIn signs people in at the issuer by the authorization code flow with PKCE. It keeps no state, so another
-// replica may finish a sign-in. It is safe for concurrent use. Its errors contain no code, token or secret.
+// SignIn signs people in at the issuer by the authorization code flow with PKCE. It keeps no state of a sign-in, so
+// another replica may finish it. It is safe for concurrent use. Its errors contain no code, token or secret.
 type SignIn struct {
 	cfg       OIDCConfig
 	issuer    *issuer
@@ -131,7 +131,8 @@ func (s *SignIn) exchange(ctx context.Context, code, verifier string) (string, e
 // sent to it.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// exchangeError distinguishes an issuer that refuses the code from an issuer that does not answer.
+// exchangeError distinguishes an issuer that refuses the code from an issuer that does not answer, or answers 429 or
+// 5xx.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {

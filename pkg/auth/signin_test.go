@@ -46,7 +46,7 @@ func (f *fakeIssuer) signIn(t *testing.T, cfg Config) *SignIn {
 	return s
 }
 
-// begin opens the sign-in URL as a browser would.
+// begin begins a sign-in, and gives the issuer the nonce and the challenge of its URL.
 func (f *fakeIssuer) begin(t *testing.T, s *SignIn) (query url.Values, nonce, verifier string) {
 	t.Helper()
 	address, nonce, verifier, err := s.Begin(t.Context(), "state-1")
@@ -206,7 +206,8 @@ func TestSignIn_Refuses(t *testing.T) {
 	}
 }
 
-// The issuer checks the code against the verifier: without the verifier a stolen code is useless.
+// The issuer checks the code against the verifier: without the verifier a stolen code is useless. Finish also refuses
+// an empty nonce.
 func TestSignIn_CodeWithoutItsVerifier(t *testing.T) {
 	t.Parallel()
 	f := newCodeIssuer(t)
@@ -275,7 +276,7 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 	}
 }
 
-// Ten requests to a silent issuer wait no longer than one request.
+// Ten sign-ins that begin at the same time cause one request to a silent issuer.
 func TestSignIn_SilentIssuerIsAskedOnceForAll(t *testing.T) {
 	t.Parallel()
 	f, asked := newSilentIssuer(t)

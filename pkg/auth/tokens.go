@@ -57,8 +57,8 @@ func (t *tokens) life(_ context.Context, raw string) (ends time.Time, withSessio
 	return found.expires, nil, err
 }
 
-// find returns the configured token that matches the text. It compares all hashes in constant time, so that its
-// duration reveals nothing about them.
+// find returns the configured token that matches the text, unless the token has expired or was revoked. It compares all
+// hashes in constant time, so that its duration reveals nothing about them.
 func (t *tokens) find(text string) (token, error) {
 	if !tokenShaped(text) {
 		return token{}, refuse("the token is not of the form %s...", tokenPrefix)

@@ -10,7 +10,8 @@ import (
 // Config says what the console shows.
 type Config struct {
 	Enabled bool `mapstructure:"enabled"`
-	// TraceURL is the address of a trace, in which {trace_id} is replaced by the trace's id. Empty: traces have no links.
+	// TraceURL is the address of a trace, in which {trace_id} is replaced by the trace's id. Empty: traces have no
+	// links.
 	TraceURL string `mapstructure:"trace_url"`
 	// VersionHeaders names the headers that hold the version of the producer or the consumer.
 	VersionHeaders []string `mapstructure:"version_headers"`

@@ -48,13 +48,13 @@ type Console struct {
 // Option configures a console.
 type Option func(*Console)
 
-// WithClock sets the clock from which the console computes ages.
+// WithClock sets the clock of the console, for ages, periods and sign-ins.
 func WithClock(now func() time.Time) Option { return func(c *Console) { c.now = now } }
 
 // WithAuthentication makes people sign in. It is needed when the API refuses requests without credentials.
 func WithAuthentication() Option { return func(c *Console) { c.needAuth = true } }
 
-// WithSignIn lets people sign in at the issuer. Without this option they need a token.
+// WithSignIn makes people sign in, and lets them sign in at the issuer. Without this option they need a token.
 func WithSignIn(issuer SignIn) Option {
 	return func(c *Console) { c.issuer, c.needAuth = issuer, true }
 }

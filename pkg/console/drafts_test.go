@@ -38,7 +38,7 @@ func refusedPause(t *testing.T) *consoletest.API {
 	return consoletest.RedriveAPI(t).Says("POST /api/v1"+pauseForm, consoletest.Refuse(http.StatusConflict, "X", "not now", nil))
 }
 
-// drafted sends a form that the console refuses, and returns the address of the page that shows the form again.
+// drafted sends a form that the API refuses, and returns the address of the page that shows the form again.
 func (v *visitor) drafted() string {
 	v.t.Helper()
 	w := v.send(http.MethodPost, pauseForm, url.Values{"reason": {"mine"}})

@@ -54,7 +54,7 @@ func (c *Console) Routes() []Route {
 
 		{http.MethodGet, "/", s.page(home.Show)},
 		{http.MethodGet, "/messages", s.page(list.Show(link.Messages))},
-		// The router matches /messages/chosen before /messages/{id}, because it is more specific.
+		// /messages/chosen comes before /messages/{id}, because the router takes the first route that matches.
 		{http.MethodPost, "/messages/chosen", s.page(list.Chosen)},
 		{http.MethodGet, "/messages/export", s.page(list.Export)},
 		{http.MethodGet, link.Facets, s.page(facets.Show)},

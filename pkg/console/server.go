@@ -153,7 +153,8 @@ func readForm(r *http.Request) error {
 	}
 }
 
-// secure sets headers that keep the browser from treating data on a page as anything but text.
+// secure sets headers that make the browser treat data on a page only as text, and keep the page out of caches and
+// frames.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")

@@ -57,8 +57,8 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	}
 }
 
-// While the store of ended sessions does not answer, the console refuses requests with a session. It does not delete
-// the browser's cookie.
+// While the store of ended sessions does not answer, the console refuses requests with a session. It deletes the
+// browser's cookie only when the user signs out, and then says that this worked in this browser only.
 func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}

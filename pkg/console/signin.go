@@ -84,8 +84,8 @@ func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
 }
 
 // pageOf returns the address of the page of a form, with the form as a draft. The draft is stored only for a browser
-// that had a session. Each request with an ended session counts as a failed sign-in. Failed sign-ins are limited for
-// each client IP address, which also limits the drafts from one address.
+// that sends a session, valid or not. Drafts limits the drafts of all such browsers together, because these drafts have
+// no owner.
 func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
 	if session.Of(r).Token == "" {
 		return view.PageOf(r)
@@ -180,7 +180,7 @@ func (s *signInPages) begin(w http.ResponseWriter, r *http.Request, p signInPage
 }
 
 // finish handles the browser's return from the issuer. It then redirects, so that the address bar does not show the
-// code.
+// code, unless too many sign-ins have failed.
 func (s *signInPages) finish(w http.ResponseWriter, r *http.Request) error {
 	session.RemoveCookie(w, attemptCookie)
 	a, err := attemptOf(r, s.now())
@@ -283,7 +283,8 @@ func (s *signInPages) checkToken(r *http.Request, token string) (status int, err
 	return http.StatusOK, err
 }
 
-// signOut ends the session on every replica. A session at the issuer itself may continue.
+// signOut ends the session on every replica or, if that fails, in this browser only. A session at the issuer itself may
+// continue.
 func (s *signInPages) signOut(w http.ResponseWriter, r *http.Request) error {
 	current := session.Of(r)
 	endSession(w, r)

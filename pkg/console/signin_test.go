@@ -31,7 +31,7 @@ const goodToken = "dlqm_good-token"
 type anIssuer struct {
 	down     bool
 	token    string
-	finished []string // code, verifier and nonce of each finished sign-in
+	finished []string // code, verifier and nonce of each call of Finish
 }
 
 func (i *anIssuer) Begin(_ context.Context, state string) (address, nonce, verifier string, err error) {
@@ -49,7 +49,7 @@ func (i *anIssuer) Finish(_ context.Context, code, verifier, nonce string) (toke
 	return i.token, consoletest.Noon.Add(5 * time.Minute), nil
 }
 
-// guarded is an API that accepts one token, and that answers only the requests of the overview page.
+// guarded is an API that accepts one token, and that answers only GET /api/v1/session and GET /api/v1/views.
 func guarded(t *testing.T, token string) *consoletest.API {
 	t.Helper()
 	a := consoletest.NewAPI(t)
@@ -157,7 +157,7 @@ func TestSignIn_Token(t *testing.T) {
 	consoletest.WantSays(t, "a browser that keeps nothing", v.get("/sign-in?kept=1"), http.StatusOK, "did not keep the session", "https")
 }
 
-// hostOnly reports whether a cookie satisfies the rules of __Host-.
+// hostOnly reports whether a cookie satisfies the rules of __Host-, and is HttpOnly and SameSite=Lax.
 func hostOnly(c *http.Cookie) bool {
 	return c.Secure && c.HttpOnly && c.SameSite == http.SameSiteLaxMode && c.Path == "/" && c.Domain == ""
 }

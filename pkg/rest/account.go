@@ -25,7 +25,7 @@ const (
 var errNoMemory = errors.New("no memory for the answer now")
 
 // limits are shared by all requests. They limit the number of answers in progress, the number of exports in progress,
-// and the bytes of answers in memory. They allow only one value at a time that is larger than a principal's share.
+// and the bytes of answers in memory. Only one value at a time may be larger than half of a principal's share.
 type limits struct {
 	pages, exports, bytes, large *budget.Budget
 }
@@ -45,7 +45,7 @@ type account struct {
 	reserved int64          // bytes that the answer has reserved
 	taken    int64          // bytes of the reservation that the values already read use
 	wanted   int64          // size of the reservation that the last read needed but did not have
-	large    bool           // the answer has a value that is larger than a principal's share
+	large    bool           // the answer has a value that is larger than half of a principal's share
 }
 
 type accountKey struct{}
@@ -99,7 +99,7 @@ func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken = mark
-	// To avoid deadlock, all reserved memory is released before the wait.
+	// To avoid deadlock, memory that was reserved for the last read is released before the wait.
 	kept := max(mark, pageReservation)
 	a.limits.bytes.Release(a.who, a.reserved-min(a.reserved, kept))
 	a.reserved = min(a.reserved, kept)
@@ -110,8 +110,8 @@ func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	return nil
 }
 
-// takeValue reserves memory for a value that is held completely in memory. Only one value larger than a principal's
-// share is in memory at a time.
+// takeValue reserves memory for a value that is held completely in memory. Only one value larger than half of a
+// principal's share is in memory at a time.
 func (a *account) takeValue(ctx context.Context, size int64) error {
 	if size <= a.limits.bytes.Share/2 {
 		return a.Take(size)
@@ -138,7 +138,7 @@ func (a *account) settle() {
 	}
 }
 
-// hold raises the reservation to n bytes without waiting, because these bytes are already in memory.
+// hold raises the reservation to n bytes at once, because they are already in memory; not for a large value.
 func (a *account) hold(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -196,7 +196,7 @@ func (a *account) refusal(err error, of *budget.Budget) error {
 	}
 }
 
-// reserve waits until a value of this size may be held in memory. A size of -1 means that the size is not known;
+// reserve reserves memory for a value of this size, by takeValue. A size of -1 means that the size is not known;
 // reserve then assumes a principal's whole share.
 func (l limits) reserve(ctx context.Context, size int64) error {
 	if size < 0 {
@@ -205,8 +205,8 @@ func (l limits) reserve(ctx context.Context, size int64) error {
 	return accountOf(ctx).takeValue(ctx, size)
 }
 
-// limited gives each read and each export an account. It closes the account when the handler has returned, even if the
-// handler returns only after the request's time limit.
+// limited gives each read and each export an account; reads of a console page use the page's account. It closes its own
+// accounts when the handler has returned, even after the request's time limit.
 func (l limits) limited(rt route, client func(*http.Request) string, handle handler) handler {
 	if rt.kind != read && rt.kind != stream {
 		return handle

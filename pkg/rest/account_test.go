@@ -36,7 +36,8 @@ type stuck struct {
 	left    chan struct{} // closed when the answer is complete
 }
 
-// asks sends a request of a client that does not read its answer. It returns when the server waits for this client.
+// asks sends a request of a client that does not read its answer. It returns when the request waits: for the client or
+// for a limit.
 func (f *fixture) asks(r *http.Request) *stuck {
 	w := &stuck{*httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 	go func() {
@@ -139,9 +140,9 @@ func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *
 	return store, reads
 }
 
-// A request for a large page waits for memory without holding a connection of the store, and then reads the page
-// again. The request is refused when no memory is free for a long time. A page that is larger than a client's share is
-// refused at once, and not tried again for ever.
+// A request for a large page waits for memory after its read of the store has ended, and then reads the page again. The
+// request is refused when no memory is free for a long time. A page that is larger than a client's share is refused
+// after one read.
 func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,8 +231,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 	}
 }
 
-// A page of the console has one reservation, however often it calls the API; a page that does not call the API has
-// none.
+// A page of the console has one slot, however often it calls the API.
 func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).undocumented()
@@ -249,7 +249,8 @@ func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	nothingHeld(t, f.server)
 }
 
-// When several values are larger than one client's share, only one of them is in memory at a time, until it is written.
+// When several values are larger than half of one client's share, only one of them is in memory at a time, until it is
+// written.
 func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -97,7 +97,7 @@ func TestActivity(t *testing.T) {
 	}
 }
 
-// Messages that the caller may not see are neither counted nor named.
+// Messages that the caller may not see are not counted.
 func TestActivity_IsOfVisibleTopics(t *testing.T) {
 	t.Parallel()
 	f := activityFixture().guarded(person("root", "*", auth.Viewer), person("ana", "orders.*", auth.Viewer),

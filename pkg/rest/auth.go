@@ -33,7 +33,7 @@ type authentication struct {
 	attempts      *attempts
 }
 
-// authenticated returns the request with its principal.
+// authenticated returns the request with its principal. It counts refused credentials, and limits them per network.
 func (a *authentication) authenticated(r *http.Request) (*http.Request, error) {
 	ctx := r.Context()
 	if _, nobody := a.authenticator.(auth.Nobody); !nobody {
@@ -120,8 +120,8 @@ const (
 	maxAttempts  = 10
 	attemptPause = 6 * time.Second
 
-	// maxAddresses bounds the number of addresses whose failures are remembered; the address with the oldest failure is
-	// forgotten first.
+	// maxAddresses bounds the number of addresses whose failures are remembered; the address whose last counted failure
+	// is the oldest is forgotten first.
 	maxAddresses = 10_000
 )
 

@@ -122,7 +122,8 @@ func TestRedrivesTakeOnlyWhatOneMay(t *testing.T) {
 	}
 }
 
-// A redrive is refused unless its creator has the needed role on each topic of the redrive.
+// A redrive is limited to the topics on which its creator has all needed roles. It is refused if its creator has one of
+// the roles on no topic, or not on the original topic that it sets.
 func TestNarrowOrder(t *testing.T) {
 	t.Parallel()
 	deletes := repository.NewRedrive{Action: entity.RedriveDelete}
@@ -180,7 +181,8 @@ func TestRedrivesAreSeenByTheirMakersAndThoseWhoSeeEverything(t *testing.T) {
 	}
 }
 
-// A redrive remains when its creator loses the grants for its topics. The creator can then neither see nor change it.
+// A redrive remains when its creator loses the grants for its topics. The creator can then no longer see it, or no
+// longer change it.
 func TestRedriveIsHeldAgainstTodaysGrants(t *testing.T) {
 	t.Parallel()
 	then := person("ana", "orders.*,payments.*", auth.Operator, auth.Edit)

@@ -32,13 +32,13 @@ type Config struct {
 	StartupTimeout time.Duration `mapstructure:"startup_timeout"`
 
 	// ReadHeaderTimeout and BodyTimeout limit the time in which a request must arrive. WriteTimeout limits the time in
-	// which the client must read an answer, from its first byte. IdleTimeout closes idle connections.
+	// which the client must read an answer (not an export), from its first byte. IdleTimeout closes idle connections.
 	ReadHeaderTimeout time.Duration `mapstructure:"read_header_timeout"`
 	BodyTimeout       time.Duration `mapstructure:"body_timeout"`
 	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
 	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
 
-	// RequestTimeout limits the time of all requests except exports and retries, which have limits of their own.
+	// RequestTimeout limits the time of all requests except exports and requests of kind work, such as retries.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 
 	// MinWriteRate is how many bytes of an answer a client must read per second. A client that falls behind this rate
@@ -56,8 +56,8 @@ type Config struct {
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
-	// DrainTimeout is how long running requests may take once the program ends; retries are stopped in the second half
-	// of that time.
+	// DrainTimeout is how long running requests may take once the program ends; exports and requests of kind work, such
+	// as retries, are stopped after half of that time.
 	DrainTimeout time.Duration `mapstructure:"drain_timeout"`
 
 	// MaxBodyBytes limits a request's body, MaxHeaderBytes its headers.

@@ -73,7 +73,8 @@ func manyFixture(t *testing.T) (*fixture, []string) {
 	return f.open(), ids
 }
 
-// Every list is complete when it is read page by page, even when all its items have the same time.
+// The lists of redrives, of their messages and of the audit trail are complete when they are read page by page, even
+// when all items have the same time.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f, ids := manyFixture(t)

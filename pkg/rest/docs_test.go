@@ -86,7 +86,7 @@ func (cluster) IngestLag(context.Context, []repository.IngestPosition) map[strin
 }
 
 // documentFixture has the objects of the document's examples: two messages, two redrives of the first message, a
-// message of unknown origin and an archived message.
+// message of unknown origin, an archived message, a share group, a saved view and a redirect.
 func documentFixture() *fixture {
 	f := newFixture(message(idA))
 	ctx := context.Background()

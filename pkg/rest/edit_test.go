@@ -98,7 +98,8 @@ func TestEdit_Bad(t *testing.T) {
 	}
 }
 
-// A retry with an edit needs the role edit on the original topic, and on the target topic that the edit sets.
+// A retry with an edit needs the role edit on the original topic, and on the target topic that the edit sets. A redrive
+// with a patch needs the role edit too.
 func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	t.Parallel()
 	f, orders := orderingFixture(message(idA))

@@ -88,7 +88,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// interruptedJSON returns the answer about an interrupted redrive.
+// interruptedJSON returns the details of the answer about an interrupted redrive.
 func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped, waiting int) string {
 	return fmt.Sprintf(`[{"field":"redrive_id","reason":"%s"},{"field":"selected","reason":"%d"},{"field":"resolved","reason":"%d"},`+
 		`{"field":"failed","reason":"%d"},{"field":"dead","reason":"%d"},{"field":"in_doubt","reason":"%d"},{"field":"skipped","reason":"%d"},`+

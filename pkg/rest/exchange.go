@@ -26,7 +26,7 @@ type exchange struct {
 	route   string // the path template of the matching route, or the text "unmatched"
 	status  int    // status of the answer; 0 until the answer begins
 	bytes   int64
-	pace    *pace           // limits how slowly the client may read; a console page and its API calls share the pace of their connection
+	pace    *pace           // limits how slowly the client may read; a console page and its API calls share one pace
 	inner   bool            // true for an API call that a console page makes within the process; only the page's exchange writes to the connection
 	slow    bool            // the client read the answer too slowly
 	address netip.Addr      // address of the client; the zero Addr when the client has none
@@ -36,7 +36,7 @@ type exchange struct {
 	broken  bool            // the server cuts the connection, because the answer is incomplete
 
 	// changing, if it is set, adds a mark to the headers of an answer to a change. It is called before the answer
-	// begins, unless the change certainly had no effect.
+	// begins, if mayHaveChanged accepts the status.
 	changing func(http.Header)
 }
 
@@ -195,12 +195,12 @@ const (
 )
 
 // pace disconnects clients that read an answer too slowly, by write deadlines that move on as bytes are sent. Only the
-// time that the server waits for the client counts. It belongs to one connection and is not safe for concurrent use.
+// time that the server waits for the client counts. It belongs to one request and is not safe for concurrent use.
 type pace struct {
 	control *http.ResponseController // sets the deadlines; without effect in tests, which have no connection
 	rate    int64                    // minimum rate, in bytes a second
 	whole   time.Duration            // time in which the client must read the whole answer, unless endAt sets another limit
-	until   time.Time                // end of the client's time for the answer; zero: the answer has not started
+	until   time.Time                // end of the client's time for the answer; zero: the answer has not started, or endAt has cleared it
 	late    time.Duration            // by how much the client is behind the minimum rate
 }
 

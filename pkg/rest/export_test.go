@@ -120,7 +120,7 @@ func TestExport_NoFormulas(t *testing.T) {
 	}
 }
 
-// endless is a store whose exports return the same message until the caller stops.
+// endless is a store whose exports return the same message until the caller stops or, with err, failAt times.
 type endless struct {
 	*fake.Store
 	given  int
@@ -198,7 +198,7 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// The memory that an export uses does not grow with the number of messages.
+// An export allocates at most 64 bytes for each message as NDJSON, and 8 KiB as CSV.
 func TestExport_ConstantMemory(t *testing.T) {
 	allocated := func(limit int, format string) uint64 {
 		f := newFixture()

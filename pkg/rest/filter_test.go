@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every invalid value is refused with the name of its parameter, on every route that takes a filter.
+// Invalid values are refused with the name of their parameter, by searches, the archive and exports.
 func TestFilter_Bad(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1001)

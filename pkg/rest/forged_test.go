@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 )
 
-// cursored returns the paths of all lists with cursors.
+// cursored returns the paths of seven lists with cursors.
 func cursored(f *fixture) []string {
 	var all []string
 	for _, rt := range f.server.apiRoutes() {

@@ -31,8 +31,8 @@ func (s *Server) newRouter(routes []route) *mux.Router {
 	return router
 }
 
-// adapt makes an http.Handler of a route: it refuses requests until the program has started, limits the request's time,
-// and writes the answer to an error.
+// adapt makes an http.Handler of a route. It refuses requests until the program has started, except probes; it
+// authenticates the request, limits its time, and answers errors.
 func (s *Server) adapt(rt route) http.Handler {
 	handle := readAgain(s.limits.limited(rt, s.authentication.clientOf, s.guardedBy(rt)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -179,15 +179,15 @@ func methods(method string) []string {
 var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 // Mount adds the handler h of a page at a path. The variable segments of the path are in braces; h reads them by
-// http.Request.PathValue. The server counts and logs the requests of h, and refuses those of other sites, as it does
-// for the API; h itself authorizes them. All API calls that h makes with a request's context count as one answer, until
-// h returns. Mount must not be called once the server serves.
+// http.Request.PathValue. The server counts and logs the requests of h, and refuses changes from other sites, as it
+// does for the API; h itself authorizes them. All API calls that h makes with a request's context count as one answer,
+// until h returns. Mount must not be called once the server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, s.mounted(path, h)).Methods(methods(method)...)
 }
 
 // MountMissing sets the pages that browsers get, instead of JSON, for a path without a route and for a method that a
-// path does not have.
+// path does not have, except below /api/.
 func (s *Server) MountMissing(notFound, notAllowed http.Handler) {
 	s.notFound, s.notAllowed = s.mounted("", notFound), s.mounted("", notAllowed)
 }

@@ -121,7 +121,8 @@ func TestWrongMethods(t *testing.T) {
 	}
 }
 
-// In every path that no other route has, "messages" is read as the name of a topic.
+// The method decides how a path with two routes is read: POST /api/v1/dlq/messages/retry-all retries the topic
+// "messages", and GET reads a message.
 func TestTopicNamedMessages(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()

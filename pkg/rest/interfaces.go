@@ -48,7 +48,7 @@ type Database struct {
 	Quarantine  admin.QuarantineDatabase
 }
 
-// Redriver sends messages back to their original topics, one by one and by redrives.
+// Redriver sends back, marks dead and deletes messages, one by one and by redrives, and previews redrives.
 type Redriver interface {
 	messages.Redriver
 	redrives.Redriver

@@ -38,11 +38,11 @@ const (
 	keyPause    = 20 * time.Millisecond
 	keyPauseMax = 500 * time.Millisecond
 
-	// keyTimeout limits the time of each statement that writes the state of an Idempotency-Key.
+	// keyTimeout limits each statement that prolongs the lease of an Idempotency-Key or ends the work on it.
 	keyTimeout = 5 * time.Second
 )
 
-// idempotency does the work of all requests with the same Idempotency-Key once, and gives all of them the same answer.
+// idempotency does the work of all equal requests of a principal with the same Idempotency-Key only once.
 type idempotency struct {
 	keys    repository.Keys
 	bodies  request.Bodies
@@ -50,8 +50,8 @@ type idempotency struct {
 	logger  *zap.Logger
 }
 
-// keyed adds Idempotency-Keys to a handler: of all requests with the same key, one request does the work, and every
-// other request gets the answer of that request.
+// keyed adds Idempotency-Keys to a handler: of all equal requests with a key, one does the work, and the others get its
+// answer. A different request with the key is refused. After an error, see endKey.
 func (i idempotency) keyed(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		name, given, err := idempotencyKey(r.Header)
@@ -105,7 +105,7 @@ func idempotencyKey(header http.Header) (key string, given bool, err error) {
 	return key, true, nil
 }
 
-// digest returns a hash that identifies a request, because different requests must not share an Idempotency-Key.
+// digest hashes the method, path and body of a request, because different requests must not share an Idempotency-Key.
 func digest(r *http.Request, body []byte) [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(r.Method+" "+r.URL.EscapedPath()+"\n"), body...))
 }
@@ -118,8 +118,8 @@ func replay(w http.ResponseWriter, answer repository.Answer) {
 	respond.Body(w, answer.Status, "application/json", answer.Body)
 }
 
-// openKey opens the key. While another request works on the key, it waits until the client disconnects or the time of
-// the request is over.
+// openKey opens the key. While another request works on the key, openKey waits, at most until the client disconnects or
+// the time of the request is over.
 func (i idempotency) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
 	for pause := keyPause; ; pause = min(2*pause, keyPauseMax) {
 		state, err := i.tryKey(r.Context(), key)
@@ -169,8 +169,8 @@ func (i idempotency) holdKey(r *http.Request, key repository.Key) (release func(
 	return cancel
 }
 
-// prolongKey extends the lease of a key. It only logs an error, because two more tries follow before the lease ends,
-// and after that the next request with the key continues the same work.
+// prolongKey extends the lease of a key. It only logs an error, because another try follows before the lease ends, and
+// after that the next request with the key continues the same work.
 func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
 	defer cancel()
@@ -179,8 +179,8 @@ func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 	}
 }
 
-// endKey stores the result of a key's work. After an error of the client, or when the work never started, the key is
-// dropped. After work that failed midway, the key is released as if its process had died, so that the next request
+// endKey stores the result of a key's work: an answer, or the error of a 502. After an error of the client, or when the
+// work never started, the key is dropped. After work that failed midway, the key is released, so that the next request
 // with the key continues the work.
 func (i idempotency) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)

@@ -23,7 +23,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// changing lists a request for each route that takes an Idempotency-Key. The objects in their paths are those of
+// changing lists requests to routes that take an Idempotency-Key. The objects in their paths are those of
 // documentFixture.
 func changing() []struct{ target, body string } {
 	return []struct{ target, body string }{
@@ -315,8 +315,8 @@ func TestKey_Retry(t *testing.T) {
 	}
 }
 
-// After an attempt that did not send the record, a request with the same key may try again. After any other attempt,
-// the next request with the key gets the result of that attempt.
+// After an attempt that did not send the record, a request with the same key may try again. After any other attempt the
+// key is released, so that the next request with the key continues the work.
 func TestKey_RetryGivenBack(t *testing.T) {
 	t.Parallel()
 	for verdict, want := range map[entity.Verdict]keyCounts{

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// suffixMapper implements Dialects for tests. Its rules have globs as patterns, and it refuses a rule whose original
-// topic is a dead-letter topic.
+// suffixMapper implements Dialects for tests. The pattern of its rules is a prefix, with or without a star, and it
+// refuses a rule whose original topic is a dead-letter topic.
 type suffixMapper struct{ noDialects }
 
 func (suffixMapper) CheckRules(rules []entity.TopicRule) error {
@@ -88,7 +88,7 @@ func TestMappings_Apply(t *testing.T) {
 	}
 }
 
-// A dry run changes nothing, and says which stored messages the rules would map.
+// A dry run changes nothing, and says how many stored messages the rules would map.
 func TestMappings_DryRun(t *testing.T) {
 	t.Parallel()
 	f, orders := mappingFixture()

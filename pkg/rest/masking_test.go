@@ -52,8 +52,8 @@ func maskedFixture(t *testing.T) *fixture {
 	return f
 }
 
-// derivedByHeader reads each field from one header: the stack trace from the header "trace", the error message from
-// "said", the class from "class", the consumer group from "group".
+// derivedByHeader reports which fields are masked, when each field comes from one header: the stack trace from the
+// header "trace", the error message from "said", the class from "class", the consumer group from "group".
 type derivedByHeader struct{ masks Masks }
 
 func (d derivedByHeader) Fields() entity.MaskedFields {
@@ -121,7 +121,7 @@ func unmasking(target string) string {
 	return target + "?unmask=true"
 }
 
-// everywhere lists the routes that show a message or a part of it.
+// everywhere lists requests that show a live message or a part of it.
 func everywhere() []string {
 	id := idA.String()
 	return []string{
@@ -130,7 +130,7 @@ func everywhere() []string {
 	}
 }
 
-// Every route that shows a message applies masks.
+// Every request of everywhere gets masks or, for the payload, a 403.
 func TestMasks_HoldEverywhere(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)

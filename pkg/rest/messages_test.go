@@ -121,8 +121,8 @@ func TestGet_EveryField(t *testing.T) {
 			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"payload_format":"json","payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]`+nothingDerived)
 }
 
-// Any producer of a dead-letter topic can send records with very long keys. A few of these must not use up the memory
-// for answers.
+// Any producer of a dead-letter topic can send records with very long keys. Answers leave such keys out, so that a few
+// of them do not use up the memory for answers.
 func TestLongKeys(t *testing.T) {
 	t.Parallel()
 	long := func(m *entity.Message) { m.Record.Key = make([]byte, 20<<20) }

@@ -55,8 +55,8 @@ func (m *metrics) observe(method string, x *exchange, took time.Duration) {
 	duration.Observe(took.Seconds())
 }
 
-// knownMethod returns the method of a request as a label. All methods that no route has become one label, because
-// clients can invent methods.
+// knownMethod returns the method of a request as a label. All methods that no route has, except OPTIONS, become one
+// label, because clients can invent methods.
 func knownMethod(method string) string {
 	if slices.Contains(knownMethods, method) || method == http.MethodOptions {
 		return method

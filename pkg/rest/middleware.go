@@ -66,7 +66,7 @@ func (o *instrumentation) observe(next http.Handler) http.Handler {
 	})
 }
 
-// logAccess logs changes at level info and reads at level debug.
+// logAccess logs changes at level info, and reads and requests to unknown paths at level debug.
 func (o *instrumentation) logAccess(r *http.Request, x *exchange, took time.Duration) {
 	level := zap.DebugLevel
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) && x.route != unmatched {
@@ -82,7 +82,7 @@ func (o *instrumentation) logAccess(r *http.Request, x *exchange, took time.Dura
 		zap.Duration("took", took), zap.String("remote", r.RemoteAddr))...)
 }
 
-// recovered turns a panic into a 500; the stack is written only to the log.
+// recovered turns a panic into a 500, or cuts the connection if the answer has begun. Only the log gets the stack.
 func (o *instrumentation) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

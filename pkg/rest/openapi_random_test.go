@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// attacked returns a server for attacks: as the programs build it, with masks, and with a store that has objects of
-// every kind. The fixture compares each request and its answer with the API's document.
+// attacked returns a server for attacks: with the program's dialects, with masks, and with a store that has messages in
+// several states. Attack.Judge, not the fixture, compares each request and its answer with the API's document.
 func attacked(t *testing.T) *fixture {
 	t.Helper()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")

@@ -44,7 +44,8 @@ func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// Whatever a parameter or a body contains, the answer is never a 5xx, has the envelope, and names the wrong value.
+// Whatever a parameter or a body contains, the answer is never a 5xx and matches the document, and a 400 names a part
+// of the request.
 func TestOpenAPI_AttacksAreRefused(t *testing.T) {
 	t.Parallel()
 	attacks, err := openapitest.Attacks()
@@ -92,7 +93,7 @@ func TestOpenAPI_PageBelongsToTheConsole(t *testing.T) {
 	}
 }
 
-// Every field of an answer is in the document, and every field of the document is in the answer.
+// The answers listed here have exactly the fields that the document has for them.
 func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapitest.Document()

@@ -113,7 +113,7 @@ func TestSetOriginDeclares(t *testing.T) {
 	}
 }
 
-// Every answer that shows a message says whether its origin is undeclared, and why.
+// Answers that show a live message say whether its origin is undeclared, and why.
 func TestUndeclaredIsShown(t *testing.T) {
 	t.Parallel()
 	const shown = `"origin_confidence":"header","undeclared":true,"undeclared_reason":"gamma may not claim it"`

@@ -70,8 +70,8 @@ func (c policy) permit(n permission, r *http.Request) error {
 	return access.Forbidden(n.role, "a route without a permission")
 }
 
-// permitTopic accepts callers who have the role on the topic. It also accepts callers who may not see the topic: their
-// answer is the same as for a topic without messages.
+// permitTopic accepts callers who have the role on the topic. It also accepts callers with the role on another topic
+// who may not see this topic: their answer is the same as for a topic without messages.
 func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	switch {
 	case !p.Anywhere(role):
@@ -83,8 +83,8 @@ func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	}
 }
 
-// permitObject calls check for the object whose id is in the path. For callers with the role on all topics, who are
-// most callers, it does not load the object.
+// permitObject calls check for the object whose id is in the path. For callers with the role and viewer on all topics,
+// who are most callers, it does not load the object.
 func permitObject(
 	p auth.Principal, role auth.Role, r *http.Request, what string, check func(context.Context, uuid.UUID) error,
 ) error {
@@ -134,7 +134,7 @@ func (c policy) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxValu
 	return m, err
 }
 
-// permitErrorGroup asks the store for the topics of a group, because its messages may be of many topics.
+// permitErrorGroup asks the store whether a topic of the group is in the role's topics, because a group may have many.
 func (c policy) permitErrorGroup(p auth.Principal, role auth.Role, r *http.Request) error {
 	return permitObject(p, role, r, "group", func(ctx context.Context, id uuid.UUID) error {
 		_, err := c.db.ErrorGroup(ctx, id, p.Scope(auth.Viewer), repository.Trend{})
@@ -149,8 +149,8 @@ func (c policy) permitErrorGroup(p auth.Principal, role auth.Role, r *http.Reque
 	})
 }
 
-// permitRedrive lets the creator of a redrive and viewers of all topics see it. To change a redrive, the caller must
-// have the roles of its action at this moment, because grants may have changed since it was created.
+// permitRedrive shows a redrive to viewers of all topics, and to its creator who still sees its topics. To change the
+// redrive, the caller needs the roles of its action now: grants may have changed since its creation.
 func (c policy) permitRedrive(p auth.Principal, role auth.Role, r *http.Request) error {
 	id, err := request.ID(r, "redrive")
 	if err != nil || p.Everywhere(auth.Admin) {

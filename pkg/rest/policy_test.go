@@ -106,7 +106,7 @@ var matrix = map[string]expectation{
 	"GET /api/v1/audit": {permission{auth.Viewer, someTopics}, "", "the audit trail"},
 }
 
-// routesOf returns every route that the router answers, as its method and its path, such as "GET /healthz".
+// routesOf returns every route of the router except HEAD, as its method and its path, such as "GET /healthz".
 func routesOf(t *testing.T, router *mux.Router) (routes []string) {
 	t.Helper()
 	err := router.Walk(func(rt *mux.Route, _ *mux.Router, _ []*mux.Route) error {
@@ -162,8 +162,8 @@ var (
 	redriveA, redriveB   = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000a"), uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000b")
 )
 
-// matrixFixture has messages of two topics, a redrive that the principal created, and a redrive that another principal
-// created.
+// matrixFixture has objects of two topics (messages, error groups, quarantined records, redirects, share groups), a
+// view and a redrive of the principal, and a redrive of another principal.
 func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	t.Helper()
 	f := newFixture()

@@ -115,7 +115,8 @@ func TestRedirects_Pages(t *testing.T) {
 	check.Equal(t, strings.Join(got, " "), "a b c", "topics")
 }
 
-// A message and an error group say to which topic a retry would go, and whether that topic exists.
+// A message says to which topic a retry would go, and whether that topic exists. An error group names its topics that
+// neither exist nor have a redirect.
 func TestTargetOfAMessage(t *testing.T) {
 	t.Parallel()
 	grouped := func(m *entity.Message) { m.Group = failure.ID() }

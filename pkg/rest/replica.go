@@ -21,9 +21,9 @@ type Replica interface {
 // readAfter is the header that carries a mark, in the answer to a change and in the request for a read.
 const readAfter = "DLQ-Read-After"
 
-// withReplica returns the context of a request. The answer to a change gets a new mark, unless the server refused the
-// change. It gets one even if the change failed, because a retry that could not be sent has stored its attempt. A read
-// sees the changes before the mark that its request carries.
+// withReplica returns the context of a request. The answer to a change gets a new mark if mayHaveChanged accepts its
+// status, even if the change failed, because a retry that could not be sent has stored its attempt. A read sees the
+// changes before the mark that its request carries.
 func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
 	switch {
 	case s.replica == nil || rt.kind == probe:

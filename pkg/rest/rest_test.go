@@ -43,7 +43,7 @@ const (
 	retryA = oneA + "/retry"
 )
 
-// testID is the request id of every request that tests send.
+// testID is the request id of the requests that do and post send.
 const testID = "test-1"
 
 // fixture is a server for tests. Its store is in memory, and its redriver reports every record as published. Tests can
@@ -209,8 +209,8 @@ var codeOf = map[int]string{
 	415: respond.CodeValidation, 421: respond.CodeMisdirected, 429: respond.CodeRateLimited, 500: respond.CodeInternal, 502: respond.CodePublishFailed, 503: respond.CodeUnavailable,
 }
 
-// wantEnvelope checks everything that the answers to all errors have in common; fields are the expected fields of the
-// first details.
+// wantEnvelope checks everything that the answers to all errors have in common; fields are the expected fields of all
+// details; without fields, details are not compared.
 func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) respond.ErrorBody {
 	t.Helper()
 	var e struct {
@@ -242,7 +242,7 @@ func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) respond.
 	return got
 }
 
-// badID returns the details of an invalid id.
+// badID contains the details of an invalid id.
 const badID = `[{"field":"id","reason":"must be a UUID in its canonical form of 36 characters"}]`
 
 // errorJSON returns an error's whole body.
@@ -338,12 +338,12 @@ func (a acknowledging) Begin(ctx context.Context, n repository.NewRedrive) (enti
 	return a.store.CreateRedrive(ctx, n)
 }
 
-// PreviewRedirected reports that every message would be sent.
+// PreviewRedirected returns the result of Preview.
 func (a acknowledging) PreviewRedirected(ctx context.Context, n repository.NewRedrive, _ map[string]string) (entity.Preview, error) {
 	return a.Preview(ctx, n)
 }
 
-// Preview reports that every message would be sent.
+// Preview reports that every message would be sent to which the store names no objection.
 func (a acknowledging) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	n.BatchSize = 500
 	groups, err := a.store.PreviewRedrive(ctx, n)

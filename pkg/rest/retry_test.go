@@ -67,7 +67,7 @@ func TestRetryAll(t *testing.T) {
 	wantHeader(t, w.Header(), "Retry-After", "5")
 }
 
-// A client that disconnects must not affect the result of its retry.
+// A client that disconnects must not affect the result of its change.
 func TestChangesGoOnWithoutTheClient(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ method, path string }{
@@ -102,7 +102,7 @@ func TestRetry_Body(t *testing.T) {
 }
 
 // The permission check reads the message of a retry, and the redriver gets this message. So the record that was checked
-// is the record that is sent.
+// is the record that is sent. Without an edit, a caller with operator on all topics needs no such read.
 func TestRetryReadsItsMessageOnce(t *testing.T) {
 	t.Parallel()
 	const edit = `{"edit":{"payload":{"order_id":2}}}`

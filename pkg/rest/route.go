@@ -61,7 +61,7 @@ const (
 	open                        // accepts every caller, even without credentials
 	self                        // accepts every authenticated caller
 	someTopics                  // the role on at least one topic; the handler uses only the principal's topics
-	oneTopic                    // the role on the topic in the path
+	oneTopic                    // the role on the topic in the path; also accepts callers who may not see this topic (see permitTopic)
 	namedTopic                  // the role on the topic in the path, even if the topic has no messages
 	oneMessage                  // the role on the topic of the message in the path
 	oneRetried                  // like oneMessage; the check keeps the message for the handler (see request.RetriedMessage)

@@ -77,7 +77,7 @@ func TestSchemas_DecodedPartsAreShown(t *testing.T) {
 	wantStatus(t, f.do("GET", oneA, ""), 200, `"payload":null,`, `"payload_omitted":"schema_unavailable"`, `"payload_format":"unknown"`, `"payload_reason":"schema 7 is secret"`)
 }
 
-// Masks apply to decoded payloads and keys; a value that cannot be decoded is hidden.
+// Masks apply to decoded payloads and keys; the reason why a value cannot be decoded is hidden.
 func TestSchemas_MasksHideDecodedValues(t *testing.T) {
 	t.Parallel()
 	const card = "4111111111111111"

@@ -244,7 +244,7 @@ func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
 	}
 }
 
-// A list does not include a payload of ten megabytes, but its size and its URL.
+// Lists and exports do not include a payload of ten megabytes, but its size and its URL.
 func TestTenMegabytesAreNotShippedInLists(t *testing.T) {
 	t.Parallel()
 	big, payload := `"`+strings.Repeat("x", 10<<20)+`"`, oneA+"/payload"
@@ -259,7 +259,7 @@ func TestTenMegabytesAreNotShippedInLists(t *testing.T) {
 	}
 }
 
-// A principal with roles on some topics finds no messages of other topics, neither in pages nor in counts.
+// A principal with roles on some topics finds no messages of other topics, neither in pages nor in counts or exports.
 func TestSearch_ShowsOnlyWhatOneMaySee(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t).guarded(person("ana", "payments.*", "viewer"))

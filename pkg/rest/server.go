@@ -60,10 +60,10 @@ type Server struct {
 	tracer          tracer
 
 	phase atomic.Int32
-	now   func() time.Time // clock for displayed times; stores have clocks of their own
+	now   func() time.Time // clock for displayed times and failed sign-ins; stores have clocks of their own
 
-	// work is the context of retries and redrives. It does not end when a client disconnects, but in the second half of
-	// the drain.
+	// work ends after half of the drain time, or with the drain. Its end ends exports and requests of kind work; it
+	// does not end when a client disconnects.
 	work     context.Context
 	stopWork context.CancelFunc
 }
@@ -118,8 +118,8 @@ func WithDialects(d Dialects) Option { return func(s *Server) { s.dialects = d }
 // WithOrigins sets Origins, which checks original topics. Without this option no origin is undeclared.
 func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
 
-// WithAuth sets how requests are authenticated. mode is the setting auth.mode, which the session route shows. Without
-// this option every request may do everything.
+// WithAuth sets how requests are authenticated. mode is the setting auth.mode: the session route shows it, and only in
+// mode none server.hosts applies. Without this option every request may do everything.
 func WithAuth(a auth.Authenticator, mode string) Option {
 	return func(s *Server) { s.authentication.authenticator, s.authentication.mode = a, mode }
 }
@@ -131,8 +131,8 @@ func WithTracing(p trace.TracerProvider) Option {
 }
 
 // New returns a server of the whole API. Without a database, routes that need one answer 503. Until SetReady is called,
-// only probes and metrics answer. The server registers its metrics with registry and serves all metrics of registry, so
-// each server needs a registry of its own.
+// all routes of the API except its document answer 503. The server registers its metrics with registry and serves all
+// metrics of registry, so each server needs a registry of its own.
 func New(cfg Config, stores Stores, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	s.stores, s.redriver = stores, redriver

@@ -39,7 +39,7 @@ type answered struct {
 	err    error
 }
 
-// post sends a POST request over a new connection. key is its Idempotency-Key; "" for none.
+// post sends a POST request over a real connection. key is its Idempotency-Key; "" for none.
 func post(t *testing.T, url, key string) answered {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)

@@ -144,7 +144,7 @@ func TestTracing_Errors(t *testing.T) {
 	}
 }
 
-// When the server creates no spans, the log and the audit trail contain the trace id that the request carries.
+// When the server creates no spans, the log contains the trace id that the request carries.
 func TestTracing_LogWithoutSpans(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]bool{traceparent: true, traceparent[:54]: false, "": false} {
@@ -244,7 +244,7 @@ func TestTracing_Exemplars(t *testing.T) {
 	}
 }
 
-// A server without a tracer creates no context, no span and no attribute.
+// A server without a tracer allocates nothing for the span of a request.
 func TestTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{}))

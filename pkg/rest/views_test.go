@@ -86,8 +86,8 @@ func TestViews_BadOnesAreRefused(t *testing.T) {
 	wantEnvelope(t, f.do("PUT", views+"/one-more", `{"query":"q=slow"}`), 409, "name")
 }
 
-// After a value becomes masked, views that were shared earlier must not show it, neither in lists of views nor in the
-// audit trail.
+// After a value becomes masked, views that were shared earlier must not show it to other principals, neither in lists
+// of views nor in the audit trail.
 func TestViews_LaterMasksHideOlderViews(t *testing.T) {
 	t.Parallel()
 	before := viewsFixture(t)

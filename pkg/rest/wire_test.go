@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// net/http answers some malformed requests without calling the server's handler. These answers match the API's document
-// as well.
+// net/http answers some malformed requests without calling the server's handler. The API's document names the statuses
+// of these answers.
 func TestServe_WhatNeverReachesUs(t *testing.T) {
 	t.Parallel()
 	url, _, _ := newFixture().open().serve(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The page contains every operation and every parameter of the document.
+// The page contains every operation of the document and some of its parameters, and no script.
 func TestPageHasEverything(t *testing.T) {
 	t.Parallel()
 	page, policy, err := Page("")

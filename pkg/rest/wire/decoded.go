@@ -23,9 +23,9 @@ func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decod
 	return value, key
 }
 
-// maskDecoded masks a decoded key like a payload. If a value of the key is masked, or the key cannot be decoded, it
-// hides the key's bytes. It also removes the reasons for which a part cannot be decoded, because these reasons name
-// paths, and a path may contain values.
+// If payload fields are masked, maskDecoded masks a decoded key like a payload. If a value of the key is masked, or the
+// key cannot be decoded, it hides the key's bytes. It also removes the reasons for which a part cannot be decoded,
+// because these reasons name paths, and a path may contain values.
 func (c *shown) maskDecoded(by Masking) {
 	if !by.CoversPath(payload.Path{}) {
 		return

@@ -1,6 +1,6 @@
 // Package wire defines the JSON and CSV of the API's answers, and converts values of package entity to them. Its
-// functions have no side effects. In an answer, a list is never null, and an unknown value is always null. Times are
-// in RFC 3339 and UTC.
+// functions have no side effects. In an answer, an empty list is not null, and an unknown value is null. Times are in
+// RFC 3339 and UTC.
 //
 // Reading order:
 //

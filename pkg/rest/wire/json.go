@@ -41,7 +41,7 @@ func OrNull[T comparable](v T) *T {
 }
 
 // Encode returns v as JSON without a final newline. Bytes that are not UTF-8 become U+FFFD. It panics on an error,
-// which cannot occur because v is always one of the package's own types.
+// which cannot occur because v always has a type that JSON can express.
 func Encode(v any) []byte {
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)

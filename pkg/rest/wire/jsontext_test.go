@@ -35,7 +35,7 @@ func wantEncoded(t *testing.T, got []byte) {
 // plain writes messages as they are stored, without masks and without derived fields.
 var plain = Messages{Dialects: resttest.Plain, Masking: Masking{Masks: resttest.Plain, Derived: resttest.Plain}}
 
-// The JSON of lists, single messages and exports is the JSON that encoding/json would write.
+// Each string in the JSON of a message of a list is written as Encode writes it.
 func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {
 	t.Parallel()
 	cfg := payload.DefaultMaskConfig()

@@ -68,7 +68,8 @@ func (t *Target) write(r *row) {
 	r.dst = append(inner.dst, '}')
 }
 
-// AppendJSON writes m as JSON. The payload is written as the producer wrote it.
+// AppendJSON writes m as JSON. The payload is written as the producer wrote it, unless it is decoded, masked or joined
+// to one line.
 func (w Messages) AppendJSON(dst []byte, m *entity.Message, v View) []byte {
 	c := w.show(m, v)
 	r := row{dst: append(dst, '{')}
@@ -164,7 +165,8 @@ func (c *shown) mask(by Masking) {
 	c.maskDerived(by.Derived.Of(c.Message))
 }
 
-// maskDerived masks the fields of the failure that were read from masked headers and are not empty.
+// maskDerived masks the fields of the failure that were read from masked headers and are not empty, and other texts
+// that name a masked consumer group.
 func (c *shown) maskDerived(fields entity.MaskedFields) {
 	if fields == (entity.MaskedFields{}) {
 		return
@@ -341,7 +343,8 @@ func (c *shown) writeRecord(r *row) {
 	r.dst = append(r.dst, ']')
 }
 
-// writeHeaders writes the headers. It writes null, and in CSV an empty cell, only when all headers were left out.
+// writeHeaders writes the headers. It writes null when all headers were left out. In CSV the cell is then empty, and
+// also for a record without headers.
 func (c *shown) writeHeaders(r *row) {
 	r.name("headers")
 	switch {

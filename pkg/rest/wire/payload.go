@@ -19,8 +19,8 @@ const (
 	maxDepth = 200
 )
 
-// Reasons why a payload is not shown. The payload route sends the bytes of such a payload. For the reasons overLimit
-// and pointer, that route fetches the bytes from Kafka.
+// Reasons why a payload is not shown. The payload route sends the bytes of such a payload, except for the reason
+// unreadable. For the reasons overLimit and pointer, that route fetches the bytes from Kafka.
 const (
 	NotJSON   = "not_json"
 	TooDeep   = "too_deep"

@@ -21,7 +21,7 @@ func NewRedirect(r entity.Redirect) Redirect {
 }
 
 // RedirectAnswer is the answer to a change of a redirect, or to a dry run of a change. Redirect is the redirect that
-// exists now, null for none. Preview is the result of a dry run.
+// exists now, or the deleted redirect after a deletion; null for none. Preview is the result of a dry run.
 type RedirectAnswer struct {
 	Redirect *Redirect        `json:"redirect"`
 	Preview  *RedirectPreview `json:"preview"`

@@ -56,7 +56,7 @@ type Selection struct {
 	Filter *Filter `json:"filter"`
 }
 
-// RedriveOptions shows the options of a redrive. An option that was not given is null.
+// RedriveOptions shows the options of a redrive. A number or text that was not given, or is 0, is null.
 type RedriveOptions struct {
 	Canary          *int     `json:"canary"`
 	CanaryWait      *string  `json:"canary_wait"`
@@ -156,8 +156,8 @@ func rateOf(r entity.Redrive, now time.Time) float64 {
 	return float64(done) / took
 }
 
-// secondsLeft returns how many seconds the redrive still needs. It returns nil when that is unknown: the redrive does
-// not run now, or has no rate yet.
+// secondsLeft returns how many seconds the redrive still needs: 0 when the redrive is over, nil when that is unknown,
+// because the redrive does not run now or has no rate yet.
 func secondsLeft(r entity.Redrive, rate float64) *int64 {
 	if r.State.Over() {
 		return new(int64)
@@ -262,8 +262,8 @@ type ReturnedError struct {
 // maxReturnedErrors limits the error groups of an answer. The messages of the other groups are counted together.
 const maxReturnedErrors = 50
 
-// NewReturnedErrors adds up the messages of each error group whose topics are visible, the largest group first, and all
-// other messages as one entry without a group.
+// NewReturnedErrors adds up the messages of visible topics for each of at most maxReturnedErrors error groups, the
+// largest group first. All other messages are one entry without a group.
 func NewReturnedErrors(list []entity.ReturnedError, visible *entity.TopicPatterns, unmasked bool) []ReturnedError {
 	sums, others := []ReturnedError{}, ReturnedError{}
 	for _, e := range list {
@@ -332,8 +332,8 @@ const (
 	maxSample  = MaxListPayload
 )
 
-// newSamples masks the payloads before and after the patch. The patch cannot have moved a masked value to a path
-// without a mask, because such a patch has already been refused.
+// newSamples shows at most maxSamples samples, and masks the payloads before and after the patch. The patch cannot have
+// moved a masked value to a path without a mask, because such a patch has already been refused.
 func newSamples(samples []entity.PatchSample, by Masking) []PatchSample {
 	return Each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) PatchSample {
 		return PatchSample{sample.MessageID, sampleSide(sample.Before, by), sampleSide(sample.After, by), OrNull(sample.Reason)}

@@ -113,7 +113,8 @@ func statusCounts(counts map[entity.Status]int64) map[entity.Status]int64 {
 	return all
 }
 
-// lagOf returns the sum of the lags of the given dead-letter topics; nil when one of them is not known.
+// lagOf returns the sum of the lags of the given dead-letter topics; nil when one of them is not known, or there is
+// none.
 func lagOf(topics []string, lag map[string]int64) (sum *int64) {
 	for _, topic := range topics {
 		n, known := lag[topic]
@@ -276,7 +277,7 @@ type HourCount struct {
 	Messages int64   `json:"messages"`
 }
 
-// NewErrorGroup shows an error group at the time now.
+// NewErrorGroup shows an error group at the time now. Unless unmasked, it hides the class, the title and the frames.
 func NewErrorGroup(g entity.ErrorGroup, now time.Time, unmasked bool) ErrorGroup {
 	if !unmasked {
 		g.Title, g.Frames = MaskedText, nil

@@ -227,8 +227,8 @@ var (
 	trailingHeaders = []string{"X-Export-Messages", "X-Export-Complete"}
 )
 
-// Stream copies each part of the API's answer to w as soon as the part arrives. When it returns an error of the API, it has written nothing.
-// If the answer breaks off, Stream also breaks the connection to the browser.
+// Stream copies each part of the API's answer to w as soon as the part arrives. When it returns an error of the API, it
+// has written nothing. If the answer breaks off, Stream also breaks the connection to the browser.
 func (c Client) Stream(w http.ResponseWriter, r *http.Request, path string, query url.Values) error {
 	req, err := inner(r, r.Method, link.WithQuery(path, query), nil)
 	if err != nil {

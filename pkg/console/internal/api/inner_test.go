@@ -33,8 +33,8 @@ func TestInner_Traceparent(t *testing.T) {
 }
 
 // TestMarks: the API answers a change with a mark (DLQ-Read-After). The console sends this mark with each later request
-// of the same page, and through a cookie with the requests of the browser's next pages. A cookie whose value is no mark is
-// ignored.
+// of the same page, and through a cookie with the requests of the browser's next pages. A cookie whose value is no mark
+// is ignored.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	var sent []string

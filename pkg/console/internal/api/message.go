@@ -129,7 +129,7 @@ func (m *Message) JSONPayload() []byte {
 	return m.Payload
 }
 
-// OnlyBytes reports whether the message has a payload that the answer does not contain.
+// OnlyBytes reports whether the answer leaves the payload out.
 func (m *Message) OnlyBytes() bool { return m.JSONPayload() == nil && m.PayloadOmitted != "" }
 
 // InKafka reports whether the payload is not stored and has to be fetched from Kafka.
@@ -181,7 +181,7 @@ type Derived struct {
 	Confidence string `json:"confidence"`
 }
 
-// Words returns the key as text, or in hex with its size.
+// Words returns the bytes as text, or in hex if they are not UTF-8. It clips long hex and adds the size.
 func (b *Blob) Words() string {
 	if b.Encoding != "base64" {
 		return b.Data
@@ -215,7 +215,7 @@ func (m Message) Package() string {
 	return ""
 }
 
-// Position returns the partition and offset of the dead letter; "" for a message without a dead-letter record.
+// Position returns the topic, partition and offset of the dead letter; "" for a message without a dead-letter record.
 func (m Message) Position() string {
 	if m.DLQPartition == nil || m.DLQOffset == nil {
 		return ""

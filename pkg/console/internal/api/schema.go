@@ -15,7 +15,8 @@ type SchemaReference struct {
 	Latest   int    `json:"latest_version"`
 }
 
-// Name returns the name of the schema, such as "orders-value version 3", or its id if the subject is not known.
+// Name returns the name of the schema, such as "orders-value version 3", or, if the subject or the version is not
+// known, its id, else its GUID or subject.
 func (s SchemaReference) Name() string {
 	switch {
 	case s.Subject != "" && s.Version > 0:

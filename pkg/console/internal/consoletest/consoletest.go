@@ -135,7 +135,7 @@ func SiteWith(t *testing.T, cfg console.Config, a http.Handler, options ...conso
 	return router
 }
 
-// Send sends a form; nil sends no form. headers alternates names and values.
+// Send sends a request with a form; nil sends no form. headers alternates names and values.
 func Send(t *testing.T, site http.Handler, method, path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(form.Encode()))
@@ -295,7 +295,8 @@ func Quoted(json string) Raw {
 	return Raw(strings.ReplaceAll(json, "HOSTILE", strings.ReplaceAll(Hostile, `"`, `\"`)))
 }
 
-// WantNoMarkup parses a page as a browser does, and checks that data has become only text, not elements.
+// WantNoMarkup parses a page as a browser does. It checks that the page has no element or attribute that hostile data
+// could add: img, an inline script, an event handler, a style, or a javascript address.
 func WantNoMarkup(t *testing.T, body string) {
 	t.Helper()
 	elements, _ := Elements(t, body)
@@ -367,7 +368,7 @@ func Nested(depth, values int) string {
 	return strings.Repeat("[", depth) + strings.Repeat("1,", values) + "1" + strings.Repeat("]", depth)
 }
 
-// Sends returns a handler that answers with n bytes, and records how many of them were read.
+// Sends returns a handler that answers with n times chunk, and adds the number of accepted bytes to taken.
 func Sends(chunk string, n int, taken *int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for range n {

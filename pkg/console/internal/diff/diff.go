@@ -15,8 +15,8 @@ const (
 	maxFormatted = 4 << 20 // bytes of formatted JSON that are compared
 )
 
-// Texts compares two texts line by line. It first formats JSON with one line per value, unless that text is too long,
-// since most producers write JSON on one line. spaceOnly reports that only the space between the tokens differs.
+// Texts compares two texts line by line. If both are JSON and not too long, it first formats them with one line per
+// value, since most producers write JSON on one line. spaceOnly reports that only the space between the tokens differs.
 func Texts(was, now string) (lines []Line, spaceOnly bool) {
 	a, okA := prettyJSON(was)
 	b, okB := "", false
@@ -93,7 +93,7 @@ func later(text string, end int) int {
 	return end
 }
 
-// lineDifference compares the lines pair by pair. If there are too many pairs, it shows all lines as replaced.
+// lineDifference compares the lines pair by pair. If there are too many lines or pairs, it shows all lines as replaced.
 func lineDifference(a, b string) []Line {
 	n, m := strings.Count(a, "\n")+1, strings.Count(b, "\n")+1
 	if n <= maxDiff && m <= maxDiff && n*m <= maxCompared {

@@ -37,7 +37,8 @@ func TestDifferenceIsByLine(t *testing.T) {
 	}
 }
 
-// The common beginning and end of both sides are not compared; the result must be the same as if they were compared.
+// The common beginning and end of both sides are not compared; the result must have as many removed and added lines as
+// if they were compared, and must show or count each line of the first text.
 func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -28,7 +28,7 @@ func Ago(now, t time.Time) string {
 	return Rough(d) + " ago"
 }
 
-// Rough returns a length of time in its largest unit, rounded down.
+// Rough returns a length of time in seconds, minutes, hours (up to 47) or days, rounded down.
 func Rough(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -97,7 +97,7 @@ func Number(n any) string {
 	return sign + digits
 }
 
-// Bytes returns a number of bytes as text in the largest unit of which it has at least one.
+// Bytes returns a number of bytes as text, in the largest of B, KiB and MiB of which it has at least one.
 func Bytes(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -109,7 +109,7 @@ func Bytes(n int64) string {
 	}
 }
 
-// Percent returns a share as a percentage. A share just below 1 is written as "> 99 %", not as 100 %.
+// Percent returns a share as a percentage. A share just above 0 is "< 1 %", and a share just below 1 is "> 99 %".
 func Percent(share float64) string {
 	p := math.Round(share * 100)
 	switch {
@@ -122,8 +122,9 @@ func Percent(share float64) string {
 	}
 }
 
-// Shares formats the parts of a whole as percentages that add up to 100. It rounds down, and then adds 1 % to the parts
-// that have lost most by rounding.
+// Shares formats the parts of a whole as percentages that add up to 100, or are all 0 when the whole is 0. It rounds
+// down, and then adds 1 % to the parts that have lost most by rounding. A part that remains at 0 is "< 1 %" unless the
+// part is 0.
 func Shares(parts []int64) []string {
 	var all int64
 	for _, n := range parts {

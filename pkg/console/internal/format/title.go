@@ -47,8 +47,8 @@ func variableAt(text string) int {
 	return 0
 }
 
-// Middle returns at most n characters of a text. It removes the middle of a longer text, because similar texts mostly
-// differ at the end. It cuts between words if that costs few characters.
+// Middle returns about n characters of a text, at most n+2. It removes the middle of a longer text, because similar
+// texts mostly differ at the end. It cuts between words if that costs few characters.
 func Middle(n int, text string) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text

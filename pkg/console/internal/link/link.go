@@ -68,8 +68,8 @@ func Local(to string) string {
 // MaxReturn limits the bytes of a return path, so that the cookie of a sign-in stays within browsers' limits.
 const MaxReturn = 2000
 
-// Return returns the path to continue at after a sign-in: the result of Local, but "/" for the pages of the sign-in and
-// for long paths.
+// Return returns the path to continue at after a sign-in: the result of Local, but "/" for the pages of sign-in and
+// sign-out, and for long or invalid paths.
 func Return(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || len(to) > MaxReturn || u.Path == SignOut || u.Path == SignIn || strings.HasPrefix(u.Path, SignIn+"/") {
@@ -87,8 +87,9 @@ func Referer(r *http.Request) string {
 	return Return(u.RequestURI())
 }
 
-// Back returns the address of the list that led to a page or to a form of the page. The console shows this list when
-// the object of the page no longer exists.
+// Back returns the address of the list that led to a page or to a form of the page: a list of messages, a page of an
+// error group or of a redrive, else all messages. The console shows this list when the object of the page no longer
+// exists.
 func Back(r *http.Request) string {
 	from := r.PostFormValue("from")
 	if from == "" {

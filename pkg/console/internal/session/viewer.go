@@ -44,8 +44,8 @@ func ViewerOf(r *http.Request) *Viewer {
 	return v
 }
 
-// May reports whether the viewer has the role on all the given topics; without topics, on any topic. It only decides
-// what a page offers: the API checks each request.
+// May reports whether the viewer has the role on all the given topics; without topics, on at least one topic. It only
+// decides what a page offers: the API checks each request.
 func (v *Viewer) May(role string, topics ...string) bool {
 	if len(topics) == 0 {
 		return v.has(role, func(Grant) bool { return true })

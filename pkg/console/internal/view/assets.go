@@ -101,7 +101,8 @@ func (a *Assets) URL(name string) string {
 	return "/static/" + a.version + "/" + name
 }
 
-// Serve answers with a file. Its address changes with its content, so browsers may cache it for a year.
+// Serve answers with a file. The address changes with the content, so browsers may cache the file for a year. Below an
+// address with another version, they must not use a cached file without a request.
 func (a *Assets) Serve(w http.ResponseWriter, r *http.Request) {
 	file, there := a.files[r.PathValue("file")]
 	if !there {
@@ -121,7 +122,7 @@ func (a *Assets) Serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		body = file.compressed
 	}
-	_, _ = w.Write(body) // the client has disconnected
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }
 
 func acceptsGzip(r *http.Request) bool {

@@ -9,7 +9,8 @@ import (
 // maxDrafts is the number of drafts that MemoryDrafts keeps.
 const maxDrafts = 20
 
-// MemoryDrafts stores the newest drafts in memory, for a program without a database, which has no other replicas.
+// MemoryDrafts stores the newest drafts of all owners in memory, however old, for a program without a database, which
+// has no other replicas.
 type MemoryDrafts struct {
 	mu     sync.Mutex
 	drafts []memoryDraft

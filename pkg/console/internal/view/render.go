@@ -136,7 +136,7 @@ func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, na
 	h.Add("Vary", "Accept-Encoding")
 	if b.Len() < worthPacking || !acceptsGzip(r) {
 		w.WriteHeader(status)
-		_, _ = w.Write(b.Bytes()) // the client has disconnected
+		_, _ = w.Write(b.Bytes()) // an error means that the client has disconnected
 		return nil
 	}
 	h.Set("Content-Encoding", "gzip")

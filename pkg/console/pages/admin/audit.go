@@ -1,4 +1,5 @@
-// Package admin contains the pages of administrators: the audit trail, the topic mapping and the quarantine.
+// Package admin contains the pages of administrators: the audit trail, the topic mapping, the redirects and the
+// quarantine.
 package admin
 
 import (

@@ -114,14 +114,14 @@ func (p *Redirects) preview(r *http.Request, data *redirectsPage) error {
 	return err
 }
 
-// Save creates or replaces the redirect that was previewed.
+// Save creates or replaces the redirect in the form, unless it has changed since the preview.
 func (p *Redirects) Save(w http.ResponseWriter, r *http.Request) error {
 	body := request.Body(r)
 	body["target"] = request.Text(r, "target")
 	return p.change(w, r, http.MethodPut, api.Endpoint("redirects", request.Text(r, "topic")), body, "redirected")
 }
 
-// Remove deletes the redirect that was previewed.
+// Remove deletes the redirect of the topic in the form, unless it has changed since the preview.
 func (p *Redirects) Remove(w http.ResponseWriter, r *http.Request) error {
 	path := link.To(api.Endpoint("redirects", request.Text(r, "topic")), "reason", request.Text(r, "reason"))
 	return p.change(w, r, http.MethodDelete, path, nil, "redirect-gone")

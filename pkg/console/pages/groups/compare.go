@@ -119,8 +119,8 @@ func (c *Compare) load(r *http.Request, name, id string) (side, error) {
 	return s, nil
 }
 
-// payload returns the payload as text. A payload that is not in the answer is loaded only if nothing is masked, because
-// bytes cannot be masked.
+// payload returns the payload as text. A payload that is not in the answer is loaded only without masking rules,
+// because bytes cannot be masked.
 func (c *Compare) payload(r *http.Request, ref api.MessageRef, m *api.Message) (text, whyNot string) {
 	which := "The payload of " + format.Short(m.ID)
 	switch viewer := session.ViewerOf(r); {

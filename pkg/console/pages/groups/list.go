@@ -1,5 +1,5 @@
-// Package groups contains the pages of error groups: the list, and each group with its trend and a sample of its
-// messages.
+// Package groups contains the pages of error groups: the list, each group with its trend and a sample of its messages,
+// and the comparison of two messages.
 package groups
 
 import (

@@ -143,7 +143,7 @@ func textOf(h api.Header) string {
 }
 
 // messages returns the URL of a list: the messages of the error group whose header has this value. It returns "" for a
-// masked value, and for a value that is not text, because searches cannot name such values.
+// missing or masked value, and for a value that is not text, because searches cannot name such values.
 func (v version) messages(group string) string {
 	if v.Value == "" || v.Value == api.Mask || strings.HasPrefix(v.Value, "base64:") {
 		return ""

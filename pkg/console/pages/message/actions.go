@@ -126,8 +126,8 @@ func whyNoRetry(m *api.Message) string {
 	return ""
 }
 
-// whyNoEdit makes the same checks as whyNoRetry, except the check of the original topic, because an edit can set the
-// topic.
+// whyNoEdit makes the same checks as whyNoRetry, except those of the original topic and the target, because an edit can
+// set the topic.
 func whyNoEdit(m *api.Message) string {
 	switch {
 	case m.Status == "DEAD":

@@ -94,8 +94,8 @@ func draftOf(m *api.Message, raw []byte) draft {
 	return d
 }
 
-// toEdit returns a decoded payload as formatted JSON. If the record itself has JSON text, it returns that text
-// unchanged.
+// toEdit returns a decoded payload as formatted JSON. If the record itself has JSON text, or the formatted text would
+// be too long, toEdit returns the JSON unchanged.
 func toEdit(m *api.Message) string {
 	raw := m.JSONPayload()
 	if text, used, ok := format.JSON(raw, maxEdited); ok && used == len(raw) && m.PayloadFormat != "json_schema" {

@@ -58,14 +58,14 @@ type editPage struct {
 	open bool // a header was refused
 }
 
-// HeadersOpen reports whether the headers are shown unfolded, because they were changed or because some of them cannot
-// be written in an edit.
+// HeadersOpen reports whether the headers are shown unfolded, because they were changed or refused, or because some of
+// them cannot be written in an edit.
 func (p *editPage) HeadersOpen() bool {
 	return p.Check != nil && len(p.Check.Headers) > 0 || p.Draft.Lost() > 0 || p.open
 }
 
 type editCheck struct {
-	JSON      *jsonProblem // nil: the payload is JSON
+	JSON      *jsonProblem // nil: the payload is JSON, or is not given as text
 	IsJSON    bool
 	Lines     []diff.Line
 	SpaceOnly bool // the payloads differ only in the space between JSON tokens
@@ -320,8 +320,8 @@ func (d draft) headerLines(lost bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// refused shows the form again, with the API's error above it. Headers that the API rejects as dead-letter headers are
-// removed from the form.
+// refused shows the form again, with the API's error above it. If the API rejects only headers that mark dead letters
+// or that every attempt writes, refused removes them from the form.
 func (e *Edit) refused(w http.ResponseWriter, r *http.Request, err error) error {
 	var answer *api.Error
 	if errors.As(err, &answer) && answer.Status == http.StatusBadRequest && removeRejected(r.PostForm, answer.Details) {
@@ -336,8 +336,8 @@ func (e *Edit) refused(w http.ResponseWriter, r *http.Request, err error) error 
 	})
 }
 
-// removeRejected removes from the form the headers that the API rejects as dead-letter headers. It reports whether
-// these were the only problems.
+// removeRejected removes from the form the headers that the API rejects, because they mark dead letters or every
+// attempt writes them. If there are other problems, it removes none and returns false.
 func removeRejected(form url.Values, details []map[string]any) bool {
 	var names []string
 	for _, detail := range details {

@@ -234,7 +234,8 @@ func TestEditOfWhatCannotBeSentNowIsKept(t *testing.T) {
 	consoletest.MustNotHave(t, w.Body.String(), `id="difference"`)
 }
 
-// browsed returns the form of a page as a browser sends it: fields with a single line lose their line breaks.
+// browsed returns the header fields of a page's form as a browser sends them: fields with a single line lose their line
+// breaks.
 func browsed(t *testing.T, body string) url.Values {
 	t.Helper()
 	form, as := url.Values{}, false
@@ -283,7 +284,7 @@ func TestHeadersLeaveOnlyWhenMeant(t *testing.T) {
 	consoletest.MustHave(t, consoletest.Readable(t, e.post().Body.String()), "- version: 2", "- : nameless", "2 headers are not sent")
 }
 
-// A key that is too long to be shown is not replaced by null: an edit of other parts sends the key unchanged.
+// A key that is too long to be shown is not replaced by null: the form does not show it and counts it as unchanged.
 func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
 	t.Parallel()
 	const long = `"key":null,"key_omitted":"too_large","key_size":41943040`
@@ -293,7 +294,8 @@ func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
 	consoletest.MustHave(t, e.post().Body.String(), "Nothing is changed")
 }
 
-// A form that shows only the first headers of a message must not replace all its headers.
+// When the API leaves out headers of a message, the form has no headers, so that it cannot replace all headers by the
+// first ones. A page shows at most MaxHeaders headers.
 func TestEdit_FirstHeadersAreNotSentInPlaceOfAll(t *testing.T) {
 	t.Parallel()
 	for omitted, want := range map[string]int{"": 5, "too_large": 0} {

@@ -102,8 +102,8 @@ type ancestor struct {
 	Attempts   []pastAttempt `json:"attempts"`
 }
 
-// LastTarget returns the topic and position to which the ancestor was last sent; "" when it was not sent or when its
-// position is unknown.
+// LastTarget returns the topic and, if known, the position to which the last attempt sent the ancestor; "" when it sent
+// nothing.
 func (a ancestor) LastTarget() string {
 	if len(a.Attempts) == 0 {
 		return ""
@@ -143,8 +143,8 @@ func readHistory(r *http.Request, client api.Client, ref api.MessageRef, unmask 
 	return h, client.Get(r, ref.Endpoint("history"), masking(true), &h)
 }
 
-// pastOf returns all events in one list, the oldest first. It omits audit entries of attempts, which are in the list
-// already.
+// pastOf returns the latest maxEvents events in one list, the oldest first. It omits audit entries of attempts, which
+// are in the list already.
 func pastOf(m *api.Message, h history) []event {
 	events := []event{{At: m.CreatedAt, Came: true, What: "was received"}}
 	for i := range h.Attempts {

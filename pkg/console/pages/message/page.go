@@ -127,7 +127,7 @@ func (p *Page) groupOf(r *http.Request, m *api.Message) *api.ErrorGroup {
 }
 
 // parentOf returns the state of the message whose replay failed again as this message: live, archived or unknown; ""
-// for a message that is no return.
+// for a message that is no return. If the archive cannot be read, it returns live.
 func (p *Page) parentOf(r *http.Request, m *api.Message, lineage []ancestor) string {
 	if m.ParentID == "" {
 		return ""

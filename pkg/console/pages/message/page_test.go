@@ -86,8 +86,8 @@ func TestHeadingIsTheCauseAndStaysShort(t *testing.T) {
 	consoletest.MustNotHave(t, consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, "")), consoletest.MessagePath).Body.String(), "Show the whole error")
 }
 
-// The page of a return says at the top that the message failed again after a retry, and whether the message that was
-// sent is live or archived.
+// The page of a return says that the message failed again after a retry. It links to the message that was sent if that
+// is archived, and says so if it is not found.
 func TestReturnSaysThatItCameBackAndWhereItsParentIs(t *testing.T) {
 	t.Parallel()
 	const parent = "550e8400-e29b-41d4-a716-446655440009"
@@ -270,7 +270,7 @@ func TestMaskedIsSaidAndUnmaskedByWhoMay(t *testing.T) {
 }
 
 // The page of a message with an undeclared origin says why it is undeclared, and that redrives and automatic retry skip
-// the message. It offers both ways to declare the origin. The page of any other message has none of this.
+// the message. It offers both ways to declare the origin. The page of any other message has no such notice.
 func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	t.Parallel()
 	undeclared := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"undeclared":true,"undeclared_reason":"records of gamma.dlq.v1 may not claim orders.events.v1"`)), consoletest.MessagePath).Body.String()
@@ -280,7 +280,8 @@ func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 }
 
 // The page of a share group's dead letter names the share group, the number of deliveries, and whether the failed
-// record is stored. If the record cannot be fetched, the page says why and offers no download.
+// record is stored. If the record is not stored, the page says why. It then offers a download only of a record that is
+// fetched on request.
 func TestShareGroupsDeadLetterSaysWhereItsRecordIs(t *testing.T) {
 	t.Parallel()
 	const pointer = `"dialect":"sharegroup","consumer_attempts":5,"payload":null,"payload_size":null,"payload_omitted":"pointer"`

@@ -77,7 +77,7 @@ func (p *schemaPage) compare() {
 	}
 }
 
-// laidOut formats a schema that is JSON; a Protobuf schema stays unchanged.
+// laidOut formats a schema that is JSON; a Protobuf schema and a long schema stay unchanged.
 func laidOut(schema string) string {
 	text, used, ok := format.JSON([]byte(schema), maxSchema)
 	if !ok || used < len(schema) {

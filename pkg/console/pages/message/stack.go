@@ -21,8 +21,8 @@ type stackPart struct {
 	Open  bool // the folded part is shown unfolded at first
 }
 
-// foldStack parses a stack trace of any language. If prefixes is not empty, only frames that begin with a prefix count
-// as the application's.
+// foldStack parses a stack trace of the languages that isFrame knows. If prefixes is not empty, only frames with a
+// prefix, at their beginning or after a slash or a parenthesis, count as the application's.
 func foldStack(text string, prefixes []string) stack {
 	if text == "" {
 		return stack{}

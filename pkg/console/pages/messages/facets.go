@@ -97,7 +97,7 @@ type facetsPage struct {
 	Wrong     map[string]string
 }
 
-// Show shows the facets that the address names, or suggests some.
+// Show shows the facets that the address names, and suggests more.
 func (f *Facets) Show(w http.ResponseWriter, r *http.Request) error {
 	given := r.URL.Query()
 	if given.Get("format") == "csv" {
@@ -241,7 +241,8 @@ func (f *Facets) export(w http.ResponseWriter, r *http.Request) error {
 	return f.API.Stream(w, r, api.Endpoint("messages", "facets"), asked)
 }
 
-// paths returns the paths of scalars in the payloads of the latest messages, without those that are masked.
+// paths returns the paths of scalars in the payloads of the latest messages, without those whose value is api.Mask. It
+// returns at most maxSuggestion paths.
 func (f *Facets) paths(r *http.Request, asked url.Values) ([]string, error) {
 	query := maps.Clone(asked)
 	query.Set("limit", strconv.Itoa(facetSample))

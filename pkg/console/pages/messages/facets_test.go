@@ -61,7 +61,7 @@ func TestFacetsSayWhatWasNotCounted(t *testing.T) {
 }
 
 // When the address names no facet, the page requests no counts. It suggests facets for the paths in the latest
-// payloads, without masked paths.
+// payloads, without paths whose value is the mask.
 func TestFacetsSuggestPaths(t *testing.T) {
 	t.Parallel()
 	a, s := facetsSite(t, nil)

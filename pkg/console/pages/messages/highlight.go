@@ -16,7 +16,8 @@ type piece struct {
 	Match bool
 }
 
-// highlighter finds the words of a search in the texts of a message; nil for a search without words.
+// highlighter finds the words of a search in the texts of a message; nil for a search without words and values of
+// payload fields.
 type highlighter struct{ inText, inPayload *regexp.Regexp }
 
 // between matches the characters that may stand between two words of a phrase. A phrase may consist of a name and a
@@ -74,8 +75,8 @@ const (
 	excerptLen = 120 // characters of an excerpt
 )
 
-// Error returns the beginning of an error or, if the first match is not there, an excerpt around it; nil: the message
-// has no error.
+// Error returns the beginning of an error or, if the first match is not there, an excerpt around it; nil: the error has
+// no match.
 func (h *highlighter) Error(text string) []piece {
 	if h == nil || h.inText == nil {
 		return nil
@@ -86,8 +87,8 @@ func (h *highlighter) Error(text string) []piece {
 	return excerpt(h.inText, text, excerptLen)
 }
 
-// Payload returns an excerpt around the first place in the payload that contains a word or a field of the search; nil when
-// there is none.
+// Payload returns an excerpt around the first place in the payload that contains a word or a field of the search; nil
+// when there is none.
 func (h *highlighter) Payload(m api.Message) []piece {
 	if h == nil || h.inPayload == nil || len(m.JSONPayload()) == 0 {
 		return nil

@@ -117,7 +117,7 @@ type listLink struct {
 	Current     bool
 }
 
-// The ids of the parts of a list that poll themselves.
+// The ids of the parts of a list that scripts request alone.
 const (
 	countPart    = "count"
 	arrivalsPart = "arrivals"

@@ -68,7 +68,8 @@ func readFilter(given url.Values) url.Values {
 	return filter
 }
 
-// normalized converts a time that a user has typed, in UTC, to RFC 3339.
+// normalized converts a time that a user has typed, in UTC, to RFC 3339. It trims spaces, except those of a key or a
+// header.
 func normalized(name, value string) string {
 	if name != "key" && name != "header" {
 		value = strings.TrimSpace(value)
@@ -210,7 +211,7 @@ func (l *List) Chosen(w http.ResponseWriter, r *http.Request) error {
 	return view.Redirect(w, r, link.WithQuery(page, order))
 }
 
-// Export sends the messages that match, as a file.
+// Export sends the messages that match, or the chosen messages, as a file.
 func (l *List) Export(w http.ResponseWriter, r *http.Request) error {
 	if request.FromOtherSite(r) { // another site must not use up the limited number of exports
 		return &api.Error{Status: http.StatusForbidden, Message: "An export cannot be started by a page of another site."}

@@ -35,9 +35,10 @@ var severalOf = []string{"header", "payload"} // parameters that can have severa
 // contain the words of the text, which may be more messages than those that contain the text itself.
 const typedName = "typed"
 
-// takeTokens changes the query parameters of a page's URL. Text of the form name:value that a user typed as search words
-// (parameter q) becomes the parameter of that name. Text copied from JSON or from a log ("name":"value", name=value) stays
-// in q, as plain words. takeTokens reports whether it changed a parameter.
+// takeTokens changes the query parameters of a page's URL. Text of the form name:value that a user typed as search
+// words (parameter q) becomes the parameter of that name. Text copied from JSON or from a log ("name":"value",
+// name=value) stays in q, as plain words, unless its value is true, false or null. takeTokens reports whether it
+// changed a parameter.
 func takeTokens(query url.Values) (changed bool) {
 	typed := strings.Join(query["q"], " ")
 	words, conditions, changed := readSearch(typed)
@@ -161,7 +162,7 @@ func cutString(text string) (content, rest string, ok bool) {
 	return "", text, false
 }
 
-// token reads a condition of the form name:value.
+// token reads a condition of the form name:value, payload.PATH:value or $.PATH=value.
 func (in *searchReader) token(text string) bool {
 	name, value, _ := strings.Cut(text, ":")
 	if path, isPath := strings.CutPrefix(name, "payload."); isPath || strings.HasPrefix(text, "$.") {
@@ -271,7 +272,7 @@ func (in *searchReader) pair(name, value string) {
 
 func short(word string) bool { return utf8.RuneCountInString(word) < 3 }
 
-// word adds a word, as a phrase if it has spaces. No word can contain a quotation mark.
+// word adds a word, as a phrase if it has spaces. It splits the text at quotation marks, and drops short pieces.
 func (in *searchReader) word(text string) {
 	for _, piece := range strings.Split(text, `"`) {
 		if piece = strings.TrimSpace(piece); short(piece) {

@@ -16,7 +16,7 @@ func TestSearchInput(t *testing.T) {
 		"at 10:30 a=b [ERROR] :-": {"at 10:30 a=b [ERROR] :-", ""},
 		"注文":                      {"注文", ""},
 
-		// Tokens become conditions.
+		// Tokens become conditions. A token without a valid value remains words.
 		"topic:orders.* boom":                {"boom", "topic=orders.*"},
 		"status:dead,Pending":                {"", "status=DEAD&status=PENDING"},
 		"class:com.acme.Late key:\"a b\" ":   {"", "error_class=com.acme.Late&key=a b"},
@@ -31,7 +31,8 @@ func TestSearchInput(t *testing.T) {
 		"status:500":                         {"status 500", ""},
 		"topic:":                             {"topic:", ""},
 
-		// Text copied from JSON or from a log becomes words.
+		// Text copied from JSON or from a log becomes words. Only true, false and null become a condition, because the
+		// search index has no words for them.
 		`"order_id":"SHIP-00042"`:                          {"order_id SHIP-00042", ""},
 		`"order_id" : "SHIP-00042",`:                       {"order_id SHIP-00042", ""},
 		"order_id: SHIP-00042":                             {"order_id SHIP-00042", ""},

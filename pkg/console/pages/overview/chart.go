@@ -46,8 +46,8 @@ const (
 	countedLate = 30 * time.Second
 )
 
-// draw makes a bar for every step. Each bar links to the messages that arrived in its step; with a topic, only to the
-// messages of the topic.
+// draw makes a bar for every step. Each bar with arrivals links to the messages that arrived in its step; with a topic,
+// only to the messages of the topic.
 func (a activity) draw(now time.Time, topic string) chart {
 	step := time.Duration(a.StepSeconds) * time.Second
 	c := chart{

@@ -31,7 +31,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A range of fifteen minutes before now begins with a whole minute, so that it covers at least fifteen minutes.
+// since adds up the minutes that begin in a range. From fifteen minutes before a minute until the end of this minute
+// there are sixteen.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	a := activity{StepSeconds: 60}

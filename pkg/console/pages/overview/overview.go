@@ -1,4 +1,4 @@
-// Package overview contains the first page of the console and the list of topics.
+// Package overview contains the first page of the console, the list of topics and the page of a topic.
 package overview
 
 import (
@@ -275,8 +275,8 @@ func (p page) CauseLinks() []causeLink {
 	return links
 }
 
-// openGroups returns the error groups with open messages: first those with the most arrivals in the last minutes, and
-// muted groups last.
+// openGroups returns at most maxGroups error groups with open messages: first those with the most arrivals in the last
+// minutes, and muted groups last. If the parameter "only" is not empty, the groups are new or regressed.
 func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, error) {
 	var answer struct {
 		Groups []api.ErrorGroup `json:"groups"`
@@ -299,7 +299,7 @@ func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, e
 	return answer.Groups[:min(len(answer.Groups), maxGroups)], err
 }
 
-// liveRedrives returns the redrives that have not ended: first those that stopped themselves.
+// liveRedrives returns at most maxRedrives redrives that have not ended: first those that stopped themselves.
 func (o *Overview) liveRedrives(r *http.Request) ([]liveRedrive, error) {
 	var live []liveRedrive
 	for _, state := range []string{"stopped", "canary", "running", "paused"} {

@@ -26,12 +26,12 @@ type topicPage struct {
 	Advice   advice
 	Groups   []api.ErrorGroup
 	Redrives []topicRedrive
-	Rules    []string // rules of the mapping that give dead letters this original topic
+	Rules    []string // rules of the mapping whose original topic is exactly this name
 	Chart    chart
 	Range    string
 	Ranges   []string
 	Unknown  map[string]string // the reasons why parts of the page could not be read, by the name of the part
-	WhyNot   string            // the reason for which the viewer may not retry; "" when they may
+	WhyNot   string            // the reason for which the viewer may not retry; "": the viewer may
 }
 
 // Existence says in words whether the topic exists in Kafka.
@@ -124,7 +124,7 @@ func (t *Topic) groups(r *http.Request, name string) ([]api.ErrorGroup, error) {
 	return answer.Groups, err
 }
 
-// redrives returns the latest redrives whose filter names the topic or one of its dead-letter topics.
+// redrives returns the latest redrives whose filter names the topic.
 func (t *Topic) redrives(r *http.Request, name string) (found []topicRedrive, err error) {
 	var answer struct {
 		Redrives []topicRedrive `json:"redrives"`
@@ -140,7 +140,7 @@ func (t *Topic) redrives(r *http.Request, name string) (found []topicRedrive, er
 	return found, nil
 }
 
-// rules returns the rules of the mapping that give dead letters this original topic.
+// rules returns the rules, of the mapping and of the configuration, whose original topic is exactly this name.
 func (t *Topic) rules(r *http.Request, name string) (found []string, err error) {
 	type rule struct {
 		Pattern  string `json:"pattern"`

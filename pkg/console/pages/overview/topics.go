@@ -90,7 +90,7 @@ func (t topic) hasNoConsumer() bool {
 // moreTopics limits how many pages of 1,000 topics are read.
 const moreTopics = 5
 
-// allTopics reads the topics that the viewer may see.
+// allTopics reads the topics that the viewer may see, at most moreTopics pages.
 func allTopics(r *http.Request, client api.Client) (topicList, error) {
 	var all topicList
 	query := url.Values{"limit": {"1000"}}

@@ -53,10 +53,11 @@ var (
 // filterPrefix distinguishes the form fields of the filter from other fields, such as key.
 const filterPrefix = "filter."
 
-// readOrder parses an order from the query of a URL or from a form, and sets created_before to now.
+// readOrder parses an order from the query of a URL or from a form. If a filter has no created_before, it sets that to
+// now.
 //
-// A URL gives only the messages and the action. The options, the reason and the confirmation come from the form
-// alone, because any person or site can write a URL.
+// A URL gives only the messages, the action, its original topic, and the count of a facet. The options, the reason and
+// the confirmation come from the form alone, because any person or site can write a URL.
 func readOrder(r *http.Request, now time.Time) order {
 	sent := r.Method == http.MethodPost || view.DraftOf(r).Sent()
 	form, prefix := r.URL.Query(), ""

@@ -113,7 +113,8 @@ func TestRedriveMoves_ThatWereMadeAlreadyAreDone(t *testing.T) {
 	}
 }
 
-// The page offers only the changes that the redrive's state allows, and Pause takes one click.
+// The page offers only the changes that the redrive's state allows. Pause, and Resume of a paused redrive, take one
+// click.
 func TestRedriveMoves_ThatTheStateAllows(t *testing.T) {
 	t.Parallel()
 	for state, c := range map[string]struct{ atOnce, explained []string }{

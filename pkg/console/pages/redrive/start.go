@@ -332,7 +332,7 @@ func (o *order) propose(dry *dryRun) {
 	}
 }
 
-// titles returns the title of the order's error group, by id; none when it cannot be read.
+// titles returns the title of the error group in the order's filter, by id; nil when the filter has no group.
 func (s *Start) titles(r *http.Request, o *order) map[string]string {
 	id := o.Filter.Get("group_id")
 	if id == "" {

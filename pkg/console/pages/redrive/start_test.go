@@ -238,7 +238,8 @@ func TestRedriveIsStarted(t *testing.T) {
 	})
 }
 
-// Anyone may write an address, so a redrive in an address must not start before a user has reviewed it.
+// Anyone may write an address, so an address only selects messages and an action: it starts nothing, and cannot set how
+// the redrive works.
 func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
 	t.Parallel()
 	a := dryAPI(t, aDryRun)

@@ -95,7 +95,7 @@ type part struct {
 	Wrong bool
 }
 
-// Parts describes the results in words, and leaves out results with 0 messages.
+// Parts describes the results in words. It leaves out results with 0 messages, except the first.
 func (d redrive) Parts() []part {
 	parts := []part{
 		{d.Succeeded, d.Does().Done, false},
@@ -107,7 +107,8 @@ func (d redrive) Parts() []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return p.N == 0 && p != parts[0] })
 }
 
-// Look returns the CSS class of the state's badge: a redrive counts as good only when nothing failed.
+// Look returns the CSS class of the state's badge: a finished redrive counts as good only when no message failed,
+// failed again or is in doubt.
 func (d redrive) Look() string {
 	if d.State == "finished" && d.Failed+d.InDoubt+d.Returned > 0 {
 		return "caution"

@@ -64,9 +64,9 @@ func (h Audit) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// show returns an audit entry for the answer. An entry about a view contains the view's query. If the query contains a
-// value that is masked now, show masks the whole query, because the value may have become masked after the view was
-// shared.
+// show returns an audit entry for the answer. An entry about a view contains the view's query. If the query cannot be
+// read, or contains a value that is masked now, show masks the whole query, because the value may have become masked
+// after the view was shared.
 func (h Audit) show(e entity.AuditEntry) wire.Change {
 	if e.Kind == entity.KindView {
 		i := strings.LastIndex(e.LastError, " ") + 1 // the query of the view is the text after the last space
@@ -130,8 +130,8 @@ func trailTime(name, text string) (time.Time, error) {
 	return request.ParseTime(name, strings.Replace(text, " ", "+", 1))
 }
 
-// seesChangesOf reports whether the principal may read the audit trail of an object. If the object no longer exists,
-// that needs viewer on all topics.
+// seesChangesOf reports whether the principal may read the audit trail of an object. If the object is no live message,
+// no redrive and no error group, that needs viewer on all topics.
 func (h Audit) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
 	p := access.PrincipalFrom(ctx)
 	if p.Everywhere(auth.Viewer) {

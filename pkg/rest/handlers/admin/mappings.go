@@ -23,7 +23,7 @@ const (
 	maxPattern = 1000 // longest pattern, in characters
 )
 
-// creationTime bounds the creation of the redrives that apply a mapping.
+// creationTime limits a change of the mapping, including the creation of its redrives, and the preview of a redirect.
 const creationTime = 2 * time.Minute
 
 // Mappings shows and replaces the topic mapping.
@@ -102,7 +102,7 @@ type mappingOrder struct {
 }
 
 // Replace replaces the rules of the mapping. If the request asks for it, Replace also applies the rules to stored
-// messages. A dry run only says which stored messages the rules would map.
+// messages. A dry run changes nothing, and says how many stored messages the rules would map.
 func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()
@@ -140,7 +140,7 @@ func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// preview answers a dry run.
+// preview answers a dry run. It refuses another version of the mapping than the expected one.
 func (h Mappings) preview(w http.ResponseWriter, r *http.Request, rules []entity.TopicRule, expected int64) error {
 	mapping, err := h.Database.Mapping(r.Context())
 	if err != nil {
@@ -190,7 +190,8 @@ func (o *mappingOrder) read(dialects Dialects) ([]entity.TopicRule, error) {
 	return rules, o.Err()
 }
 
-// ruleProblems converts the faults of rules to an error about the field rules of the request.
+// ruleProblems converts the faults of rules to an error about the field rules of the request, unless they name fields
+// already.
 func ruleProblems(err error) error {
 	if err == nil || len(respond.FieldDetails(err)) > 0 {
 		return err
@@ -198,8 +199,8 @@ func ruleProblems(err error) error {
 	return &entity.FieldError{Field: "rules", Reason: err.Error()}
 }
 
-// orders returns the redrives that set the original topic of stored messages, one for each dead-letter topic that the
-// rules map.
+// orders returns the redrives that set the original topic of stored messages, one for each unmapped dead-letter topic
+// that the rules, or the configured rules, map.
 func (h Mappings) orders(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic) []repository.NewRedrive {
 	var orders []repository.NewRedrive
 	for _, u := range unmapped {

@@ -21,12 +21,12 @@ func (o *operations) Begin(_ context.Context, order repository.NewRedrive) (enti
 	return entity.Redrive{}, nil
 }
 
-// prefixes maps every dead-letter topic to the target of the first rule.
+// prefixes maps every dead-letter topic to the original topic of the first rule.
 type prefixes struct{ Dialects }
 
 func (prefixes) MapTopic(rules []entity.TopicRule, _ string) string { return rules[0].Original }
 
-// A repeated request finds the redrives that it has already created.
+// A repeated request begins its redrives with the same ids, and another request with other ids.
 func TestMappings_ApplyAgain(t *testing.T) {
 	t.Parallel()
 	var redriver operations

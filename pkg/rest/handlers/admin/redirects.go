@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// Redirects shows, sets and deletes the redirects of original topics. The caller has checked that the principal is
-// admin on the topic of the path.
+// Redirects shows, sets and deletes the redirects of original topics. The caller of Replace and Delete has checked that
+// the principal is admin on the topic of the path.
 type Redirects struct {
 	Database RedirectDatabase
 	Redriver RedirectPreviewer

@@ -1,5 +1,5 @@
 // Package groups answers requests about failures and arrivals as a whole: error groups, topics with the state of their
-// consumers, and the number of arrivals. The answers count the messages of the principal's topics only.
+// consumers, share groups, and the number of arrivals. The answers count the messages of the principal's topics only.
 package groups
 
 import (
@@ -48,7 +48,7 @@ type ErrorGroups struct {
 	Now      func() time.Time
 }
 
-// Database reads and annotates error groups.
+// Database reads and annotates error groups, and finds the targets of redirects.
 type Database interface {
 	ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error)
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)

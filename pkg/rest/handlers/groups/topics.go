@@ -36,7 +36,7 @@ type Topics struct {
 	Cursors   request.Cursors
 }
 
-// TopicDatabase counts the messages of topics, and reads the positions of ingest.
+// TopicDatabase counts the messages of topics, and reads the positions of ingest and the targets of redirects.
 type TopicDatabase interface {
 	TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error)
 	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)

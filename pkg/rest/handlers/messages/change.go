@@ -119,7 +119,7 @@ func (h Changes) Restore(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Erase deletes a message of the archive for good, with its record, its attempts and everything else that the store has
-// of it.
+// of it; the reason is required.
 func (h Changes) Erase(w http.ResponseWriter, r *http.Request) error {
 	id, cause, err := h.Bodies.ReadReason(w, r, "message")
 	if err != nil {

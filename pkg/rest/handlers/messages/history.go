@@ -88,7 +88,8 @@ func (h Histories) pastOf(ctx context.Context, m entity.Message, load request.Ge
 	return past, err
 }
 
-// lineageOf returns the ancestors of a message, its parent first, up to the first ancestor that no longer exists.
+// lineageOf returns the ancestors of a message, its parent first, at most maxLineage. It stops at an ancestor that is
+// not live or that the caller may not see.
 func (h Histories) lineageOf(ctx context.Context, m entity.Message, unmask bool) ([]wire.Ancestor, error) {
 	list := []wire.Ancestor{}
 	for m.Parent != uuid.Nil && len(list) < maxLineage {
@@ -114,7 +115,7 @@ func (h Histories) lineageOf(ctx context.Context, m entity.Message, unmask bool)
 	return list, nil
 }
 
-// changesOf returns the latest maxLimit entries of the audit trail about a message, the oldest first; none
+// changesOf returns the latest request.MaxLimit entries of the audit trail about a message, the oldest first; none
 // without a database.
 func (h Histories) changesOf(ctx context.Context, id uuid.UUID) ([]wire.Change, error) {
 	if h.Trail == nil {

@@ -132,7 +132,7 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 	return options
 }
 
-// refuseForRetriesOnly refuses every option that has no effect on the action, unless its value is the default.
+// refuseForRetriesOnly refuses the options that only the action retry has. It accepts some of them with their default.
 func (o *redriveOrder) refuseForRetriesOnly(action entity.RedriveAction) {
 	retries := func(asked bool, name string) { o.Refuse(asked, name, "is for action retry, not for %s", action) }
 	retries(o.canary.Value != 0, "canary")

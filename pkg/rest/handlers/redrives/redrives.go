@@ -36,13 +36,13 @@ type Redrives struct {
 	Now      func() time.Time
 }
 
-// Store reads single redrives.
+// Store reads single redrives, and knows which operations have been performed.
 type Store interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 	request.Performer
 }
 
-// Database lists redrives and their messages.
+// Database lists redrives, and the messages, outcomes, overlaps and errors of a redrive.
 type Database interface {
 	Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
@@ -127,7 +127,8 @@ func (h Redrives) mayBegin(ctx context.Context, order repository.NewRedrive, sea
 	return err
 }
 
-// List sends a page of the redrives, the newest first.
+// List sends a page of the redrives, the newest first. Callers without viewer on all topics get only redrives that they
+// own.
 func (h Redrives) List(w http.ResponseWriter, r *http.Request) error {
 	l, err := h.Cursors.List(r, request.TimeSize, request.DefaultLimit, "state")
 	if err != nil {
@@ -259,7 +260,7 @@ func (h Redrives) Pause(w http.ResponseWriter, r *http.Request) error {
 	return h.move(w, r, h.Redriver.Pause)
 }
 
-// Resume continues a paused redrive.
+// Resume continues a paused or stopped redrive, or one that waits for its canary.
 func (h Redrives) Resume(w http.ResponseWriter, r *http.Request) error {
 	return h.move(w, r, h.Redriver.Resume)
 }
@@ -291,7 +292,8 @@ func (h Redrives) show(redrive entity.Redrive) wire.Redrive {
 	return wire.NewRedrive(redrive, h.Now(), h.Unmask.Masking)
 }
 
-// RetryTopic redrives a whole topic, and answers at the end of the redrive.
+// RetryTopic redrives a whole topic. It answers at the end of the redrive or, with Prefer: respond-async, at its
+// beginning.
 func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
 	cause, err := h.Bodies.ReadChange(w, r, request.Fields{})
 	if err != nil {

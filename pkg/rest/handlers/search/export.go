@@ -25,7 +25,7 @@ const (
 
 	sourceArchive = "archive"
 
-	// exportChunk is how much is written at once, in bytes.
+	// exportChunk is how many bytes are collected before they are written.
 	exportChunk = 64 << 10
 
 	// Names of the trailers of an export: the number of messages, and whether these are all messages that match.
@@ -60,7 +60,7 @@ type ExportDatabase interface {
 	request.Index
 }
 
-// Get streams every match. Memory does not grow with the number of messages.
+// Get streams the matches, up to the limit of the request. Memory does not grow with the number of messages.
 func (h Exports) Get(w http.ResponseWriter, r *http.Request) error {
 	order, err := h.read(r)
 	if err != nil {

@@ -125,8 +125,8 @@ func (h Facets) refuseMasked(q repository.FacetQuery) error {
 	return h.Unmask.RefuseMasked("sum", condition(repository.FacetKey{Path: q.Sum}))
 }
 
-// condition returns a filter with one condition, on the field of the facet key. It shows which checks a filter by this
-// facet must pass; the value of the condition has no meaning.
+// condition returns a filter with one condition, on the field of the facet key; without a condition for a field that
+// needs no check. It shows which checks a filter by this facet must pass; the value of the condition has no meaning.
 func condition(key repository.FacetKey) (f entity.Filter) {
 	const some = "x"
 	switch {

@@ -1,6 +1,6 @@
-// Package search answers requests for many messages: pages of a topic, searches of live and archived messages, and
-// exports. The caller has checked that the principal has the route's role on a topic; the answers contain only
-// messages of the principal's topics.
+// Package search answers requests for many messages: pages of a topic, searches of live and archived messages, facets
+// and exports. It also keeps the saved views. The caller has checked that the principal has the route's role on a
+// topic; the answers contain only messages of the principal's topics.
 package search
 
 import (

@@ -124,7 +124,7 @@ func (h Views) Delete(w http.ResponseWriter, r *http.Request) error {
 
 // find returns the principal's own view of that name or, with shared, the shared view of that name; the zero View when
 // there is none. It also returns all views that the principal sees. It refuses a shared view of another owner, unless
-// the principal is admin.
+// the principal is admin on all topics.
 func (h Views) find(r *http.Request, name string, shared bool) (entity.View, []entity.View, error) {
 	p := access.Principal(r)
 	views, err := h.Database.Views(r.Context(), p.Name)
@@ -153,7 +153,7 @@ func countOwned(views []entity.View, owner string) (n int) {
 // age matches the console's parameter since, a duration before the time at which the console opens the view.
 var age = regexp.MustCompile(`^[1-9][0-9]{0,3}[mhd]$`)
 
-// check refuses a view whose query is invalid for its list. A shared view must not contain a masked value, because
+// check refuses a view whose name, list or query is invalid. A shared view must not contain a masked value, because
 // other principals would see the value.
 func (h Views) check(v entity.View) error {
 	var p request.Problems

@@ -57,7 +57,7 @@ func MayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
 	return Require(p.MayMessage(role, m), role, whereIs(m))
 }
 
-// MayTopic checks a role on a topic that the permission of the route does not cover.
+// MayTopic returns an error unless the principal has the role on the topic.
 func MayTopic(r *http.Request, role auth.Role, topic string) error {
 	return Require(Principal(r).May(role, topic), role, "topic "+respond.Clip(topic))
 }
@@ -102,8 +102,9 @@ func RolesFor(action entity.RedriveAction, options entity.RedriveOptions) []auth
 	return roles
 }
 
-// NarrowRedrive returns an error if the principal may perform the action on no topic. Otherwise it limits the selection
-// of the redrive to the topics on which the principal may perform the action.
+// NarrowRedrive returns an error if the principal may perform the action on no topic, or not on the original topic that
+// the redrive sets. Otherwise it limits the selection of the redrive to the topics on which the principal may perform
+// the action.
 func NarrowRedrive(p auth.Principal, order *repository.NewRedrive) error {
 	roles := RolesFor(order.Action, order.Options)
 	for _, role := range roles {

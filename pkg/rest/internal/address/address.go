@@ -69,7 +69,8 @@ func parseAddress(text string) netip.Addr {
 	return address.Unmap().WithZone("")
 }
 
-// Secure reports whether the client's connection is encrypted, by the header of a trusted proxy that terminates TLS.
+// Secure reports whether the client's connection is encrypted: up to this server or, by the header of a trusted proxy,
+// up to that proxy.
 func (p Proxies) Secure(r *http.Request) bool {
 	return r.TLS != nil || p.has(parseAddress(r.RemoteAddr)) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
@@ -95,7 +96,8 @@ func ParseHosts(globs []string) (Hosts, error) {
 	return all, nil
 }
 
-// Answer reports whether requests with this Host header are answered.
+// Answer reports whether requests with this Host header are answered: IP addresses, localhost, and names that h
+// contains.
 func (h Hosts) Answer(header string) bool {
 	name := header
 	if host, _, err := net.SplitHostPort(header); err == nil {

@@ -12,12 +12,11 @@ import (
 var (
 	// ErrShare means that the client itself has used up its share.
 	ErrShare = errors.New("the principal's share is used up")
-	// ErrFull means that all clients together have used up the budget.
+	// ErrFull means that all clients together have used up the budget, or that a client asked for more than a share.
 	ErrFull = errors.New("the budget is used up")
 )
 
-// Timeout is how long a request waits for units that other requests hold; slow clients are disconnected after
-// about the same time.
+// Timeout is how long a request waits for units that other requests hold.
 const Timeout = 5 * time.Second
 
 // A Budget is a number of units that requests share. One principal gets at most half of the budget. It is safe for
@@ -38,12 +37,13 @@ type waiter struct {
 	granted chan struct{}
 }
 
-// New returns a budget of total units, at least one of which each principal may have.
+// New returns a budget of total units. Each principal may have half of them, but at least one.
 func New(total int64) *Budget {
 	return &Budget{Total: total, Share: max(1, total/2), by: map[string]int64{}}
 }
 
-// Try takes n units for the client named who if these units are free, and reports whether it took them.
+// Try takes n units for the client named who if these units are free and within the client's share, and reports whether
+// it took them.
 func (b *Budget) Try(who string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,8 +68,8 @@ func (b *Budget) Force(who string, n int64) {
 }
 
 // Wait takes n units for the client named who, and waits at most Timeout for them. The error is ErrShare when the
-// principal's own share is used up, ErrFull when the whole budget is used up, and the context's error when ctx ends
-// first.
+// principal's own share is used up, ErrFull when the whole budget is used up or n is more than a share, and the
+// context's error when ctx ends first.
 func (b *Budget) Wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	if b.take(who, n) {

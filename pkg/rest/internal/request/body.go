@@ -138,9 +138,9 @@ func jsonOnly(contentType string) error {
 	return respond.Refused(respond.ErrMediaType, "content type must be application/json, is "+respond.Clip(contentType))
 }
 
-// DecodeObject decodes a JSON object into the given fields, more strictly than encoding/json: each name must equal
-// that of a field, may occur only once, and may not be null. In errors, prefix is put before the names of fields; it
-// is "" for the body itself.
+// DecodeObject decodes a JSON object into the given fields, more strictly than encoding/json: each name must equal that
+// of a field and occur only once, and only a Nullable and a RawJSON may be null. In errors, prefix is put before the
+// names of fields; it is "" for the body itself.
 func DecodeObject(body []byte, prefix string, into Fields) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {

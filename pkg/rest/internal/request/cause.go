@@ -86,7 +86,8 @@ func QueryCause(r *http.Request) (entity.AuditInfo, error) {
 	return NewCause(r, reason)
 }
 
-// checkReason refuses control characters, which could break lines or change colours in logs and tables.
+// checkReason refuses long text, text that is not UTF-8, and control characters, which could break lines or change
+// colours in logs and tables.
 func checkReason(reason string) error {
 	switch {
 	case !utf8.ValidString(reason):

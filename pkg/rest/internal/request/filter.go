@@ -106,8 +106,8 @@ func ReadFilterOrder(query url.Values, p *Problems) FilterOrder {
 	return f
 }
 
-// With returns the conditions of f and one more condition. It returns false when a filter cannot contain all of these
-// conditions.
+// With returns the conditions of f and one more condition, which replaces a condition of the same name unless the name
+// is header, payload or id. It returns false when a filter cannot contain all of these conditions.
 func (f FilterOrder) With(name, value string) (FilterOrder, bool) {
 	all := FilterOrder{maps.Clone(f.texts), maps.Clone(f.lists)}
 	switch {
@@ -299,7 +299,8 @@ func (in filterReader) conditions(name string) []string {
 	return list.Value
 }
 
-// payloadFields reads conditions on payloads, each of the form path or path=value with any number of spaces.
+// payloadFields reads conditions on payloads, each of the form path, path=value or path==value, with any number of
+// spaces.
 func (in filterReader) payloadFields() []entity.FieldMatch {
 	var matches []entity.FieldMatch
 	for _, text := range in.conditions("payload") {
@@ -379,8 +380,8 @@ func tooShort(word string) bool {
 	return n < minWord && (n < 2 || !strings.ContainsFunc(word, func(r rune) bool { return unicode.IsOneOf(dense, r) }))
 }
 
-// splitWords splits text at spaces outside of quotation marks. closed is false when the last quotation mark has no
-// partner.
+// splitWords splits text at spaces outside of quotation marks, and drops repeated words. closed is false when the last
+// quotation mark has no partner.
 func splitWords(text string) (words []string, closed bool) {
 	for {
 		text = strings.TrimSpace(text)
@@ -404,12 +405,12 @@ func splitWords(text string) (words []string, closed bool) {
 }
 
 const (
-	// searchSlack is how late the search index may be while answers still count as complete. An indexer that has nothing
-	// to do polls every two seconds.
+	// searchSlack is how late the search index may be while answers still count as complete. An indexer that has
+	// nothing to do polls every two seconds.
 	searchSlack = 10 * time.Second
 
-	// searchLimit is how late the search index may be for exports and redrives. These would take a message that is not
-	// indexed yet for one that does not match.
+	// searchLimit is how late the search index may be for exports, facets and redrives. These would take a message that
+	// is not indexed yet for one that does not match.
 	searchLimit = time.Minute
 )
 

@@ -145,7 +145,8 @@ func ParseTime(name, text string) (time.Time, error) {
 	return entity.TruncateTime(at), nil
 }
 
-// PossibleText reports whether a store can hold this text: databases do not accept every byte as text.
+// PossibleText reports whether a store can hold the text, and the text is not longer than most: databases do not accept
+// every byte as text.
 func PossibleText(text string, most int) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= most
 }
@@ -157,7 +158,7 @@ const (
 	cursorSum     = 16 // length of the signature in bytes
 )
 
-// DefaultLimit is the length of a page without the parameter limit; MaxLimit is the highest limit.
+// DefaultLimit is the length of a page without the parameter limit, in most lists; MaxLimit is the highest limit.
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000

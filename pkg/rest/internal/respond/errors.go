@@ -40,7 +40,7 @@ var (
 	ErrMisdirected = errors.New("misdirected request")
 	ErrRateLimited = errors.New("too many requests")
 
-	// ErrForbidden: the principal lacks a role or a grant.
+	// ErrForbidden: the principal lacks a role or a grant, or a page of another site sent the request.
 	ErrForbidden = errors.New("forbidden")
 )
 
@@ -89,7 +89,7 @@ const (
 	// EngineAwayText is the message of answers to searches while the search engine does not answer.
 	EngineAwayText = "the search engine does not answer, so searches by text, key, header and field fail; other requests work"
 
-	// retryAfter is the Retry-After of a 503, and of a 429 whose error does not say how long to wait.
+	// retryAfter is the Retry-After for an error that does not say how long to wait.
 	retryAfter = 5 * time.Second
 
 	// StatusClientGone is never sent to a client; it is used in metrics and the log.
@@ -185,7 +185,7 @@ func innermost(err, kind error) error {
 	}
 }
 
-// Clip limits the length of text that is repeated from a request.
+// Clip limits the length of text that is repeated from a request, and replaces bytes that are not UTF-8.
 func Clip(text string) string {
 	const limit = 128
 	text = strings.ToValidUTF8(text, "\uFFFD")

@@ -25,7 +25,7 @@ func TestClip(t *testing.T) {
 
 var errorLine = regexp.MustCompile("(?m)^`(\\d{3})` `(SYS_DLQ_[A-Z_]+)`: ")
 
-// The API's document lists exactly the errors that the table answers contains.
+// The API's document lists exactly the pairs of a status and a code that the table answers contains.
 func TestDocument_Errors(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/api.md")

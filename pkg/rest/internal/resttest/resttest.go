@@ -36,7 +36,7 @@ func WithValue(v string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Value = []byte(v) }
 }
 
-// Full returns a message that has a value in every field.
+// Full returns a message that has a value in almost every field.
 func Full(change ...func(*entity.Message)) entity.Message {
 	partition, offset, attempts := int32(0), int64(-1), 5
 	m := Message(idA, func(m *entity.Message) {
@@ -70,7 +70,8 @@ func Kilobyte() entity.Message {
 	})
 }
 
-// Plain implements two interfaces for tests: Dialects that derive no field from headers, and Masks that hide nothing.
+// Plain implements three interfaces for tests: Dialects that derive no field from headers, and Masks and DerivedMasks
+// that hide nothing.
 var Plain plain
 
 type plain struct{}

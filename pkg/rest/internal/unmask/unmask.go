@@ -166,8 +166,8 @@ func forbidden(field, reason string) error {
 	return respond.Refused(respond.ErrForbidden, field+": "+reason, respond.Detail{Field: field, Reason: reason})
 }
 
-// NarrowRedrive refuses a redrive that would reveal a masked value to the principal. Its selection could do so, and so
-// could its patch, by the messages to which it can be applied.
+// NarrowRedrive limits a redrive whose selection or patch could reveal a masked value to the topics on which the
+// principal has the grant unmask. It refuses such a redrive if there is no such topic.
 func (u Rules) NarrowRedrive(p auth.Principal, order *repository.NewRedrive) error {
 	field := u.maskedCondition(order.Selection.Filter)
 	if field != "" {
@@ -189,7 +189,7 @@ func (u Rules) NarrowRedrive(p auth.Principal, order *repository.NewRedrive) err
 	return nil
 }
 
-// redactedQuery returns a query without the values that were compared with masked fields or headers.
+// redactedQuery returns a query without the cursor and the values that were compared with masked fields or headers.
 func (u Rules) redactedQuery(query url.Values) string {
 	shown := maps.Clone(query)
 	shown["header"], shown["payload"] = slices.Clone(query["header"]), slices.Clone(query["payload"])

@@ -28,7 +28,7 @@ type Attack struct {
 // NoSuchID is a valid id that no object has. Attacks use it where a path needs an id.
 const NoSuchID = "00000000-0000-7000-8000-00000000dead"
 
-// texts are the unusual values that attacks try in parameters, and in fields that take text.
+// texts are the unusual values that Attacks tries in parameters, and Random also in fields that take text.
 var texts = []string{
 	"", " ", "0", "-1", "1.5", "99999999999999999999", "1e400", "NaN", "true", "null", "[]", "{}", `"`, "'", "`", "\\", "%", "%%s%n", "*", "**",
 	"'; DROP TABLE dlq.dlq_messages; --", "1 OR 1=1", "$1", "${jndi:ldap://x}", "{{7*7}}", "<script>alert(1)</script>",
@@ -49,8 +49,9 @@ var values = []string{
 // bodies replace whole bodies.
 var bodies = []string{"", "null", "[]", "0", `""`, "{", "}", "{}{}", `{"a"}`, `{"":1}`, `{"reason":1}`, `{"reason":"a","reason":"b"}`, "\x00", "\xff", strings.Repeat("{", 5000)}
 
-// Attacks returns requests made from the document: for every operation under /api/v1, each parameter, each field of
-// the body and the body itself gets every bad value, while everything else is correct. The order is always the same.
+// Attacks returns requests made from the document: for every operation under /api/v1, each parameter, each field of the
+// body and the body itself gets every bad value, while everything else is correct. The order of the operations is
+// always the same, that of the fields of a body is not.
 func Attacks() ([]Attack, error) {
 	doc, err := Document()
 	if err != nil {
@@ -251,7 +252,7 @@ type bodyField struct {
 	schema *openapi3.Schema
 }
 
-// fieldsOf returns the fields of an object and of the objects in it, with the names that errors use.
+// fieldsOf returns the fields of an object, and of the objects that are its fields, with the names that errors use.
 func fieldsOf(s *openapi3.Schema, above ...string) map[string]bodyField {
 	all := map[string]bodyField{}
 	for name, property := range s.Properties {
@@ -299,7 +300,8 @@ func encoded(body map[string]any) []byte {
 }
 
 // Judge returns what is wrong with the answer to an attack, or nil. An answer is wrong if it is a 5xx, if it does not
-// match the document, or if it refuses the request without naming the bad value.
+// match the document, if it accepts an attack that must be refused, or if it is a 400 that names no part of the
+// request.
 func (a Attack) Judge(status int, header http.Header, answer []byte) error {
 	if status >= http.StatusInternalServerError {
 		return fmt.Errorf("%s: %s: %s %.200q with %.200q = %d %.300s", a.Operation, a.Field, a.Method, a.Path, a.Body, status, answer)

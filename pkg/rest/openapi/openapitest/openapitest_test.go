@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Every operation is attacked, at each parameter and each field.
+// Attacks returns thousands of attacks, some of them on the parameters and fields listed here.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	attacks, err := Attacks()
@@ -137,7 +137,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Random requests reach every operation, and several operations get a request that matches the document completely.
+// Random requests reach every operation, and the document forbids a tenth to nine tenths of them.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	requests, err := Random(NoSuchID)
