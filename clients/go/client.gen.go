@@ -1434,6 +1434,7 @@ const (
 	ListChangesParamsKindMapping    ListChangesParamsKind = "mapping"
 	ListChangesParamsKindMessage    ListChangesParamsKind = "message"
 	ListChangesParamsKindQuarantine ListChangesParamsKind = "quarantine"
+	ListChangesParamsKindRedirect   ListChangesParamsKind = "redirect"
 	ListChangesParamsKindRedrive    ListChangesParamsKind = "redrive"
 	ListChangesParamsKindView       ListChangesParamsKind = "view"
 )
@@ -1450,6 +1451,8 @@ func (e ListChangesParamsKind) Valid() bool {
 	case ListChangesParamsKindMessage:
 		return true
 	case ListChangesParamsKindQuarantine:
+		return true
+	case ListChangesParamsKindRedirect:
 		return true
 	case ListChangesParamsKindRedrive:
 		return true

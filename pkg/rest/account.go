@@ -11,7 +11,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/budget"
-	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
@@ -234,8 +233,7 @@ func (l limits) limited(rt route, client func(*http.Request) string, handle hand
 		if g, ok := w.(*responseGate); ok {
 			g.account = a
 		}
-		ctx := request.WithAudit(r.Context())
-		r = r.WithContext(repository.WithMemoryReservation(context.WithValue(ctx, accountKey{}, a), a))
+		r = r.WithContext(repository.WithMemoryReservation(context.WithValue(r.Context(), accountKey{}, a), a))
 		for {
 			mark := a.mark()
 			err := handle(w, r)

@@ -34,7 +34,7 @@ func (s *Server) newRouter(routes []route) *mux.Router {
 // adapt makes an http.Handler of a route. It refuses requests until the program has started, except probes; it
 // authenticates the request, limits its time, and answers errors.
 func (s *Server) adapt(rt route) http.Handler {
-	handle := readAgain(s.limits.limited(rt, s.authentication.clientOf, s.guardedBy(rt)))
+	handle := readAgain(rt, s.limits.limited(rt, s.authentication.clientOf, s.guardedBy(rt)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = rt.path
 		setPathValues(r)

@@ -234,6 +234,24 @@ func TestUnmask_NothingIsShownThatIsNotNoted(t *testing.T) {
 	}
 }
 
+// A read is in the audit trail once, even if a replica answered a part of it and the database then answered all of it.
+func TestUnmask_ARepeatedReadIsNotedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))
+	store, reads := hook(f.memory), 0
+	store.search = func(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+		if reads++; reads == 1 {
+			return repository.SearchPage{}, repository.ErrReadAgain
+		}
+		return f.memory.Search(ctx, q)
+	}
+	f.over(store).open()
+	wantStatus(t, f.do("GET", "/api/v1/messages?unmask=true", ""), 200, secretCard)
+	if entries := unmasked(t, f); reads != 2 || len(entries) != 1 {
+		t.Errorf("%d reads with %d entries in the trail, want 2 with 1", reads, len(entries))
+	}
+}
+
 // The audit trail does not keep the values that a masked field was compared with.
 func TestUnmask_TrailHasNoSecrets(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 )
 
 // Replica issues marks of the database's log. A read that is sent with a mark sees all changes before the mark, even if
@@ -48,8 +49,11 @@ func (s *Server) withReplica(ctx context.Context, rt route, r *http.Request) (co
 // readAgain returns a handler that repeats a read. When a replica has answered only a part of the reads of a request,
 // the database answers all of them again, so that no part of an answer is older than another. An answer that has begun
 // cannot be repeated.
-func readAgain(handle handler) handler {
+func readAgain(rt route, handle handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
+		if rt.kind == read {
+			r = r.WithContext(request.WithAudit(r.Context()))
+		}
 		err := handle(w, r)
 		if errors.Is(err, repository.ErrReadAgain) && exchangeOf(r).status == 0 {
 			return handle(w, r)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,6 +27,32 @@ func TestAudit(t *testing.T) {
 	consoletest.WantAsked(t, a, "GET /api/v1/audit", "action=dead&actor=alice&actor_kind=person&by_request=true&kind=message&limit=50")
 	a.Says("GET /api/v1/audit", consoletest.Refuse(http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "after: must be a time", nil))
 	consoletest.WantSays(t, "a wrong time", consoletest.Get(t, consoletest.Site(t, a), "/audit?after=yesterday"), http.StatusBadRequest, "after: must be a time")
+}
+
+// TestAudit_KnowsEveryChange: the page offers every kind and every action of the API as a filter, and has words for both.
+func TestAudit_KnowsEveryChange(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../rest/openapi/openapi.yaml")
+	check.NoError(t, err)
+	listed := func(pattern string) []string {
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		check.Require(t, found != nil, "the OpenAPI file has no %s", pattern)
+		return strings.Split(string(found[1]), ", ")
+	}
+	var changes []string
+	kinds, actions := listed(`kind: {type: string, enum: \[(message, redrive[^]]*)]`), listed(`enum: \[(retry, attempt[^]]*)]`)
+	for i, action := range actions {
+		changes = append(changes, `{"id": 3, "at": "2026-02-20T10:30:00.000+00:00", "action": "`+action+`", "kind": "`+kinds[i%len(kinds)]+`",
+			"object_id": "550e8400-e29b-41d4-a716-446655440000", "actor": "alice", "request_id": "req_1", "actor_kind": "person", "entries": 1}`)
+	}
+	a := consoletest.NewAPI(t)
+	a.Says("GET /api/v1/audit", consoletest.Quoted(`{"changes": [`+strings.Join(changes, ",")+`], "next_cursor": null}`))
+	body := consoletest.Get(t, consoletest.Site(t, a), "/audit").Body.String()
+	for i, action := range actions {
+		kind := kinds[i%len(kinds)]
+		check.True(t, strings.Contains(body, "<option>"+action) && strings.Contains(body, "<option>"+kind), "no filter for %s of %s", action, kind)
+		check.True(t, !strings.Contains(body, action+" "+kind), "no words for %s of %s", action, kind)
+	}
 }
 
 func TestAudit_Asks(t *testing.T) {

@@ -25,10 +25,10 @@ type Audit struct {
 var auditFields = []string{"actor", "action", "kind", "object_id", "request_id", "after", "until", "day", "by"}
 
 var (
-	auditKinds   = []string{"message", "redrive", "group", "mapping", "list", "quarantine", "view"}
+	auditKinds   = []string{"message", "redrive", "group", "mapping", "list", "quarantine", "view", "redirect"}
 	auditActions = []string{
 		"retry", "attempt", "requeue", "dead", "delete", "map", "restore", "erase", "unmask", "read_pointer",
-		"annotate", "replace", "save", "create", "pass", "pause", "resume", "cancel", "stop", "finish",
+		"annotate", "replace", "save", "create", "pass", "pause", "resume", "cancel", "stop", "finish", "redirect",
 	}
 )
 

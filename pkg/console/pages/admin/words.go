@@ -33,7 +33,7 @@ func (c change) More() string {
 var nouns = map[string]string{
 	"message": "a message", "redrive": "a redrive", "group": "an error group", "mapping": "the topic mapping",
 	"list": "a list", "quarantine": "a quarantined record",
-	"view": "a shared view",
+	"view": "a shared view", "redirect": "a redirect",
 }
 
 // verbs holds, for each action, the words that describe it: those before the noun of the changed object, and those
@@ -43,7 +43,7 @@ var verbs = map[string][2]string{
 	"delete": {"deleted"}, "map": {"set the original topic of"}, "restore": {"restored"}, "erase": {"erased"}, "unmask": {"saw masked values of"},
 	"read_pointer": {"read the record of"}, "create": {"started"}, "pass": {"passed the canary of"}, "pause": {"paused"},
 	"resume": {"resumed"}, "cancel": {"cancelled"}, "stop": {"stopped"}, "finish": {"finished"}, "annotate": {"annotated"},
-	"replace": {"replaced"}, "save": {"saved"},
+	"replace": {"replaced"}, "save": {"saved"}, "redirect": {"set"},
 }
 
 // Did describes the change in words, such as "marked 2 messages dead".
