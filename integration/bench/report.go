@@ -31,7 +31,7 @@ type row struct {
 // compared holds the medians of one figure for two commits, and their ratio.
 type compared struct {
 	Base     float64    `json:"base"`     // median of this figure for the base commit
-	Ratio    float64    `json:"ratio"`    // median of the ratios in all pairs of figures
+	Ratio    float64    `json:"ratio"`    // median of the ratios of the checkout to the base, one ratio for each pair of turns
 	Interval [2]float64 `json:"interval"` // confidence interval of the ratio
 	Coverage float64    `json:"coverage"` // coverage of the interval, 0 to 1
 	Pairs    int        `json:"pairs"`

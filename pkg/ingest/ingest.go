@@ -93,8 +93,8 @@ func (i *Ingester) Run(ctx context.Context) error {
 // shareGroupsTimeout limits the wait for the first list of share groups.
 const shareGroupsTimeout = 10 * time.Second
 
-// waitForShareGroups waits until the share groups are known, so that their topics are read from the beginning and not
-// added by a second membership.
+// waitForShareGroups waits until the share groups are known, so that the first membership includes their dead-letter
+// topics and no second one is needed.
 func (i *Ingester) waitForShareGroups(ctx context.Context) {
 	if i.shareGroups == nil {
 		return

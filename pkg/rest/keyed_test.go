@@ -128,7 +128,8 @@ func (k *keyLog) DropKey(ctx context.Context, key repository.Key) error {
 	return k.Store.DropKey(ctx, key)
 }
 
-// The result of a request's work decides whether the Idempotency-Key keeps the answer, is dropped, or is released.
+// After the work of a request, its Idempotency-Key stores the answer, or is deleted if no work began, or loses its lease,
+// so that a repeated request continues the work.
 func TestKey_EndOfWork(t *testing.T) {
 	t.Parallel()
 	closed, dropped, let := keyCounts{closed: 1}, keyCounts{dropped: 1}, keyCounts{let: 1}

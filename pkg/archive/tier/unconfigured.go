@@ -114,8 +114,8 @@ func (u *Unconfigured) Restore(ctx context.Context, id uuid.UUID, cause entity.A
 	return m, u.explain(ctx, id, err)
 }
 
-// Erase implements repository.Archive. An object that contains the bytes of the erased message keeps them, because this
-// API cannot write objects.
+// Erase implements repository.Archive. An object that contains the bytes of the erased message keeps them until the
+// archiver writes it again, because this API cannot write objects.
 func (u *Unconfigured) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error) {
 	erased, err := u.Database.Erase(ctx, id, cause)
 	if err = u.explain(ctx, id, err); err != nil {

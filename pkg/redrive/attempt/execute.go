@@ -144,7 +144,8 @@ func intents(planned []entity.Outgoing, how ClaimOptions) []repository.Claim {
 			TopicID: out.Target.TopicID, Partition: out.Target.Partition, EndOffset: out.Target.EndOffset,
 			TakeOver: how.takeOver, Edit: editToStore(out.Edit), SentHash: out.Target.SentHash,
 		}
-		if out.Edit == nil || out.Edit.Topic == "" { // only an edit with a topic changes the target
+		// Without a topic in the edit, the target depends on the original topic, which must not change until the claim.
+		if out.Edit == nil || out.Edit.Topic == "" {
 			claims[i].OriginalTopic = out.Message.OriginalTopic
 		}
 	}

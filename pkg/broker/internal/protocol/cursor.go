@@ -191,7 +191,7 @@ func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 			last = following - 1
 		}
 	}
-	if c.high >= 0 && (from >= c.high || last >= c.high) { // the log ends before the claimed offsets, so they are wrong
+	if c.high >= 0 && (from >= c.high || last >= c.high) { // the log does not reach the offsets that the batch declares, so they are wrong
 		return next, next
 	}
 	return from, last

@@ -12,7 +12,7 @@ const (
 	maxCompared  = 1 << 20 // pairs of lines that are compared; with more pairs, all lines are shown as replaced
 	maxDiff      = 2000    // lines of a difference that are shown
 	maxDiffLine  = 500     // characters of a line that are shown
-	maxFormatted = 4 << 20 // bytes of formatted JSON that are compared
+	maxFormatted = 4 << 20 // maximum size of formatted JSON in bytes; if either text is larger, both are compared unformatted
 )
 
 // Texts compares two texts line by line. If both are JSON and not too long, it first formats them with one line per

@@ -66,7 +66,7 @@ type Renderer struct {
 	drafts Drafts
 }
 
-// NewRenderer parses the files of the folder templates. Ages are computed with the clock now.
+// NewRenderer parses the files templates/*.html of a file system. Ages are computed with the clock now.
 func NewRenderer(templates fs.FS, site Site, files *Assets, drafts Drafts, now func() time.Time) (*Renderer, error) {
 	names, err := fs.Glob(templates, "templates/*.html")
 	if err != nil {

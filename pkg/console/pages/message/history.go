@@ -102,8 +102,8 @@ type ancestor struct {
 	Attempts   []pastAttempt `json:"attempts"`
 }
 
-// LastTarget returns the topic and, if known, the position to which the last attempt sent the ancestor; "" when it sent
-// nothing.
+// LastTarget returns the topic and, if known, the position to which the ancestor's last attempt sent it or tried to; ""
+// without attempts.
 func (a ancestor) LastTarget() string {
 	if len(a.Attempts) == 0 {
 		return ""

@@ -30,8 +30,9 @@ const dueWalk = 1000
 // dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
 // never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
 // first. The last row of the result is the message at which the walk ended; it is missing when the walk has read all
-// PENDING messages. Messages of the pairs of topics in $7 and $8 (DueQuery.Except) are read and then left out. The walk
-// treats messages of share groups in the same way while their record is not stored.
+// PENDING messages. The walk reads, and then leaves out, messages whose original topic ($7) and dead-letter topic ($8)
+// are a pair of DueQuery.Except, unless an operator has set the original topic, and messages of share groups whose
+// record is not stored yet.
 var dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
