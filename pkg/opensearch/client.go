@@ -23,9 +23,10 @@ import (
 
 // Client keeps documents in OpenSearch. It is safe for concurrent use.
 type Client struct {
-	http    *opensearch.Client
-	prefix  string
-	timeout time.Duration
+	http      *opensearch.Client
+	prefix    string
+	timeout   time.Duration
+	maxAnswer int64 // maximum size of an answer in bytes
 
 	mu        sync.Mutex
 	templates map[int64]bool // versions whose template was written by this Client
@@ -49,7 +50,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open OpenSearch: %w", err)
 	}
-	return &Client{http: client, prefix: cfg.IndexPrefix, timeout: cfg.Timeout, templates: map[int64]bool{}}, nil
+	return &Client{http: client, prefix: cfg.IndexPrefix, timeout: cfg.Timeout, maxAnswer: maxAnswer, templates: map[int64]bool{}}, nil
 }
 
 // signing adds the present secret to each request.
@@ -89,7 +90,7 @@ const (
 	maxReason = 300
 )
 
-// errLargeAnswer reports an answer that is larger than maxAnswer.
+// errLargeAnswer reports an answer that is larger than Client.maxAnswer.
 var errLargeAnswer = errors.New("the answer is too large")
 
 // do sends a request with a JSON body, or a body of type []byte as it is, and decodes the answer into out, which may be
@@ -134,7 +135,7 @@ func (c *Client) send(ctx context.Context, method, path string, body, out any) e
 	if err != nil {
 		return err
 	}
-	content := &io.LimitedReader{R: answer.Body, N: maxAnswer}
+	content := &io.LimitedReader{R: answer.Body, N: c.maxAnswer}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		return failureOf(answer.StatusCode, content)
 	}
