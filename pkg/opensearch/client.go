@@ -90,8 +90,11 @@ const (
 	maxReason = 300
 )
 
-// errLargeAnswer reports an answer that is larger than Client.maxAnswer.
-var errLargeAnswer = errors.New("the answer is too large")
+// Errors of answers that are larger than Client.maxAnswer, and of those that do not say what became of each write.
+var (
+	errLargeAnswer = errors.New("the answer is too large")
+	errIncomplete  = errors.New("the answer is incomplete")
+)
 
 // do sends a request with a JSON body, or a body of type []byte as it is, and decodes the answer into out, which may be
 // nil.

@@ -123,9 +123,6 @@ func (c *Client) newBulk(number int64) *bulk {
 
 const maxBulk = 8 << 20
 
-// errIncomplete reports an answer that does not say what became of each write.
-var errIncomplete = errors.New("the answer is incomplete")
-
 type target struct {
 	Index       string `json:"_index"`
 	ID          string `json:"_id"`

@@ -7,10 +7,6 @@ import (
 	"net/url"
 	"regexp"
 	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // alias returns the name of the alias of all indexes of a version.
@@ -95,29 +91,6 @@ func (c *Client) Forget() {
 	clear(c.templates)
 }
 
-// Sum returns which documents of a version OpenSearch has in a range.
-func (c *Client) Sum(ctx context.Context, version int64, r repository.EngineRange) (repository.EngineSum, error) {
-	var found struct {
-		Hits struct {
-			Total struct {
-				Value int64 `json:"value"`
-			} `json:"total"`
-		} `json:"hits"`
-		Aggregations struct {
-			Sum struct {
-				Value float64 `json:"value"`
-			} `json:"sum"`
-		} `json:"aggregations"`
-	}
-	err := c.search(ctx, c.searchPath(c.alias(version)), object{
-		"size": 0, "track_total_hits": true, "query": inRange(r), "aggs": object{"sum": object{"sum": object{"field": "digest"}}},
-	}, &found)
-	return repository.EngineSum{Documents: found.Hits.Total.Value, Digests: int64(found.Aggregations.Sum.Value)}, err
-}
-
-// inRange finds the documents of a range.
-func inRange(r repository.EngineRange) object { return createdClause(r.From, r.Before) }
-
 // searchPath returns the path of a search in an index or alias that may not exist. When an index does not answer, the
 // search fails: results without the documents of this index would be incomplete.
 func (c *Client) searchPath(index string) string {
@@ -125,19 +98,6 @@ func (c *Client) searchPath(index string) string {
 }
 
 const allResults = "allow_partial_search_results=false"
-
-// Documents returns the positions of the documents in a range, in the order of their ids after a given id.
-func (c *Client) Documents(ctx context.Context, version int64, r repository.EngineRange, after uuid.UUID, limit int) ([]repository.Cursor, error) {
-	var found hits
-	err := c.search(ctx, c.searchPath(c.alias(version)), object{
-		"size": limit, "_source": []string{"id", "created"}, "query": inRange(r), "sort": []object{{"id": "asc"}},
-		"search_after": []any{after.String()}, "track_total_hits": false,
-	}, &found)
-	if err != nil {
-		return nil, err
-	}
-	return found.cursors()
-}
 
 // Clear deletes all documents of a version.
 func (c *Client) Clear(ctx context.Context, version int64) error {

@@ -220,7 +220,9 @@ func (s *lateSearch) FindAll(ctx context.Context, v int64, q opensearch.Query, p
 	}
 }
 
-func (s *lateSearch) Count(context.Context, int64, opensearch.Query) (int64, error) { return 0, errLate }
+func (s *lateSearch) Count(context.Context, int64, opensearch.Query) (int64, error) {
+	return 0, errLate
+}
 
 // Search confirms every hundredth of the found messages.
 func (s *lateSearch) Search(_ context.Context, q repository.SearchQuery) (page repository.SearchPage, err error) {
