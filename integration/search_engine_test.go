@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -8,9 +9,72 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/integration/proxy"
 	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
+
+// sendTo sends a request to a program, and returns the status and the text of the answer.
+func sendTo(t *testing.T, api *process, method, path, body string) (int, string) {
+	t.Helper()
+	r := check.Must(http.NewRequestWithContext(t.Context(), method, api.url+path, strings.NewReader(body)))(t)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(r)
+	check.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	var text json.RawMessage
+	check.NoError(t, json.NewDecoder(res.Body).Decode(&text))
+	return res.StatusCode, string(text)
+}
+
+// TestFaultSlowSearchEngineAPI: while OpenSearch answers slowly, searches find all messages; when it answers later than the
+// time limit, they name this limit, and everything that needs no documents works. Nothing is lost.
+func TestFaultSlowSearchEngineAPI(t *testing.T) {
+	t.Parallel()
+	node := stacktest.OpenSearch(t)
+	p := newProxy(t, nil)
+	p.To(strings.TrimPrefix(node.Address, "http://"))
+	l := newLetters(newSystem(t))
+	l.startReady("ingester")
+	l.produce(20, nil)
+	api := l.startReady("api", "DLQ_SEARCH_ENGINE=opensearch", "DLQ_SEARCH_OPENSEARCH_URL=http://"+p.Addr(),
+		"DLQ_SEARCH_OPENSEARCH_TIMEOUT=2s", "DLQ_SEARCH_OPENSEARCH_INDEX_PREFIX=slow-"+strings.ToLower(rand.Text()))
+	get := func(path string) (int, string) { return sendTo(t, api, http.MethodGet, path, "") }
+	list := "/api/v1/messages?limit=100&count=exact"
+	found := func(path string, n int) func() bool {
+		return func() bool {
+			status, body := get(path)
+			return status == http.StatusOK && strings.Count(body, `"original_topic"`) == n
+		}
+	}
+	eventually(t, time.Minute, "the messages are stored", found(list, 20))
+	var word string
+	check.NoError(t, l.db.Get(&word, `SELECT substr(error_message, 1, 10) FROM dlq.dlq_messages LIMIT 1`))
+	search := list + "&q=" + url.QueryEscape(`"`+word+`"`)
+	served := func() (yes bool) {
+		check.NoError(t, l.db.Get(&yes, `SELECT filled FROM dlq.search_index`))
+		return yes
+	}
+	eventually(t, time.Minute, "OpenSearch is filled", served)
+	eventually(t, time.Minute, "OpenSearch finds the messages", found(search, 20))
+
+	p.Slow(proxy.Slowness{Latency: 100 * time.Millisecond})
+	check.True(t, found(search, 20)(), "a search in a slow OpenSearch does not find all messages")
+	hears := api.listen()
+	p.Slow(proxy.Slowness{Latency: 30 * time.Second})
+	status, body := get(search)
+	check.True(t, status == http.StatusServiceUnavailable && strings.Contains(body, "within 2s"), "search of a late OpenSearch: %d %s", status, body)
+	l.produce(20, nil)
+	eventually(t, time.Minute, "new messages are in the list", found(list, 40))
+	status, body = get("/api/v1/messages/facets?by=topic")
+	check.True(t, status == http.StatusOK && strings.Contains(body, `"exact":true`), "facets without text of a late OpenSearch: %d %s", status, body)
+	hears.says("the search engine does not answer")
+
+	p.Slow(proxy.Slowness{})
+	p.CutAll()
+	eventually(t, time.Minute, "OpenSearch finds all messages again", found(search, 40))
+}
 
 // TestFaultSearchEngineAPI: an API whose search index is in OpenSearch finds messages, counts facets and previews
 // redrives by text. While OpenSearch is down, the API answers these requests with status 503; a list and facets without
@@ -23,17 +87,7 @@ func TestFaultSearchEngineAPI(t *testing.T) {
 	l.startReady("ingester")
 	l.produce(20, nil)
 	api := l.startReady("api", "DLQ_SEARCH_ENGINE=opensearch", "DLQ_SEARCH_OPENSEARCH_URL="+node.Address, "DLQ_SEARCH_OPENSEARCH_TIMEOUT=5s")
-	send := func(method, path, body string) (int, string) {
-		t.Helper()
-		r := check.Must(http.NewRequestWithContext(t.Context(), method, api.url+path, strings.NewReader(body)))(t)
-		r.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(r)
-		check.NoError(t, err)
-		defer func() { _ = res.Body.Close() }()
-		var text json.RawMessage
-		check.NoError(t, json.NewDecoder(res.Body).Decode(&text))
-		return res.StatusCode, string(text)
-	}
+	send := func(method, path, body string) (int, string) { return sendTo(t, api, method, path, body) }
 	var word string
 	eventually(t, time.Minute, "the messages are stored", func() bool {
 		_, body := send(http.MethodGet, "/api/v1/messages?limit=50&count=exact", "")

@@ -7,4 +7,4 @@ DROP TRIGGER trg_archive_ids_note_restored ON dlq.archive_ids;
 DROP FUNCTION dlq.note_search_change(), dlq.note_deleted_documents(), dlq.note_archived_messages(), dlq.uses_search_engine();
 DROP SEQUENCE dlq.search_writes;
 DROP TABLE dlq.search_changes;
-ALTER TABLE dlq.search_index DROP COLUMN engine, DROP COLUMN served_version;
+ALTER TABLE dlq.search_index DROP COLUMN engine, DROP COLUMN served_version, DROP COLUMN filling_since, DROP COLUMN filled;

@@ -4,11 +4,14 @@
 SET LOCAL lock_timeout = '5s'; -- see 004
 
 -- The engine that the indexer fills. While it is filled for the first time, the database answers searches with the
--- documents of served_version and of version.
+-- documents of served_version and of version. filling_since is when the engine was empty and the filling began. At the end
+-- of the filling, filled is set: no message waits any more that was created before it began.
 ALTER TABLE dlq.search_index
     ADD COLUMN engine TEXT NOT NULL DEFAULT 'postgres'
         CONSTRAINT chk_search_index_engine CHECK (engine IN ('postgres', 'opensearch')),
-    ADD COLUMN served_version BIGINT;
+    ADD COLUMN served_version BIGINT,
+    ADD COLUMN filling_since TIMESTAMPTZ,
+    ADD COLUMN filled BOOLEAN NOT NULL DEFAULT false;
 
 -- Messages whose document in the engine must be written again or deleted: their topic or error group has changed, or
 -- they were archived, restored or deleted. A message may be in it several times.

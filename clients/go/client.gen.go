@@ -4826,7 +4826,8 @@ type ClientInterface interface {
 	//
 	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
-	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. OpenSearch, where it has the
+	// search index, counts all. `distinct` is exact until
 	// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 	// frequent as those that are. The counts of listed values are always exact.
 	//
@@ -6117,7 +6118,8 @@ func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParam
 //
 // `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 // indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
-// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. OpenSearch, where it has the
+// search index, counts all. `distinct` is exact until
 // the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 // frequent as those that are. The counts of listed values are always exact.
 //
@@ -11774,7 +11776,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 	// indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
-	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+	// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. OpenSearch, where it has the
+	// search index, counts all. `distinct` is exact until
 	// the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 	// frequent as those that are. The counts of listed values are always exact.
 	//
@@ -15761,7 +15764,8 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 //
 // `as_of` is the time before which messages were counted, a second or more ago, so that all of them are stored and
 // indexed. `matched` is the number of messages that match. The newest 100,000 are counted, and fewer when that
-// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. `distinct` is exact until
+// takes more than 5 seconds: `counted` says how many, and `exact` whether these are all. OpenSearch, where it has the
+// search index, counts all. `distinct` is exact until
 // the values need more than 21 MiB of memory; then it is an estimate, and values that are not listed may be as
 // frequent as those that are. The counts of listed values are always exact.
 //

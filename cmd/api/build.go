@@ -104,11 +104,11 @@ func (p *parts) buildServer(store repository.Core) error {
 		failure := func(m entity.Message) (class, message, stack string) {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
-		if p.search, err = p.buildSearching(full); err != nil {
+		if p.search, err = p.buildSearching(full, derived.Fields()); err != nil {
 			return err
 		}
 		p.finder = search.New(cfg.Search, p.search.index, failure, maker, masks, derived.Of, base.Registry, base.Log, p.search.options(with)...)
-		with.rest = append(with.rest, p.search.facets(search.NewFacetCounter(p.search.facet, with.index, masks), derived.Fields()))
+		with.rest = append(with.rest, p.search.facets(search.NewFacetCounter(p.search.facet, with.index, masks), full))
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group(), derived.Fields().ConsumerGroup); err != nil {
 			return err
 		}

@@ -25,7 +25,8 @@ type searching struct {
 	client *opensearch.Client
 }
 
-func (p *parts) buildSearching(store *postgres.Store) (*searching, error) {
+// buildSearching builds what searches. The documents of a search engine lack the masked fields.
+func (p *parts) buildSearching(store *postgres.Store, masked entity.MaskedFields) (*searching, error) {
 	var reads liveReads = store
 	if p.reads != nil {
 		reads = p.reads
@@ -38,7 +39,7 @@ func (p *parts) buildSearching(store *postgres.Store) (*searching, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := engine.New(client, store)
+	e := engine.New(client, store, masked)
 	searches := e.NewSearches(reads)
 	return &searching{
 		index: e.NewIndexer(engine.Stores{Index: store, Notes: store, Repairs: store}, client, p.base.Registry, p.base.Log),
@@ -55,13 +56,13 @@ func (s *searching) options(with decoding) []search.Option {
 	return options
 }
 
-// facets returns the option with which the API counts facets, in PostgreSQL or in the search engine. The parameter
-// masked is needed for the search engine, whose documents do not contain the masked fields.
-func (s *searching) facets(counter *search.FacetCounter, masked entity.MaskedFields) rest.Option {
+// facets returns the option with which the API counts facets, in PostgreSQL or in the search engine. The store decides
+// about messages whose documents in the search engine are out of date.
+func (s *searching) facets(counter *search.FacetCounter, store *postgres.Store) rest.Option {
 	if s.engine == nil {
 		return rest.WithFacets(counter)
 	}
-	return rest.WithFacets(s.engine.NewFacets(counter, masked))
+	return rest.WithFacets(s.engine.NewFacets(counter, store))
 }
 
 // use sets where the API searches and exports. With a search engine, redrives also find their messages there.

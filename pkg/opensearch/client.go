@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,9 +23,10 @@ import (
 
 // Client keeps documents in OpenSearch. It is safe for concurrent use.
 type Client struct {
-	http    *opensearch.Client
-	prefix  string
-	timeout time.Duration
+	http      *opensearch.Client
+	prefix    string
+	timeout   time.Duration
+	maxAnswer int64 // maximum size of an answer in bytes
 
 	mu        sync.Mutex
 	templates map[int64]bool // versions whose template was written by this Client
@@ -48,7 +50,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open OpenSearch: %w", err)
 	}
-	return &Client{http: client, prefix: cfg.IndexPrefix, timeout: cfg.Timeout, templates: map[int64]bool{}}, nil
+	return &Client{http: client, prefix: cfg.IndexPrefix, timeout: cfg.Timeout, maxAnswer: maxAnswer, templates: map[int64]bool{}}, nil
 }
 
 // signing adds the present secret to each request.
@@ -74,10 +76,13 @@ type answerError struct {
 }
 
 func (e *answerError) Error() string {
-	if e.kind == "" {
-		return fmt.Sprintf("status %d", e.status)
+	text := fmt.Sprintf("status %d", e.status)
+	for _, part := range []string{e.kind, e.reason} {
+		if part != "" {
+			text += ": " + part
+		}
 	}
-	return fmt.Sprintf("status %d: %s: %s", e.status, e.kind, e.reason)
+	return text
 }
 
 const (
@@ -85,14 +90,28 @@ const (
 	maxReason = 300
 )
 
+// Errors of answers that are larger than Client.maxAnswer, and of those that do not say what became of each write.
+var (
+	errLargeAnswer = errors.New("the answer is too large")
+	errIncomplete  = errors.New("the answer is incomplete")
+)
+
 // do sends a request with a JSON body, or a body of type []byte as it is, and decodes the answer into out, which may be
 // nil.
 func (c *Client) do(ctx context.Context, method, path string, body, out any) error {
+	return c.inTime(ctx, func(ctx context.Context) error { return c.send(ctx, method, path, body, out) })
+}
+
+// inTime limits the time of the function send, and gives its error a kind.
+func (c *Client) inTime(ctx context.Context, send func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err := c.send(bounded, method, path, body, out)
-	if err == nil || ctx.Err() != nil {
+	err := send(bounded)
+	switch {
+	case err == nil || ctx.Err() != nil:
 		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return &repository.EngineLateError{Limit: c.timeout}
 	}
 	return translate(err)
 }
@@ -119,7 +138,7 @@ func (c *Client) send(ctx context.Context, method, path string, body, out any) e
 	if err != nil {
 		return err
 	}
-	content := io.LimitReader(answer.Body, maxAnswer)
+	content := &io.LimitedReader{R: answer.Body, N: c.maxAnswer}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		return failureOf(answer.StatusCode, content)
 	}
@@ -127,28 +146,46 @@ func (c *Client) send(ctx context.Context, method, path string, body, out any) e
 		_, err = io.Copy(io.Discard, content)
 		return err
 	}
-	return json.NewDecoder(content).Decode(out)
+	err = json.NewDecoder(content).Decode(out)
+	if err != nil && content.N <= 0 {
+		return errLargeAnswer
+	}
+	return err
 }
 
 type failure struct {
 	Type   string    `json:"type"`
 	Reason string    `json:"reason"`
 	Root   []failure `json:"root_cause"`
+	Cause  *failure  `json:"caused_by"`
+}
+
+// reason returns what OpenSearch says about the failure and its causes.
+func (f failure) reason() string {
+	text := f.Reason
+	for cause := f.Cause; cause != nil && len(text) < maxReason; cause = cause.Cause {
+		text += ": " + cause.Reason
+	}
+	return clip(text)
+}
+
+func clip(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
 func failureOf(status int, content io.Reader) error {
 	var f struct {
 		Error json.RawMessage `json:"error"`
 	}
-	e := &answerError{status: status}
+	text, _ := io.ReadAll(content) // what was read is shown
 	var detail failure
-	if json.NewDecoder(content).Decode(&f) == nil && json.Unmarshal(f.Error, &detail) == nil {
-		if len(detail.Root) > 0 {
-			detail = detail.Root[0]
-		}
-		e.kind, e.reason = detail.Type, detail.Reason[:min(len(detail.Reason), maxReason)]
+	if json.Unmarshal(text, &f) != nil || json.Unmarshal(f.Error, &detail) != nil {
+		return &answerError{status: status, reason: clip(strings.TrimSpace(string(text)))}
 	}
-	return e
+	if len(detail.Root) > 0 {
+		detail = detail.Root[0]
+	}
+	return &answerError{status, detail.Type, detail.reason()}
 }
 
 const (
@@ -159,31 +196,53 @@ const (
 
 // search sends a search. A search that would take too much work gets a repository.TooBroadError.
 func (c *Client) search(ctx context.Context, path string, body, out any) error {
-	err := c.do(ctx, http.MethodPost, path, body, out)
-	for try := 1; try < startTries && starting(err); try++ {
-		wait.Sleep(ctx, startPause)
-		err = c.do(ctx, http.MethodPost, path, body, out)
-	}
+	err := c.inTime(ctx, func(ctx context.Context) error {
+		err := c.send(ctx, http.MethodPost, path, body, out)
+		for try := 1; try < startTries && starting(err); try++ {
+			wait.Sleep(ctx, startPause)
+			err = c.send(ctx, http.MethodPost, path, body, out)
+		}
+		return err
+	})
 	if errors.Is(err, entity.ErrInvalid) {
 		return fmt.Errorf("%w (%w)", &repository.TooBroadError{}, err)
 	}
 	return err
 }
 
-// starting reports whether the error is status 503, which an index also returns while it starts.
+// starting reports whether the error is that of an index that was just made. OpenSearch returns status 503 also when it
+// is overloaded or has no leader.
 func starting(err error) bool {
 	var answer *answerError
-	return errors.As(err, &answer) && answer.status == http.StatusServiceUnavailable
+	return errors.As(err, &answer) && answer.status == http.StatusServiceUnavailable &&
+		(answer.kind == "no_shard_available_action_exception" || answer.kind == "search_phase_execution_exception")
 }
 
 // translate gives errors their kinds. Whatever OpenSearch refuses or fails to answer, the same request may succeed
 // later, except a document or a query that it cannot read.
 func translate(err error) error {
 	var answer *answerError
-	if errors.As(err, &answer) && answer.status == http.StatusBadRequest {
+	switch {
+	case !errors.As(err, &answer):
+		return &repository.EngineAwayError{Cause: err, Reason: reasonOf(err)}
+	case answer.status == http.StatusBadRequest:
 		return fmt.Errorf("OpenSearch refuses the request: %w: %w", err, entity.ErrInvalid)
+	case answer.kind == "":
+		return &repository.EngineAwayError{Cause: err, Reason: fmt.Sprintf("it answers with status %d", answer.status)}
 	}
-	return &repository.EngineAwayError{Cause: err}
+	return &repository.EngineAwayError{Cause: err, Reason: fmt.Sprintf("it answers with status %d: %s", answer.status, answer.kind)}
+}
+
+// reasonOf returns the Reason of a request that got no answer, or none that can be read.
+func reasonOf(err error) string {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.Is(err, errLargeAnswer):
+		return errLargeAnswer.Error()
+	case errors.As(err, &syntax) || errors.Is(err, errIncomplete):
+		return "its answer cannot be read"
+	}
+	return "it cannot be reached"
 }
 
 // missing reports whether the error is status 404: the index or the alias does not exist.

@@ -5,10 +5,11 @@
 // Read it in this order:
 //
 //   - facets.go: the values of messages
+//   - ranges.go: which documents there are, for comparisons
 //   - find.go: pages of messages
 //   - query.go: a filter as a query
 //   - documents.go: writes of documents
-//   - indices.go: the indexes of days, and which documents they have
+//   - indices.go: the indexes of days
 //   - client.go: Client, one request, and the kinds of its errors
 //   - config.go: where OpenSearch is, and how to sign in
 package opensearch

@@ -171,7 +171,7 @@ func (b *bulk) send(ctx context.Context) error {
 		return err
 	}
 	if len(answer.Items) != len(ids) {
-		return translate(fmt.Errorf("it answers %d of %d writes", len(answer.Items), len(ids)))
+		return translate(fmt.Errorf("%w: %d of %d writes", errIncomplete, len(answer.Items), len(ids)))
 	}
 	var errs error
 	for i, item := range answer.Items {
@@ -181,7 +181,7 @@ func (b *bulk) send(ctx context.Context) error {
 			case result.Status == http.StatusConflict:
 				b.refused[ids[i]] = true
 			case result.Error != nil && !gone:
-				errs = worse(errs, translate(&answerError{result.Status, result.Error.Type, result.Error.Reason[:min(len(result.Error.Reason), maxReason)]}))
+				errs = worse(errs, translate(&answerError{result.Status, result.Error.Type, result.Error.reason()}))
 			}
 		}
 	}
@@ -223,25 +223,17 @@ func (c *Client) Update(
 	b := c.newBulk(number)
 	seen := map[string]bool{}
 	for part := range slices.Chunk(ids, updatedAtOnce) {
-		var found hits
-		err := c.search(ctx, c.searchPath(c.alias(version)), object{
-			"size": 2 * updatedAtOnce, "query": object{"terms": object{"id": part}}, "track_total_hits": false,
-		}, &found)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, hit := range found.Hits.Hits {
+		err := c.eachDocument(ctx, version, part, func(hit hit) error {
 			f, exists := known[hit.ID]
 			if !exists || hit.Index != c.index(version, f.CreatedAt) {
-				err = b.add(ctx, "delete", hit.Index, hit.ID, nil)
-			} else {
-				seen[hit.ID] = true
-				hit.Source.setFacts(f)
-				err = b.add(ctx, "index", hit.Index, hit.ID, hit.Source)
+				return b.add(ctx, "delete", hit.Index, hit.ID, nil)
 			}
-			if err != nil {
-				return nil, nil, err
-			}
+			seen[hit.ID] = true
+			hit.Source.setFacts(f)
+			return b.add(ctx, "index", hit.Index, hit.ID, hit.Source)
+		})
+		if err != nil {
+			return nil, nil, err
 		}
 	}
 	for id, f := range known {
@@ -254,11 +246,32 @@ func (c *Client) Update(
 
 const updatedAtOnce = 500
 
-// Delete deletes documents of a day.
-func (c *Client) Delete(ctx context.Context, version, number int64, day repository.EngineDay, ids []uuid.UUID) error {
+// eachDocument calls yield for the documents of messages. It asks for fewer of them at once when they are too large for
+// one answer.
+func (c *Client) eachDocument(ctx context.Context, version int64, ids []uuid.UUID, yield func(hit) error) error {
+	var found hits
+	err := c.search(ctx, c.searchPath(c.alias(version)), object{
+		"size": 2 * updatedAtOnce, "query": object{"terms": object{"id": ids}}, "track_total_hits": false,
+	}, &found)
+	if half := len(ids) / 2; half > 0 && errors.Is(err, errLargeAnswer) {
+		if err := c.eachDocument(ctx, version, ids[:half], yield); err != nil {
+			return err
+		}
+		return c.eachDocument(ctx, version, ids[half:], yield)
+	}
+	for _, hit := range found.Hits.Hits {
+		if err := yield(hit); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Delete deletes documents.
+func (c *Client) Delete(ctx context.Context, version, number int64, documents []repository.Cursor) error {
 	b := c.newBulk(number)
-	for _, id := range ids {
-		if err := b.add(ctx, "delete", c.index(version, day.Day), id.String(), nil); err != nil {
+	for _, d := range documents {
+		if err := b.add(ctx, "delete", c.index(version, d.CreatedAt), d.ID.String(), nil); err != nil {
 			return err
 		}
 	}
@@ -269,13 +282,15 @@ func (c *Client) Delete(ctx context.Context, version, number int64, day reposito
 type hits struct {
 	PIT  string `json:"pit_id"`
 	Hits struct {
-		Hits []struct {
-			Index  string `json:"_index"`
-			ID     string `json:"_id"`
-			Source stored `json:"_source"`
-			Sort   []any  `json:"sort"`
-		} `json:"hits"`
+		Hits []hit `json:"hits"`
 	} `json:"hits"`
+}
+
+// hit is a found document.
+type hit struct {
+	Index  string `json:"_index"`
+	ID     string `json:"_id"`
+	Source stored `json:"_source"`
 }
 
 func (h *hits) ids() ([]uuid.UUID, error) {

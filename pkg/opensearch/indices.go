@@ -6,12 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strings"
 	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // alias returns the name of the alias of all indexes of a version.
@@ -96,42 +91,6 @@ func (c *Client) Forget() {
 	clear(c.templates)
 }
 
-// Days returns which documents of a version OpenSearch has, by day.
-func (c *Client) Days(ctx context.Context, version int64) ([]repository.EngineDay, error) {
-	var found struct {
-		Aggregations struct {
-			Days struct {
-				Buckets []struct {
-					Key       string `json:"key"`
-					Documents int64  `json:"doc_count"`
-					Sum       struct {
-						Value float64 `json:"value"`
-					} `json:"sum"`
-				} `json:"buckets"`
-			} `json:"days"`
-		} `json:"aggregations"`
-	}
-	err := c.search(ctx, c.searchPath(c.alias(version)), object{
-		"size": 0,
-		"aggs": object{"days": object{
-			"terms": object{"field": "_index", "size": 10_000},
-			"aggs":  object{"sum": object{"sum": object{"field": "digest"}}},
-		}},
-	}, &found)
-	if err != nil {
-		return nil, err
-	}
-	var days []repository.EngineDay
-	for _, b := range found.Aggregations.Days.Buckets {
-		day, err := time.Parse(time.DateOnly, strings.TrimPrefix(b.Key, c.alias(version)+"-"))
-		if err != nil {
-			return nil, fmt.Errorf("index %s: %w", b.Key, err)
-		}
-		days = append(days, repository.EngineDay{Day: day, Documents: b.Documents, Sum: int64(b.Sum.Value)})
-	}
-	return days, nil
-}
-
 // searchPath returns the path of a search in an index or alias that may not exist. When an index does not answer, the
 // search fails: results without the documents of this index would be incomplete.
 func (c *Client) searchPath(index string) string {
@@ -140,21 +99,36 @@ func (c *Client) searchPath(index string) string {
 
 const allResults = "allow_partial_search_results=false"
 
-// IDs returns the ids of the documents of a day, in their order after a given id.
-func (c *Client) IDs(ctx context.Context, version int64, day time.Time, after uuid.UUID, limit int) ([]uuid.UUID, error) {
-	var found hits
-	err := c.search(ctx, c.searchPath(c.index(version, day)), object{
-		"size": limit, "_source": false, "sort": []object{{"id": "asc"}}, "search_after": []any{after.String()}, "track_total_hits": false,
-	}, &found)
-	if err != nil {
-		return nil, err
-	}
-	return found.ids()
+// Clear deletes all documents of a version.
+func (c *Client) Clear(ctx context.Context, version int64) error {
+	return c.deleteIndexes(ctx, func(alias string, _ time.Time, _ bool) bool { return alias == c.alias(version) })
 }
 
 // Tidy deletes the indexes of days before a time that have no documents and, with others, the indexes and templates of
 // all other versions.
 func (c *Client) Tidy(ctx context.Context, version int64, others bool, before time.Time) error {
+	old := map[string]bool{}
+	err := c.deleteIndexes(ctx, func(alias string, day time.Time, empty bool) bool {
+		if alias != c.alias(version) {
+			old[alias] = true
+			return others
+		}
+		return empty && day.Before(before)
+	})
+	if err != nil || !others {
+		return err
+	}
+	for name := range old {
+		if err := c.delete(ctx, "/_index_template/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteIndexes deletes those indexes for which the function chosen returns true. It calls chosen with the alias and the
+// day of each index, and whether it has no documents.
+func (c *Client) deleteIndexes(ctx context.Context, chosen func(alias string, day time.Time, empty bool) bool) error {
 	var indexes []struct {
 		Name      string `json:"index"`
 		Documents string `json:"docs.count"`
@@ -164,26 +138,16 @@ func (c *Client) Tidy(ctx context.Context, version int64, others bool, before ti
 		return err
 	}
 	own := regexp.MustCompile(`^(` + regexp.QuoteMeta(c.prefix) + `-[0-9a-f]{16})-(\d{4}-\d\d-\d\d)$`)
-	old := map[string]bool{}
 	for _, index := range indexes {
 		match := own.FindStringSubmatch(index.Name)
 		if match == nil {
 			continue
 		}
-		ours := match[1] == c.alias(version)
 		day, err := time.Parse(time.DateOnly, match[2])
-		if ours && (index.Documents != "0" || err != nil || !day.Before(before)) || !ours && !others {
+		if err != nil || !chosen(match[1], day, index.Documents == "0") {
 			continue
 		}
 		if err := c.delete(ctx, "/"+url.PathEscape(index.Name)); err != nil {
-			return err
-		}
-		if !ours {
-			old[match[1]] = true
-		}
-	}
-	for name := range old {
-		if err := c.delete(ctx, "/_index_template/"+name); err != nil {
 			return err
 		}
 	}

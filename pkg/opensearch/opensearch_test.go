@@ -1,15 +1,18 @@
 package opensearch
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +91,122 @@ func TestErrors(t *testing.T) {
 			check.True(t, errors.Is(err, c.kind) && errors.Is(err, entity.ErrUnavailable) && len(err.Error()) < 600, "got %.700v, want %v", err, c.kind)
 		})
 	}
+}
+
+// serving returns a Client of a server with a handler, and how many requests the server got.
+func serving(t *testing.T, timeout time.Duration, handler http.HandlerFunc) (*Client, *atomic.Int64) {
+	t.Helper()
+	requests := new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		handler(w, r)
+	}))
+	t.Cleanup(server.Close)
+	cfg := DefaultConfig()
+	cfg.URL, cfg.Timeout = []string{server.URL}, timeout
+	return check.Must(New(cfg))(t), requests
+}
+
+// TestErrors_SayWhy: users see why OpenSearch refuses a request, but no address and no text of OpenSearch; the log has the
+// text and its causes.
+func TestErrors_SayWhy(t *testing.T) {
+	t.Parallel()
+	reason := func(err error) string {
+		var away *repository.EngineAwayError
+		check.Require(t, errors.As(err, &away), "got %v, want an EngineAwayError", err)
+		return away.Reason
+	}
+	client, _ := answering(t, DefaultConfig(), http.StatusTooManyRequests,
+		`{"error":{"type":"a","reason":"b","root_cause":[{"type":"circuit_breaking_exception","reason":"outer","caused_by":{"type":"x","reason":"inner"}}]}}`)
+	_, err := client.Find(t.Context(), 1, Query{}, Page{Limit: 1})
+	check.Same(t, reason(err), "it answers with status 429: circuit_breaking_exception", "reason of an overload")
+	check.True(t, strings.Contains(err.Error(), "outer: inner"), "%v lacks the cause", err)
+	client, _ = answering(t, DefaultConfig(), http.StatusBadGateway, "no healthy upstream")
+	err = client.Ping(t.Context())
+	check.Same(t, reason(err), "it answers with status 502", "reason of a proxy")
+	check.True(t, strings.Contains(err.Error(), "no healthy upstream"), "%v lacks the text", err)
+	cfg := DefaultConfig()
+	cfg.URL = []string{"http://127.0.0.1:1"}
+	check.Same(t, reason(check.Must(New(cfg))(t).Ping(t.Context())), "it cannot be reached", "reason without a server")
+}
+
+// TestLate: a request that gets no answer in time names its limit. That includes all tries of a search.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	const limit = 100 * time.Millisecond
+	silent, _ := serving(t, limit, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server notices only then that the client leaves
+		<-r.Context().Done()
+	})
+	starts, _ := serving(t, limit, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"error":{"type":"search_phase_execution_exception","reason":"all shards failed","root_cause":[]}}`)
+	})
+	for name, client := range map[string]*Client{"silent": silent, "starting": starts} {
+		_, err := client.Find(t.Context(), 1, Query{}, Page{Limit: 1})
+		check.True(t, errors.Is(err, repository.ErrEngineLate) && errors.Is(err, repository.ErrEngineAway) && errors.Is(err, entity.ErrUnavailable) &&
+			strings.Contains(err.Error(), "within 100ms"), "%s: got %v, want an error that names the limit", name, err)
+	}
+}
+
+// TestSearch_WaitsOnlyForNewIndexes: a search is sent again while an index starts, and not to an OpenSearch that is overloaded.
+func TestSearch_WaitsOnlyForNewIndexes(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int64{"no_shard_available_action_exception": 3, "cluster_block_exception": 1} {
+		var client *Client
+		var requests *atomic.Int64
+		client, requests = serving(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+			if requests.Load() == 3 {
+				_, _ = io.WriteString(w, `{}`)
+				return
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error":{"type":"`+kind+`","reason":""}}`)
+		})
+		_, err := client.Find(t.Context(), 1, Query{}, Page{Limit: 1})
+		check.True(t, requests.Load() == want && (err == nil) == (want > 1), "%s: got %v after %d requests, want %d requests", kind, err, requests.Load(), want)
+	}
+}
+
+// TestUpdate_LargeDocuments: documents that are together too large for one answer are read and written in parts.
+func TestUpdate_LargeDocuments(t *testing.T) {
+	t.Parallel()
+	text, written := strings.Repeat("x", 3000), map[string]bool{}
+	client, _ := serving(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/_bulk" {
+			var items []string
+			for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+				var action map[string]target
+				if json.Unmarshal(lines.Bytes(), &action) == nil && action["index"].ID != "" {
+					written[action["index"].ID] = true
+					items = append(items, `{"index":{"status":200}}`)
+				}
+			}
+			_, _ = io.WriteString(w, `{"items":[`+strings.Join(items, ",")+`]}`)
+			return
+		}
+		var q struct {
+			Query struct{ Terms struct{ ID []uuid.UUID } }
+		}
+		check.NoError(t, json.NewDecoder(r.Body).Decode(&q))
+		var hits []string
+		for _, id := range q.Query.Terms.ID {
+			hits = append(hits, fmt.Sprintf(`{"_index":"dlq-manager-0000000000000001-2026-03-04","_id":"%s","_source":{"text":"%s"}}`, id, text))
+		}
+		_, _ = io.WriteString(w, `{"hits":{"hits":[`+strings.Join(hits, ",")+`]}}`)
+	})
+	client.maxAnswer = 10_000
+	var ids []uuid.UUID
+	var facts []repository.EngineFacts
+	for range 50 {
+		id := uuid.New()
+		ids, facts = append(ids, id), append(facts, repository.EngineFacts{ID: id, CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)})
+	}
+	_, lost, err := client.Update(t.Context(), 1, 2, ids, facts)
+	check.True(t, err == nil && len(lost) == 0 && len(written) == len(ids), "got %v, %d lost and %d written of %d documents", err, len(lost), len(written), len(ids))
+	client.maxAnswer = 1000
+	_, _, err = client.Update(t.Context(), 1, 2, ids, facts)
+	check.True(t, errors.Is(err, repository.ErrEngineAway), "got %v for a document that is too large for one answer", err)
 }
 
 // TestWrites_ReportWhatWasRefused: of one request, some writes may fail.

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -23,6 +24,8 @@ type Query struct {
 	// whether they are archived or not. With AnyState every message does.
 	Changed  []uuid.UUID
 	AnyState bool
+
+	Excluded []uuid.UUID // messages that do not match whatever their documents are
 
 	// Certain leaves out documents that do not have a field for which the filter asks. Otherwise they match, because the
 	// field of a message may be masked in its document.
@@ -46,21 +49,17 @@ func (q Query) clauses() []object {
 		}
 		all = append(all, condition)
 	}
-	created := object{}
-	if !f.CreatedAfter.IsZero() {
-		created["gte"] = entity.TruncateTime(f.CreatedAfter).UnixMicro()
-	}
-	if !f.CreatedBefore.IsZero() {
-		created["lt"] = entity.TruncateTime(f.CreatedBefore).UnixMicro()
-	}
-	if len(created) > 0 {
-		all = append(all, object{"range": object{"created": created}})
+	if !f.CreatedAfter.IsZero() || !f.CreatedBefore.IsZero() {
+		all = append(all, createdClause(f.CreatedAfter, f.CreatedBefore))
 	}
 	for _, any := range f.Terms() {
 		all = append(all, object{"terms": object{"terms": termTexts(any)}})
 	}
 	for _, word := range f.Words {
 		all = append(all, wordClause(word))
+	}
+	if len(q.Excluded) > 0 {
+		all = append(all, object{"bool": object{"must_not": object{"terms": object{"id": q.Excluded}}}})
 	}
 	if !q.AnyState {
 		state := object{"bool": object{"filter": q.state()}}
@@ -70,6 +69,19 @@ func (q Query) clauses() []object {
 		all = append(all, state)
 	}
 	return all
+}
+
+// createdClause finds documents of messages that were created at the time from or later, and before another time. The zero
+// time is no limit.
+func createdClause(from, before time.Time) object {
+	created := object{}
+	if !from.IsZero() {
+		created["gte"] = entity.TruncateTime(from).UnixMicro()
+	}
+	if !before.IsZero() {
+		created["lt"] = entity.TruncateTime(before).UnixMicro()
+	}
+	return object{"range": object{"created": created}}
 }
 
 // state returns the conditions of the filter on those facts that may change while the message exists, such as its

@@ -1,6 +1,10 @@
 package repository
 
-import "github.com/dlq-manager/dlq-manager/pkg/entity"
+import (
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
 
 // FacetQuery asks for the values that the matching messages have for some keys.
 type FacetQuery struct {
@@ -57,8 +61,11 @@ const FacetHeader = "header:"
 type Facets struct {
 	Counted int64 // number of messages whose values were counted for these facets
 	All     bool  // whether Counted is the number of all matching messages, so that no message was left out
-	Sum     FacetSum
-	Facets  []Facet // one for each key of the query, in the order of FacetQuery.By
+	// Before is set when only messages that were created before this time were counted, because later ones were not
+	// indexed yet. All and Counted are about the counted messages only.
+	Before time.Time
+	Sum    FacetSum
+	Facets []Facet // one for each key of the query, in the order of FacetQuery.By
 }
 
 // FacetSum is the sum of the numbers that the matching messages have at one path of their payloads.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -68,7 +69,11 @@ func TestErrors(t *testing.T) {
 			503, respond.CodeUnavailable, respond.UnavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0),
 		},
 		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
-		{"SearchEngineAway", fmt.Errorf("search: %w", &repository.EngineAwayError{Cause: errors.New("dial secret:9200")}), 503, respond.CodeUnavailable, respond.EngineAwayText, `[]`},
+		{"SearchEngineAway", fmt.Errorf("search: %w", &repository.EngineAwayError{Cause: errors.New("dial secret:9200"), Reason: "it cannot be reached"}), 503, respond.CodeUnavailable, respond.EngineAwayText, `[{"field":"opensearch","reason":"it cannot be reached"}]`},
+		{
+			"SearchEngineLate", fmt.Errorf("secret: %w", &repository.EngineLateError{Limit: 10 * time.Second}), 503, respond.CodeUnavailable,
+			"the search engine did not answer within 10s: narrow the filter by topic, group or time, or try again", `[]`,
+		},
 		{"TookTooLong", fmt.Errorf("secret: %w", context.DeadlineExceeded), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
 		{"Stopped", fmt.Errorf("secret: %w", context.Canceled), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
 		{"BareNotFound", fmt.Errorf("secret: %w", entity.ErrNotFound), 404, respond.CodeNotFound, "not found", `[]`},

@@ -207,11 +207,24 @@ func TestFacets_CountOnlyVisibleTopics(t *testing.T) {
 }
 
 // limitedEngine is a FacetEngine that counts one message and stops, even when more messages match.
-type limitedEngine struct{ q repository.FacetQuery }
+type limitedEngine struct {
+	q      repository.FacetQuery
+	before time.Time
+}
 
 func (e *limitedEngine) Facets(_ context.Context, q repository.FacetQuery) (repository.Facets, error) {
 	e.q = q
-	return repository.Facets{Counted: 1, Facets: make([]repository.Facet, len(q.By))}, nil
+	return repository.Facets{Counted: 1, All: !e.before.IsZero(), Before: e.before, Facets: make([]repository.Facet, len(q.By))}, nil
+}
+
+// When only messages until some time were counted, the answer and its filters have that time.
+func TestFacets_NameTheTimeOfTheIndex(t *testing.T) {
+	t.Parallel()
+	before := time.Date(2026, 3, 4, 5, 6, 7, 123_000_000, time.UTC)
+	f := newFixture(orders(`{}`)...).with(WithFacets(&limitedEngine{before: before})).open()
+	got := f.facets(t, "by=status")
+	want := *wire.Stamp(before)
+	check.True(t, *got.AsOf == want && got.Filter["created_before"] == want && got.Exact, "as of %s, filter %v, want %s", *got.AsOf, got.Filter, want)
 }
 
 // When not all messages were counted, the answer contains the number of all matching messages, and is not marked

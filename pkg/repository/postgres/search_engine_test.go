@@ -99,7 +99,7 @@ func engineOn(t *testing.T, address, prefix string, store *Store) *engineStore {
 	cfg.URL, cfg.IndexPrefix, cfg.Timeout = []string{address}, prefix, time.Minute
 	check.NoError(t, cfg.Validate())
 	client := check.Must(opensearch.New(cfg))(t)
-	e := engine.New(client, store)
+	e := engine.New(client, store, entity.MaskedFields{})
 	return &engineStore{
 		inPostgres: store, index: e.NewIndexer(engine.Stores{Index: store, Notes: store, Repairs: store}, client, prometheus.NewRegistry(), zap.NewNop()), searches: e.NewSearches(store),
 		selections: e.NewSelections(store), engine: e, client: client, address: address, prefix: prefix,

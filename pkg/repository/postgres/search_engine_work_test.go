@@ -106,8 +106,9 @@ func (s *searched) index(masks ...string) {
 	s.Helper()
 	w := s.worker(s.engine.index, masks...)
 	before := check.Must(s.store.NextWrite(s.Context()))(s)
-	s.run(w, func() bool { // the indexer has written to OpenSearch, and no work is left
-		return s.complete() && postgrestest.Get[int64](s.T, s.db, `SELECT last_value FROM dlq.search_writes`) > before
+	s.run(w, func() bool { // the worker has made a step, nothing is left, and facets count all messages
+		return s.complete() && postgrestest.Get[bool](s.T, s.db, `SELECT (SELECT last_value FROM dlq.search_writes) > $1
+			AND coalesce(found_until > (SELECT max(created_at) + interval '2 ms' FROM dlq.dlq_messages), false) FROM dlq.search_index`, before)
 	})
 }
 
@@ -118,15 +119,25 @@ func (s *searched) complete() bool {
 }
 
 // wantAlike checks that OpenSearch has exactly the documents that it should have according to the database, by
-// comparing the EngineDays of OpenSearch with those of the database.
+// comparing the sums of short ranges, which together have all documents.
 func (s *searched) wantAlike() {
 	s.Helper()
-	version, _, err := s.store.EngineState(s.Context())
-	check.NoError(s, err)
-	want := check.Must(s.store.EngineDays(s.Context(), version))(s)
-	have := check.Must(s.engine.client.Days(s.Context(), version))(s)
-	slices.SortFunc(have, func(a, b repository.EngineDay) int { return a.Day.Compare(b.Day) })
-	check.Same(s, have, want, "documents of days")
+	all := check.Must(s.store.EngineSum(s.Context(), s.version(), repository.EngineRange{}))(s).Documents
+	for r := check.Must(s.store.EngineRange(s.Context(), time.Time{}, 10))(s); ; r = check.Must(s.store.EngineRange(s.Context(), r.From, 10))(s) {
+		want := check.Must(s.store.EngineSum(s.Context(), s.version(), r))(s)
+		have := check.Must(s.engine.client.Sum(s.Context(), s.version(), r))(s)
+		check.Same(s, have, want, "documents of the range %v", r)
+		if all -= want.Documents; r.From.IsZero() {
+			check.Same(s, all, 0, "documents of no range")
+			return
+		}
+	}
+}
+
+// version returns the version of the documents in OpenSearch.
+func (s *searched) version() int64 {
+	s.Helper()
+	return check.Must(s.store.EngineState(s.Context()))(s).Version
 }
 
 // filter returns a random filter with a condition that needs the search index.
@@ -253,7 +264,7 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 	s := searchedOrders(t, stacktest.OpenSearch(t).Address, seed, 1200)
 	s.index()
 	counter := search.NewFacetCounter(s.engine.searches, nil, nil)
-	facets := s.engine.engine.NewFacets(refused{}, entity.MaskedFields{})
+	facets := s.engine.engine.NewFacets(refused{}, s.store)
 	by := []repository.FacetKey{
 		{Path: "$.customer"},
 		{Path: "$.build"},
@@ -280,6 +291,7 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 		q := repository.FacetQuery{Filter: f, By: by, Limit: 1 + s.random.IntN(20)}
 		want := check.Must(counter.Facets(t.Context(), q))(t)
 		got := check.Must(facets.Facets(t.Context(), q))(t)
+		got.Before = time.Time{}
 		for _, list := range [][]repository.Facet{want.Facets, got.Facets} {
 			for n := range list {
 				list[n].Values = slices.DeleteFunc(list[n].Values, func(v repository.FacetValue) bool {
@@ -312,7 +324,7 @@ func TestSearchEngine_EstimatesManyValues(t *testing.T) {
 	const messages, common = 3500, 100
 	storeOrders(t, s.store, messages, func(n int) any { return map[string]any{"order": max(n, common)} })
 	s.index()
-	facets := s.engine.engine.NewFacets(refused{}, entity.MaskedFields{})
+	facets := s.engine.engine.NewFacets(refused{}, s.store)
 	found := check.Must(facets.Facets(t.Context(), repository.FacetQuery{By: []repository.FacetKey{{Path: "$.order"}}, Limit: 3}))(t)
 	f := found.Facets[0]
 	check.True(t, found.All && found.Counted == messages && !f.Exact && f.Missing == 0, "got %+v", found)
@@ -335,7 +347,7 @@ func TestSearchEngine_HasNoMaskedWords(t *testing.T) {
 	check.Same(t, []int{by("secret"), by("open")}, []int{3, 3}, "messages found without a mask")
 	s.index("$.card")
 	check.Same(t, []int{by("secret"), by("open")}, []int{0, 3}, "messages found with a mask")
-	facets := s.engine.engine.NewFacets(refused{}, entity.MaskedFields{})
+	facets := s.engine.engine.NewFacets(refused{}, s.store)
 	found := check.Must(facets.Facets(t.Context(), repository.FacetQuery{By: []repository.FacetKey{{Path: "$.card"}, {Path: "$.sku"}}, Limit: 10}))(t)
 	check.True(t, found.Facets[0].Distinct == 0 && found.Facets[1].Distinct == 1, "got %+v, want no value of the masked path", found)
 	s.run(s.worker(s.engine.index, "$.card"), func() bool { return len(s.indexes()) == 1 })
@@ -403,15 +415,10 @@ func TestSearchEngine_FollowsChanges(t *testing.T) {
 // stored returns the number of documents of the message with this id in OpenSearch.
 func (s *searched) stored(id uuid.UUID) int {
 	s.Helper()
-	version, _, err := s.store.EngineState(s.Context())
-	check.NoError(s, err)
 	n := 0
-	for _, day := range check.Must(s.engine.client.Days(s.Context(), version))(s) {
-		ids := check.Must(s.engine.client.IDs(s.Context(), version, day.Day, uuid.Nil, 10_000))(s)
-		for _, known := range ids {
-			if known == id {
-				n++
-			}
+	for _, d := range check.Must(s.engine.client.Documents(s.Context(), s.version(), repository.EngineRange{}, uuid.Nil, 10_000))(s) {
+		if d.ID == id {
+			n++
 		}
 	}
 	return n
@@ -442,21 +449,20 @@ func TestSearchEngine_RepairsItself(t *testing.T) {
 	t.Parallel()
 	s := searchedOrders(t, stacktest.OpenSearch(t).Address, 2, 60)
 	s.index()
-	version, _, err := s.store.EngineState(t.Context())
-	check.NoError(t, err)
-	days := check.Must(s.store.EngineDays(t.Context(), version))(t)
-	check.Same(t, len(days), 2, "days")
-	lost := check.Must(s.store.EngineDocuments(t.Context(), version, days[0].Day, uuid.Nil, 1))(t)
-	check.NoError(t, s.engine.client.Delete(t.Context(), version, 1<<40, days[0], lost))
-	stray := opensearch.Document{EngineFacts: repository.EngineFacts{ID: uuid.New(), CreatedAt: days[0].Day}, Text: "stray"}
+	version, indexes := s.version(), s.indexes()
+	check.Same(t, len(indexes), 2, "days")
+	first := check.Must(s.engine.client.Documents(t.Context(), version, repository.EngineRange{}, uuid.Nil, 100))(t)
+	slices.SortFunc(first, func(a, b repository.Cursor) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	lost, stray := first[0], opensearch.Document{EngineFacts: repository.EngineFacts{ID: uuid.New(), CreatedAt: first[0].CreatedAt}, Text: "stray"}
+	check.NoError(t, s.engine.client.Delete(t.Context(), version, 1<<40, []repository.Cursor{lost}))
 	check.Must(s.engine.client.Write(t.Context(), version, 1, []opensearch.Document{stray}))(t)
-	s.request("DELETE", "/"+s.indexes()[1])
+	s.request("DELETE", "/"+indexes[1])
 
 	again := engineOn(t, s.engine.address, s.engine.prefix, s.store) // a process that starts
 	exec(t, s.db, `SELECT setval('dlq.search_writes', $1)`, int64(1)<<41)
 	s.engine = again
 	s.run(s.worker(again.index), func() bool {
-		return s.complete() && len(check.Must(again.client.Days(t.Context(), version))(t)) == 2 && s.stored(lost[0]) == 1 && s.stored(stray.ID) == 0
+		return s.complete() && len(s.indexes()) == 2 && s.stored(lost.ID) == 1 && s.stored(stray.ID) == 0
 	})
 	s.wantAlike()
 	found := check.Must(again.Search(t.Context(), repository.SearchQuery{Filter: entity.Filter{Words: []string{"stock"}}, Limit: 100}))(t)

@@ -31,9 +31,10 @@ type Documents interface {
 type Writes interface {
 	Write(ctx context.Context, version, number int64, documents []opensearch.Document) (refused map[uuid.UUID]bool, err error)
 	Update(ctx context.Context, version, number int64, ids []uuid.UUID, facts []repository.EngineFacts) (refused map[uuid.UUID]bool, lost []uuid.UUID, err error)
-	Delete(ctx context.Context, version, number int64, day repository.EngineDay, ids []uuid.UUID) error
-	Days(ctx context.Context, version int64) ([]repository.EngineDay, error)
-	IDs(ctx context.Context, version int64, day time.Time, after uuid.UUID, limit int) ([]uuid.UUID, error)
+	Delete(ctx context.Context, version, number int64, documents []repository.Cursor) error
+	Sum(ctx context.Context, version int64, r repository.EngineRange) (repository.EngineSum, error)
+	Documents(ctx context.Context, version int64, r repository.EngineRange, after uuid.UUID, limit int) ([]repository.Cursor, error)
+	Clear(ctx context.Context, version int64) error
 	Tidy(ctx context.Context, version int64, others bool, before time.Time) error
 	Forget()
 	Ping(ctx context.Context) error
@@ -41,7 +42,7 @@ type Writes interface {
 
 // State is what the store knows about the documents in the search engine; the store's package describes the methods.
 type State interface {
-	EngineState(ctx context.Context) (version int64, serves bool, err error)
+	EngineState(ctx context.Context) (repository.EngineState, error)
 	EngineChanges(ctx context.Context, limit int) ([]repository.EngineChange, error)
 	EngineScope(ctx context.Context, f entity.Filter, archived bool) (repository.EngineScope, error)
 }
@@ -50,12 +51,19 @@ type State interface {
 type Engine struct {
 	documents Documents
 	state     State
+	masked    entity.MaskedFields   // fields that no document has
 	own       atomic.Pointer[int64] // version of the documents that this process uses; nil: that of the search index
 }
 
-// New returns an Engine.
-func New(documents Documents, state State) *Engine {
-	return &Engine{documents: documents, state: state}
+// New returns an Engine whose documents lack the masked fields.
+func New(documents Documents, state State, masked entity.MaskedFields) *Engine {
+	return &Engine{documents: documents, state: state, masked: masked}
+}
+
+// canTell reports whether documents have all fields for which a filter asks, so that a document without one of them does
+// not match.
+func (e *Engine) canTell(f entity.Filter) bool {
+	return (f.ErrorClass == "" || !e.masked.ErrorClass) && (f.ConsumerGroup == "" || !e.masked.ConsumerGroup)
 }
 
 // format is the version of what OpenSearch has of a document. It must be increased when that changes.
@@ -75,7 +83,7 @@ const maxChanged = 1000
 // question is a search of the search engine.
 type question struct {
 	opensearch.Query
-	version int64
+	state   repository.EngineState
 	nothing bool // the search finds no message
 }
 
@@ -89,10 +97,10 @@ func (e *Engine) ask(ctx context.Context, f entity.Filter, archived bool) (q que
 
 // askAlways prepares a search also when the store could answer it.
 func (e *Engine) askAlways(ctx context.Context, f entity.Filter, archived bool) (q question, serves bool, err error) {
-	if q.version, serves, err = e.state.EngineState(ctx); err != nil || !serves {
+	if q.state, err = e.state.EngineState(ctx); err != nil || !q.state.Serves {
 		return q, false, err
 	}
-	if own := e.own.Load(); own != nil && *own != q.version {
+	if own := e.own.Load(); own != nil && *own != q.state.Version {
 		q.nothing = true // a program with another configuration fills the search index
 		return q, true, nil
 	}
@@ -117,7 +125,7 @@ func (e *Engine) askAlways(ctx context.Context, f entity.Filter, archived bool) 
 // joined returns the filter with which the store decides about found messages: without the conditions that the search
 // engine has decided, and with the times of the found messages, so that the store need not read others.
 func joined(f entity.Filter, found []repository.Cursor) entity.Filter {
-	f.Key, f.Headers, f.Fields, f.Words = nil, nil, nil, nil
+	f = withoutDocuments(f)
 	f.MessageIDs = make([]uuid.UUID, len(found))
 	first, last := found[0].CreatedAt, found[0].CreatedAt
 	for i, c := range found {
@@ -135,6 +143,12 @@ func joined(f entity.Filter, found []repository.Cursor) entity.Filter {
 	if end := last.Add(time.Microsecond); f.CreatedBefore.IsZero() || f.CreatedBefore.After(end) {
 		f.CreatedBefore = end
 	}
+	return f
+}
+
+// withoutDocuments returns the filter without the conditions on documents.
+func withoutDocuments(f entity.Filter) entity.Filter {
+	f.Key, f.Headers, f.Fields, f.Words = nil, nil, nil, nil
 	return f
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/opensearch"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -35,7 +36,8 @@ type Index interface {
 // Notes is what the store notes about the documents in the search engine; the store's package describes the methods.
 type Notes interface {
 	UseEngine(version, stored int64)
-	EngineFilled(ctx context.Context, version int64) error
+	BeginFilling(ctx context.Context, version int64) error
+	EndFilling(ctx context.Context, version int64, idle bool) (ended bool, err error)
 	NextWrite(ctx context.Context) (int64, error)
 	EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repository.EngineFacts, error)
 	ForgetEngineChanges(ctx context.Context, changes []repository.EngineChange) error
@@ -63,11 +65,12 @@ type Indexer struct {
 	log     *zap.Logger
 	now     func() time.Time
 
-	number   int64     // number that the next writes of documents to the search engine carry
-	failure  error     // why the search engine took no documents at the last try; nil when it did
-	pinged   time.Time // when the search engine was last asked whether it answers
-	repaired time.Time // when the documents of all days were last compared; zero without the lease
-	tidied   int64     // the version of the search engine's indexes that was kept when the indexes of all other versions were deleted
+	number   int64      // number that the next writes of documents to the search engine carry
+	failure  error      // why the search engine took no documents at the last try; nil when it did
+	pinged   time.Time  // when the search engine was last asked whether it answers
+	compared comparison // of the documents of the store and of the search engine
+	tidied   bool       // whether the indexes of all other versions were deleted since the filling began
+	upkeep   outage.Log // of comparisons and deletions
 }
 
 // NewIndexer returns an Indexer whose metrics are registered with registry.
@@ -100,7 +103,7 @@ func (x *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, stor
 	}
 	held, err := x.Index.AcquireIndexerLease(ctx, owner, version(stored), lease)
 	if !held {
-		x.repaired, x.failure = time.Time{}, nil
+		x.compared, x.tidied, x.failure = comparison{}, false, nil
 		x.metrics.changes.Set(0)
 		x.metrics.serves.Set(0)
 	}
@@ -110,28 +113,49 @@ func (x *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, stor
 // Unindexed implements repository.SearchIndex. Before that it gives the search engine all changes of messages.
 func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	v := version(stored)
-	current, serves, err := x.engine.state.EngineState(ctx)
-	if err != nil || current != v {
+	state, err := x.engine.state.EngineState(ctx)
+	if err != nil || state.Version != v {
 		return nil, err
 	}
 	x.metrics.serves.Set(0)
-	if serves {
+	if state.Serves {
 		x.metrics.serves.Set(1)
 	}
 	if x.number, err = x.notes.NextWrite(ctx); err != nil {
 		return nil, err
 	}
+	if err := x.begin(ctx, state); err != nil {
+		return nil, x.observed(ctx, err)
+	}
 	if err := x.update(ctx, v); err != nil {
 		return nil, x.observed(ctx, err)
 	}
-	if err := x.repair(ctx, v); err != nil {
+	repaired := x.repair(ctx, v)
+	messages, err := x.Index.Unindexed(ctx, v, limit, maxBytes, maxValue)
+	if err != nil {
+		return nil, err
+	}
+	idle := len(messages) == 0
+	err = cmp.Or(repaired, x.end(ctx, v, state.Filled, idle))
+	if idle {
 		return nil, x.observed(ctx, err)
 	}
-	messages, err := x.Index.Unindexed(ctx, v, limit, maxBytes, maxValue)
-	if err != nil || len(messages) > 0 {
-		return messages, err
+	x.upkeep.Report(ctx, x.log, err, "the documents of the search engine cannot be compared, or old indexes not be deleted; retrying",
+		"the documents of the search engine are compared again")
+	return messages, nil
+}
+
+// begin makes the search engine empty before the first document of a version is stored: it may have documents of an
+// earlier filling of this version, which did not follow the changes of their messages since then.
+func (x *Indexer) begin(ctx context.Context, state repository.EngineState) error {
+	if state.Begun {
+		return nil
 	}
-	return nil, x.observed(ctx, x.filled(ctx, v))
+	x.compared, x.tidied = comparison{}, false
+	if err := x.writes.Clear(ctx, state.Version); err != nil {
+		return err
+	}
+	return x.notes.BeginFilling(ctx, state.Version)
 }
 
 // observed keeps and reports whether the search engine answered: it did if err is nil, and did not if err is
@@ -144,16 +168,20 @@ func (x *Indexer) observed(ctx context.Context, err error) error {
 	return err
 }
 
-// filled makes the search engine answer searches when it has all documents, and deletes the documents of other
-// versions.
-func (x *Indexer) filled(ctx context.Context, v int64) error {
-	if err := x.notes.EngineFilled(ctx, v); err != nil || x.tidied == v {
-		return err
+// end makes the search engine answer searches when it has the documents of all messages that existed when the filling
+// began, and deletes the documents of other versions. Before that, all documents must have been compared: after begin, the
+// store has notes of documents of an earlier filling.
+func (x *Indexer) end(ctx context.Context, v int64, filled, idle bool) (err error) {
+	if x.tidied || x.compared.at.IsZero() {
+		return nil
 	}
-	err := x.writes.Tidy(ctx, v, true, x.now().AddDate(0, 0, -2))
-	if err == nil {
-		x.tidied = v
+	if !filled {
+		if filled, err = x.notes.EndFilling(ctx, v, idle); err != nil || !filled {
+			return err
+		}
 	}
+	err = x.writes.Tidy(ctx, v, true, x.now().AddDate(0, 0, -2))
+	x.tidied = err == nil
 	return err
 }
 
@@ -205,14 +233,17 @@ func (x *Indexer) updateFacts(ctx context.Context, v int64, ids []uuid.UUID) (re
 // there too.
 func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []entity.Document) error {
 	v := version(stored)
-	current, serves, err := x.engine.state.EngineState(ctx)
-	if err != nil || current != v || len(documents) == 0 {
+	state, err := x.engine.state.EngineState(ctx)
+	if err != nil || state.Version != v || len(documents) == 0 {
 		return err
 	}
 	if x.number == 0 {
 		if x.number, err = x.notes.NextWrite(ctx); err != nil {
 			return err
 		}
+	}
+	if err := x.begin(ctx, state); err != nil {
+		return x.observed(ctx, err)
 	}
 	refused, err := x.write(ctx, v, documents)
 	if err != nil {
@@ -223,7 +254,7 @@ func (x *Indexer) StoreDocuments(ctx context.Context, stored int64, documents []
 		if refused[d.MessageID] {
 			continue // another process has written a newer document of this message
 		}
-		if serves {
+		if state.Serves {
 			d.Text, d.Terms = "", nil
 		}
 		kept = append(kept, d)

@@ -64,7 +64,11 @@ func (s *Searches) page(ctx context.Context, question question, q repository.Sea
 	deadline := s.now().Add(searchTime)
 	part := opensearch.Page{Ascending: q.Sort.Ascending, After: q.After, Limit: min(max(firstFound, q.Limit), maxFound)}
 	for parts := 1; ; parts++ {
-		found, err := s.engine.documents.Find(ctx, question.version, question.Query, part)
+		found, err := s.engine.documents.Find(ctx, question.state.Version, question.Query, part)
+		if errors.Is(err, repository.ErrEngineLate) && parts > 1 {
+			page.Next = part.After
+			return s.load(ctx, q, page)
+		}
 		if err != nil {
 			return page, err
 		}
@@ -84,7 +88,7 @@ func (s *Searches) page(ctx context.Context, question question, q repository.Sea
 			if len(page.Messages) < q.Limit && len(found) == part.Limit {
 				page.Next = part.After
 			}
-			if parts == 1 || q.NoValues {
+			if parts == 1 {
 				return page, nil
 			}
 			return s.load(ctx, q, page)
@@ -96,7 +100,7 @@ func (s *Searches) page(ctx context.Context, question question, q repository.Sea
 // load reads the messages of a page that was found in several parts again, with their values: the bytes of a page are
 // limited only when they are read together.
 func (s *Searches) load(ctx context.Context, q repository.SearchQuery, page repository.SearchPage) (repository.SearchPage, error) {
-	if len(page.Messages) == 0 {
+	if len(page.Messages) == 0 || q.NoValues {
 		return page, nil
 	}
 	found := make([]repository.Cursor, len(page.Messages))
@@ -127,7 +131,7 @@ func (s *Searches) sorted(ctx context.Context, question question, q repository.S
 // *repository.TooBroadError.
 func (e *Engine) each(ctx context.Context, q question, limit int, yield func([]repository.Cursor)) error {
 	n := 0
-	return e.documents.FindAll(ctx, q.version, q.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
+	return e.documents.FindAll(ctx, q.state.Version, q.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
 		if n += len(found); n > limit {
 			return &repository.TooBroadError{}
 		}
@@ -152,7 +156,7 @@ func (s *Searches) Export(ctx context.Context, q repository.ExportQuery, yield f
 		return nil
 	}
 	left := q.Limit
-	err = s.engine.documents.FindAll(ctx, question.version, question.Query, opensearch.Page{Limit: exportedAtOnce}, func(found []repository.Cursor) error {
+	err = s.engine.documents.FindAll(ctx, question.state.Version, question.Query, opensearch.Page{Limit: exportedAtOnce}, func(found []repository.Cursor) error {
 		part := q
 		part.Filter, part.Limit = joined(q.Filter, found), left
 		err := s.Reads.Export(ctx, part, func(m *entity.Message) error {
@@ -171,7 +175,8 @@ func (s *Searches) Export(ctx context.Context, q repository.ExportQuery, yield f
 }
 
 // CountMatching implements repository.Searcher. An exact count asks the store about each message that was found. When
-// that takes too long, and for an estimate, it returns the number of documents, unless the caller may not see all topics.
+// that takes too long, and for an estimate, it returns the number of documents, unless the caller may not see all topics
+// or documents lack a field for which the filter asks.
 func (s *Searches) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	question, serves, err := s.engine.ask(ctx, q.Filter, q.Archived)
 	switch {
@@ -181,15 +186,20 @@ func (s *Searches) CountMatching(ctx context.Context, q repository.CountQuery) (
 		return s.Reads.CountMatching(ctx, q)
 	case question.nothing:
 		return repository.MatchCount{Exact: true}, nil
-	case q.How == repository.CountEstimate && q.Filter.Visible == nil:
+	}
+	estimated := q.Filter.Visible == nil && s.engine.canTell(q.Filter)
+	if estimated && q.How == repository.CountEstimate {
 		return s.estimate(ctx, question)
 	}
 	count, err := s.count(ctx, question, q)
-	if errors.Is(err, errEnough) {
-		if q.Filter.Visible == nil {
-			return s.estimate(ctx, question)
+	switch {
+	case errors.Is(err, errEnough) && estimated:
+		return s.estimate(ctx, question)
+	case errors.Is(err, errEnough) || errors.Is(err, repository.ErrEngineLate):
+		if q.Filter.Visible != nil {
+			count = min(count, repository.CountLimit)
 		}
-		return repository.MatchCount{Messages: min(count, repository.CountLimit), AtLeast: true}, nil
+		return repository.MatchCount{Messages: count, AtLeast: true}, nil
 	}
 	if q.Filter.Visible != nil {
 		return repository.LimitedCount(count), err
@@ -198,13 +208,17 @@ func (s *Searches) CountMatching(ctx context.Context, q repository.CountQuery) (
 }
 
 func (s *Searches) estimate(ctx context.Context, question question) (repository.MatchCount, error) {
-	n, err := s.engine.documents.Count(ctx, question.version, question.Query)
+	question.Certain = true
+	n, err := s.engine.documents.Count(ctx, question.state.Version, question.Query)
+	if errors.Is(err, repository.ErrEngineLate) {
+		return repository.MatchCount{AtLeast: true}, nil
+	}
 	return repository.MatchCount{Messages: n}, err
 }
 
 func (s *Searches) count(ctx context.Context, question question, q repository.CountQuery) (count int64, err error) {
 	deadline := s.now().Add(countTime)
-	return count, s.engine.documents.FindAll(ctx, question.version, question.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
+	return count, s.engine.documents.FindAll(ctx, question.state.Version, question.Query, opensearch.Page{Limit: maxFound}, func(found []repository.Cursor) error {
 		part, err := s.Reads.CountMatching(ctx, repository.CountQuery{Filter: joined(q.Filter, found), Archived: q.Archived, How: repository.CountExact})
 		if err != nil {
 			return err

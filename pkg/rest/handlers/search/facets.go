@@ -70,6 +70,11 @@ func (h Facets) Get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return request.TooBroad(err)
 	}
+	if !found.Before.IsZero() {
+		asOf = found.Before
+		order.query.Filter.CreatedBefore = asOf
+		order.conditions, _ = order.conditions.With("created_before", *wire.Stamp(asOf))
+	}
 	matched, err := h.matched(r.Context(), order.query.Filter, found)
 	if err != nil {
 		return request.TooBroad(err)

@@ -74,6 +74,7 @@ var answers = [...]Answer{
 	{entity.ErrPublish, http.StatusBadGateway, CodePublishFailed, "the message could not be published", true},
 	{repository.ErrObject, http.StatusServiceUnavailable, CodeUnavailable, "an object of the archive cannot be read", false},
 	{repository.ErrNeedsDatabase, http.StatusServiceUnavailable, CodeUnavailable, "this needs a database", false},
+	{repository.ErrEngineLate, http.StatusServiceUnavailable, CodeUnavailable, EngineAwayText, false},
 	{repository.ErrEngineAway, http.StatusServiceUnavailable, CodeUnavailable, EngineAwayText, true},
 	{entity.ErrUnavailable, http.StatusServiceUnavailable, CodeUnavailable, UnavailableText, true},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, CodeUnavailable, UnavailableText, true},
@@ -214,12 +215,15 @@ func Details(err error) []Detail {
 		interrupted *entity.InterruptedError
 		claimed     *entity.ClaimedError
 		database    *repository.NeedsDatabaseError
+		engine      *repository.EngineAwayError
 	)
 	switch {
 	case errors.As(err, &request) && request.details != nil:
 		return request.details
 	case errors.As(err, &database):
 		return []Detail{{"database", "is not configured"}}
+	case errors.As(err, &engine) && engine.Reason != "":
+		return []Detail{{"opensearch", engine.Reason}}
 	case errors.As(err, &refused):
 		return []Detail{{"reason", refused.Reason}, {"class", string(refused.Class)}}
 	case errors.As(err, &publish):

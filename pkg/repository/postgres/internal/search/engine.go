@@ -29,32 +29,59 @@ type engineOf struct {
 
 // UseEngine makes the Indexer fill the search engine outside of the database: documents of the given version are stored
 // in that engine, and the database stores only for which messages it has one. served is the version that documents in
-// the database would have. Until EngineFilled is called, searches of the database find documents of both versions.
+// the database would have. Until EndFilling reports true, searches of the database find documents of both versions.
 // UseEngine must be called before any other method.
 func (s *Indexer) UseEngine(version, served int64) {
 	s.engine = engineOf{otherEngine, sql.NullInt64{Int64: served, Valid: true}}
 	s.scopes.version.Store(&[]int64{version, served})
 }
 
-// EngineState returns the version of the search index. serves reports whether the search engine has all documents of
-// this version, so that it can answer searches.
-func (s *Indexer) EngineState(ctx context.Context) (version int64, serves bool, err error) {
+// EngineState returns the state of the search index; its version is 0 before the first call of AcquireIndexerLease.
+func (s *Indexer) EngineState(ctx context.Context) (repository.EngineState, error) {
 	var found []struct {
 		Version sql.NullInt64 `db:"version"`
 		Serves  bool          `db:"serves"`
+		Begun   bool          `db:"begun"`
+		Filled  bool          `db:"filled"`
+		Until   sql.NullTime  `db:"found_until"`
 	}
-	err = s.db.Select(ctx, &found, `SELECT version, engine <> $1 AND served_version IS NULL AS serves FROM dlq.search_index`, postgresEngine)
+	err := s.db.Select(ctx, &found, `SELECT version, engine <> $1 AND served_version IS NULL AS serves, filling_since IS NOT NULL AS begun, filled, found_until
+		FROM dlq.search_index`, postgresEngine)
 	if err != nil || len(found) == 0 {
-		return 0, false, conn.Translate("read the state of the search index", err)
+		return repository.EngineState{}, conn.Translate("read the state of the search index", err)
 	}
-	return found[0].Version.Int64, found[0].Serves, nil
+	f := found[0]
+	return repository.EngineState{Version: f.Version.Int64, Serves: f.Serves, Begun: f.Begun, Filled: f.Filled, Until: codec.TimeOf(f.Until)}, nil
 }
 
-// EngineFilled records that the search engine has all documents of the version. From then on the engine answers all
-// searches.
-func (s *Indexer) EngineFilled(ctx context.Context, version int64) error {
-	err := s.db.Exec(ctx, `UPDATE dlq.search_index SET served_version = NULL WHERE version = $1 AND served_version IS NOT NULL`, version)
-	return conn.Translate("use the search engine", err)
+// BeginFilling notes that the engine has no documents of an earlier filling of that version, and from when on it is filled.
+func (s *Indexer) BeginFilling(ctx context.Context, version int64) error {
+	err := s.db.Exec(ctx, `UPDATE dlq.search_index SET filling_since = coalesce($2::timestamptz, clock_timestamp())
+		WHERE version = $1 AND filling_since IS NULL`, version, s.db.Clock())
+	return conn.Translate("begin to fill the search engine", err)
+}
+
+// endFillingQuery ends a filling when $2 says that no message waits, or when no message waits that was created before the
+// filling began. found_until is the time of the first waiting message, except of archived and of some late ones.
+const endFillingQuery = `
+	UPDATE dlq.search_index k SET filled = true, served_version = NULL
+	WHERE version = $1 AND NOT filled AND filling_since IS NOT NULL AND ($2 OR found_until >= filling_since
+		AND NOT EXISTS (
+			SELECT FROM dlq.dlq_messages_archive m
+			WHERE m.archived_at >= k.archive_walked AND m.created_at < k.filling_since AND isfinite(m.created_at)
+			  AND (SELECT d.version FROM dlq.message_documents d WHERE ` + documentOfM + `) IS DISTINCT FROM $1)
+		AND NOT EXISTS (
+			SELECT FROM dlq.late_messages l JOIN dlq.dlq_messages m ON m.id = l.message_id
+			WHERE m.created_at < k.filling_since AND isfinite(m.created_at)
+			  AND (SELECT d.version FROM dlq.message_documents d WHERE ` + documentOfM + `) IS DISTINCT FROM $1))
+	RETURNING true`
+
+// EndFilling makes the engine answer all further searches, if the messages that existed when BeginFilling was called have
+// their documents. idle says that the last call of Unindexed found no message. It reports whether it ended the filling.
+func (s *Indexer) EndFilling(ctx context.Context, version int64, idle bool) (ended bool, err error) {
+	var found []bool
+	err = s.db.Select(ctx, &found, endFillingQuery, version, idle)
+	return len(found) > 0, conn.Translate("end the filling of the search engine", err)
 }
 
 // NextWrite returns the number of the next write to the search engine. It is higher than all numbers that were returned
@@ -129,63 +156,79 @@ func (s *Indexer) ForgetEngineChanges(ctx context.Context, changes []repository.
 	return conn.Translate("forget changes for the search engine", err)
 }
 
-// EngineDays returns, for each day, the number of documents of the given version that the search engine should have,
-// and a checksum of their ids. The earliest day comes first.
-func (s *Indexer) EngineDays(ctx context.Context, version int64) ([]repository.EngineDay, error) {
-	var found []struct {
-		Day       time.Time `db:"day"`
-		Documents int64     `db:"documents"`
-		Sum       int64     `db:"sum"`
-	}
-	err := s.db.Select(ctx, &found, `
-		SELECT date_trunc('day', least(greatest(created_at, '1999-12-31 00:00Z'), '2100-01-01 00:00Z'), 'UTC') AS day, count(*) AS documents,
-			sum(('x' || right(message_id::text, 6))::bit(24)::int)::bigint AS sum
-		FROM dlq.message_documents WHERE version = $1 GROUP BY 1 ORDER BY 1`, version)
-	if err != nil {
-		return nil, conn.Translate("count the documents of the search engine", err)
-	}
-	days := make([]repository.EngineDay, len(found))
-	for i, f := range found {
-		days[i] = repository.EngineDay{Day: f.Day.UTC(), Documents: f.Documents, Sum: f.Sum}
-	}
-	return days, nil
+// inRange is the condition that the document d belongs to the range of documents from $2 to $3.
+const inRange = `d.created_at >= coalesce($2::timestamptz, '-infinity') AND d.created_at < coalesce($3::timestamptz, 'infinity')`
+
+func rangeArgs(version int64, r repository.EngineRange) []any {
+	return []any{version, limitOf(r.From), limitOf(r.Before)}
 }
 
-// ofDay is the SQL condition that the document d belongs to the day $2 that EngineDays has returned.
-const ofDay = `(d.created_at >= $2 OR $2 <= '1999-12-31 00:00Z') AND (d.created_at < $2::timestamptz + interval '1 day' OR $2 >= '2100-01-01 00:00Z')`
+// limitOf returns a time of an EngineRange as an argument of a query.
+func limitOf(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }
 
-// EngineDocuments returns the ids of those messages of a day that should have a document of the given version in the
-// search engine: at most limit ids that are higher than after, in their order.
-func (s *Indexer) EngineDocuments(ctx context.Context, version int64, day time.Time, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+// EngineRange returns the range of the newest documents whose messages were created before a time. It has about as many
+// documents as limit says, or has no first time when there are no earlier ones.
+func (s *Indexer) EngineRange(ctx context.Context, before time.Time, limit int) (repository.EngineRange, error) {
+	var from []time.Time
+	err := s.db.SelectUnprepared(ctx, &from, `SELECT created_at FROM dlq.message_documents
+		WHERE created_at < coalesce($1::timestamptz, 'infinity') ORDER BY created_at DESC OFFSET $2 LIMIT 1`, limitOf(before), limit)
+	r := repository.EngineRange{Before: before}
+	if len(from) > 0 {
+		r.From = from[0].UTC()
+	}
+	return r, conn.Translate("read the times of documents", err)
+}
+
+// EngineSum returns which documents of that version the engine should have in a range.
+func (s *Indexer) EngineSum(ctx context.Context, version int64, r repository.EngineRange) (repository.EngineSum, error) {
+	var found []struct {
+		Documents int64 `db:"documents"`
+		Digests   int64 `db:"digests"`
+	}
+	err := s.db.SelectUnprepared(ctx, &found, `
+		SELECT count(*) AS documents, coalesce(sum(('x' || right(message_id::text, 6))::bit(24)::int), 0)::bigint AS digests
+		FROM dlq.message_documents d WHERE version = $1 AND `+inRange, rangeArgs(version, r)...)
+	if err != nil || len(found) == 0 {
+		return repository.EngineSum{}, conn.Translate("count the documents of the search engine", err)
+	}
+	return repository.EngineSum(found[0]), nil
+}
+
+// EngineDocuments returns the ids of the messages in a range that have a document of that version in the engine, in
+// their order after a given id.
+func (s *Indexer) EngineDocuments(ctx context.Context, version int64, r repository.EngineRange, after uuid.UUID, limit int) ([]uuid.UUID, error) {
 	var found []uuid.UUID
-	err := s.db.Select(ctx, &found, `SELECT d.message_id FROM dlq.message_documents d
-		WHERE d.version = $1 AND `+ofDay+` AND d.message_id > $3 ORDER BY d.message_id LIMIT $4`, version, day, after, limit)
+	err := s.db.SelectUnprepared(ctx, &found, `SELECT d.message_id FROM dlq.message_documents d
+		WHERE d.version = $1 AND `+inRange+` AND d.message_id > $4 ORDER BY d.message_id LIMIT $5`, append(rangeArgs(version, r), after, limit)...)
 	return found, conn.Translate("read the documents of the search engine", err)
 }
 
 // IndexAgain makes Unindexed return those of the messages again that should have a document of the given version,
 // because the search engine has lost these documents.
 func (s *Indexer) IndexAgain(ctx context.Context, version int64, ids []uuid.UUID) error {
-	err := s.db.Exec(ctx, `WITH lost AS (
+	err := s.db.Exec(ctx, `WITH lost AS MATERIALIZED (
 			UPDATE dlq.message_documents d SET version = -1
-			FROM (`+timesOfDocuments+`) k WHERE d.message_id = k.id AND d.created_at = k.created_at AND d.version = $2 RETURNING d.created_at
+			FROM (`+timesOfDocuments+`) k WHERE d.message_id = k.id AND d.created_at = k.created_at AND d.version = $2
+			RETURNING d.message_id, d.created_at
 		)`+rewindFrom, codec.UUIDArray(ids), version)
 	return conn.Translate("index messages again", err)
 }
 
-// IndexDayAgain does the same as IndexAgain for all messages of a day that EngineDays has returned.
-func (s *Indexer) IndexDayAgain(ctx context.Context, version int64, day time.Time) error {
-	err := s.db.Exec(ctx, `WITH lost AS (
-			UPDATE dlq.message_documents d SET version = -1 WHERE d.version = $1 AND `+ofDay+` RETURNING d.created_at
-		)`+rewindFrom, version, day)
-	return conn.Translate("index a day again", err)
+// IndexRangeAgain does the same for all messages in a range.
+func (s *Indexer) IndexRangeAgain(ctx context.Context, version int64, r repository.EngineRange) error {
+	err := s.db.Exec(ctx, `WITH lost AS MATERIALIZED (
+			UPDATE dlq.message_documents d SET version = -1 WHERE d.version = $1 AND `+inRange+` RETURNING d.message_id, d.created_at
+		)`+rewindFrom, rangeArgs(version, r)...)
+	return conn.Translate("index messages of a range again", err)
 }
 
-// rewindFrom moves the indexer's positions back to the earliest document in the step named lost.
+// rewindFrom moves the indexer's positions back to the first of the messages with lost documents.
 const rewindFrom = `
 	UPDATE dlq.search_index SET walked_at = least(walked_at, l.at), walked_id = ` + codec.ZeroUUID + `, mark = least(mark, l.at),
-		archive_walked = '-infinity', archive_mark = '-infinity', found_until = least(found_until, l.at)
-	FROM (SELECT min(created_at) AS at FROM lost) l WHERE l.at IS NOT NULL`
+		archive_walked = least(archive_walked, a.at), archive_mark = least(archive_mark, a.at), found_until = least(found_until, l.at)
+	FROM (SELECT min(created_at) AS at FROM lost) l,
+		(SELECT min(k.archived_at) AS at FROM lost JOIN dlq.archive_ids k ON k.id = lost.message_id) a
+	WHERE l.at IS NOT NULL`
 
 // EngineScope returns the names of the existing topics that the patterns of a filter match.
 func (s *Indexer) EngineScope(ctx context.Context, f entity.Filter, archived bool) (repository.EngineScope, error) {

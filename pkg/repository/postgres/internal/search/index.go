@@ -40,6 +40,7 @@ func NewIndexer(db *conn.DB, scopes *Scopes, groups errorGroups) *Indexer {
 const acquireLeaseQuery = `
 	UPDATE dlq.search_index c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
 		engine = $5, served_version = CASE WHEN version = $2 THEN served_version WHEN version = $6 THEN version END,
+		filling_since = CASE WHEN version = $2 THEN filling_since END, filled = coalesce(version = $2, false) AND filled,
 		mark = CASE WHEN version = $2 THEN mark ELSE '-infinity' END,
 		archive_mark = CASE WHEN version = $2 THEN archive_mark ELSE '-infinity' END,
 		walked_at = CASE WHEN version = $2 THEN walked_at ELSE '-infinity' END,
