@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,4 +261,83 @@ func TestSearch_ALateAnswerKeepsWhatWasFound(t *testing.T) {
 	check.Same(t, count(0, repository.CountEstimate, nil), repository.MatchCount{AtLeast: true}, "late estimate")
 	mine := check.Must(entity.ParseTopicPatterns("topics", "orders"))(t)
 	check.Same(t, count(1, repository.CountExact, &mine), repository.MatchCount{Messages: min(maxFound, repository.CountLimit), AtLeast: true}, "late count of some topics")
+}
+
+// periodSearch is a search engine and a store with one message for each of the given ages. Find keeps the periods that
+// it was asked for.
+type periodSearch struct {
+	lateSearch
+	ages  []time.Duration
+	asked []string
+	slow  func() // called by each Find
+}
+
+func (s *periodSearch) Find(_ context.Context, _ int64, q opensearch.Query, _ opensearch.Page) (found []repository.Cursor, _ error) {
+	s.slow()
+	text := func(t time.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return start.Sub(t).String()
+	}
+	s.asked = append(s.asked, text(q.Filter.CreatedAfter)+" to "+text(q.Filter.CreatedBefore))
+	for i, age := range s.ages {
+		at := start.Add(-age)
+		if !at.Before(q.Filter.CreatedAfter) && (q.Filter.CreatedBefore.IsZero() || at.Before(q.Filter.CreatedBefore)) {
+			found = append(found, repository.Cursor{CreatedAt: at, ID: uuid.UUID{15: byte(i + 1)}})
+		}
+	}
+	return found, nil
+}
+
+func (s *periodSearch) Search(_ context.Context, q repository.SearchQuery) (page repository.SearchPage, err error) {
+	for _, id := range q.Filter.MessageIDs {
+		page.Messages = append(page.Messages, entity.Message{ID: id, CreatedAt: start.Add(-s.ages[id[15]-1])})
+	}
+	page.Messages = page.Messages[:min(len(page.Messages), q.Limit)]
+	return page, nil
+}
+
+// TestSearch_TheNewestPeriodFirst: a page asks the search engine for the newest day first, and for older periods only
+// until it is full. When its time is over, it says that the search goes on before the periods that it has searched.
+func TestSearch_TheNewestPeriodFirst(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name  string
+		ages  []time.Duration
+		after time.Duration // age of CreatedAfter; 0 for none
+		took  time.Duration // time of each request
+		asked string
+		found int
+		next  time.Duration // age of the position where the search goes on; 0 for none
+	}{
+		{"Full", []time.Duration{time.Hour, 2 * time.Hour, 3 * day}, 0, 0, "24h0m0s to -", 2, 0},
+		{"TwoPeriods", []time.Duration{time.Hour, 3 * day, 4 * day}, 0, 0, "24h0m0s to -, 168h0m0s to 24h0m0s", 2, 0},
+		{"Nothing", nil, 0, 0, "24h0m0s to -, 168h0m0s to 24h0m0s, 720h0m0s to 168h0m0s, - to 720h0m0s", 0, 0},
+		{"ShortFilter", nil, 2 * day, 0, "24h0m0s to -, 48h0m0s to 24h0m0s", 0, 0},
+		{"NoTime", []time.Duration{time.Hour, 3 * day}, 0, 2 * searchTime, "24h0m0s to -", 1, day},
+		{"OldestAtLast", []time.Duration{100 * day}, 0, searchTime / 3, "24h0m0s to -, 168h0m0s to 24h0m0s, 720h0m0s to 168h0m0s, - to 720h0m0s", 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			now := start
+			s := &periodSearch{ages: c.ages, slow: func() { now = now.Add(c.took) }}
+			searches := New(s, s, entity.MaskedFields{}).NewSearches(s)
+			searches.now = func() time.Time { return now }
+			q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"stock"}}, Limit: 2}
+			if c.after > 0 {
+				q.Filter.CreatedAfter = start.Add(-c.after)
+			}
+			page, err := searches.Search(t.Context(), q)
+			check.NoError(t, err)
+			next := repository.Cursor{}
+			if c.next > 0 {
+				next.CreatedAt = start.Add(-c.next)
+			}
+			check.True(t, len(page.Messages) == c.found && page.Next == next, "got %d messages and go on from %v, want %d and %v",
+				len(page.Messages), page.Next, c.found, next)
+			check.Same(t, strings.Join(s.asked, ", "), c.asked, "periods")
+		})
+	}
 }

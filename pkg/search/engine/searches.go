@@ -59,48 +59,88 @@ func (s *Searches) Search(ctx context.Context, q repository.SearchQuery) (reposi
 	return s.page(ctx, question, q)
 }
 
-// page fills a page with the found messages that the store confirms.
+// page fills a page with the found messages that the store confirms. It searches one period after the other: a common
+// word fills the page from the newest period, so OpenSearch need not look at the indexes of all other days.
 func (s *Searches) page(ctx context.Context, question question, q repository.SearchQuery) (page repository.SearchPage, err error) {
 	deadline := s.now().Add(searchTime)
 	part := opensearch.Page{Ascending: q.Sort.Ascending, After: q.After, Limit: min(max(firstFound, q.Limit), maxFound)}
-	for parts := 1; ; parts++ {
-		found, err := s.engine.documents.Find(ctx, question.state.Version, question.Query, part)
-		if errors.Is(err, repository.ErrEngineLate) && parts > 1 {
-			page.Next = part.After
-			return s.load(ctx, q, page)
-		}
-		if err != nil {
-			return page, err
-		}
-		if len(found) > 0 {
-			confirmed, err := s.Reads.Search(ctx, repository.SearchQuery{
-				Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit - len(page.Messages),
-				NoValues: q.NoValues || parts > 1, // values of a page that is found in several parts are read by load
-			})
+	reached, reads := q.After, 0 // position up to which everything was searched; reads of the store that returned messages
+	for _, p := range periods(q, s.now()) {
+		question.Filter.CreatedAfter, question.Filter.CreatedBefore = p.from, p.before
+		for more := true; more; part.Limit = min(2*part.Limit, maxFound) {
+			found, err := s.engine.documents.Find(ctx, question.state.Version, question.Query, part)
+			if errors.Is(err, repository.ErrEngineLate) && reached != q.After {
+				page.Next = reached
+				return s.load(ctx, q, page, reads)
+			}
 			if err != nil {
 				return page, err
 			}
-			page.Messages = append(page.Messages, confirmed.Messages...)
-			part.After = found[len(found)-1]
-		}
-		late := s.now().After(deadline)
-		if len(page.Messages) >= q.Limit || len(found) < part.Limit || late {
-			if len(page.Messages) < q.Limit && len(found) == part.Limit {
-				page.Next = part.After
+			if len(found) > 0 {
+				confirmed, err := s.Reads.Search(ctx, repository.SearchQuery{
+					Filter: joined(q.Filter, found), Archived: q.Archived, Sort: q.Sort, Limit: q.Limit - len(page.Messages),
+					NoValues: q.NoValues || reads > 0, // values of a page that is found in several parts are read by load
+				})
+				if err != nil {
+					return page, err
+				}
+				if len(confirmed.Messages) > 0 {
+					reads++
+				}
+				page.Messages = append(page.Messages, confirmed.Messages...)
+				part.After = found[len(found)-1]
+				reached = part.After
 			}
-			if parts == 1 {
-				return page, nil
+			more = len(found) == part.Limit
+			if !more && !p.last {
+				reached = repository.Cursor{CreatedAt: p.from} // before it in the order are all messages of the period
 			}
-			return s.load(ctx, q, page)
+			full := len(page.Messages) >= q.Limit
+			if !full && s.now().After(deadline) && (more || !p.last) {
+				page.Next = reached
+			}
+			if full || page.Next != (repository.Cursor{}) {
+				return s.load(ctx, q, page, reads)
+			}
 		}
-		part.Limit = min(2*part.Limit, maxFound)
 	}
+	return s.load(ctx, q, page, reads)
 }
 
-// load reads the messages of a page that was found in several parts again, with their values: the bytes of a page are
-// limited only when they are read together.
-func (s *Searches) load(ctx context.Context, q repository.SearchQuery, page repository.SearchPage) (repository.SearchPage, error) {
-	if len(page.Messages) == 0 || q.NoValues {
+// spans are the lengths of the periods that a page searches before it searches all other messages, measured from the end
+// of the first period. There is one index for each day.
+var spans = []time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour}
+
+// period is a part of the time in which messages were created. The zero time is no limit.
+type period struct {
+	from, before time.Time
+	last         bool
+}
+
+// periods divides the time of a page's filter into periods, the newest first. The oldest messages first are searched in
+// one period, because it is not known when the first message was created.
+func periods(q repository.SearchQuery, now time.Time) (all []period) {
+	from, before, end := q.Filter.CreatedAfter, q.Filter.CreatedBefore, now
+	for _, limit := range []time.Time{before, q.After.CreatedAt} {
+		if !limit.IsZero() && limit.Before(end) {
+			end = limit
+		}
+	}
+	for _, span := range spans {
+		begin := end.Add(-span).Truncate(time.Microsecond)
+		if q.Sort.Ascending || !begin.After(from) {
+			break
+		}
+		all = append(all, period{from: begin, before: before})
+		before = begin
+	}
+	return append(all, period{from: from, before: before, last: true})
+}
+
+// load reads the messages of a page that came from several reads of the store again, with their values: the bytes of a
+// page are limited only when they are read together.
+func (s *Searches) load(ctx context.Context, q repository.SearchQuery, page repository.SearchPage, reads int) (repository.SearchPage, error) {
+	if reads < 2 || q.NoValues {
 		return page, nil
 	}
 	found := make([]repository.Cursor, len(page.Messages))
