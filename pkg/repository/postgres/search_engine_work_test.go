@@ -451,12 +451,13 @@ func TestSearchEngine_RepairsItself(t *testing.T) {
 	s.index()
 	version, indexes := s.version(), s.indexes()
 	check.Same(t, len(indexes), 2, "days")
-	first := check.Must(s.engine.client.Documents(t.Context(), version, repository.EngineRange{}, uuid.Nil, 100))(t)
-	slices.SortFunc(first, func(a, b repository.Cursor) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	lost, stray := first[0], opensearch.Document{EngineFacts: repository.EngineFacts{ID: uuid.New(), CreatedAt: first[0].CreatedAt}, Text: "stray"}
+	all := check.Must(s.engine.client.Documents(t.Context(), version, repository.EngineRange{}, uuid.Nil, 100))(t)
+	lost := slices.MaxFunc(all, func(a, b repository.Cursor) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	stray := opensearch.Document{EngineFacts: repository.EngineFacts{ID: uuid.New(), CreatedAt: lost.CreatedAt}, Text: "stray"}
 	check.NoError(t, s.engine.client.Delete(t.Context(), version, 1<<40, []repository.Cursor{lost}))
 	check.Must(s.engine.client.Write(t.Context(), version, 1, []opensearch.Document{stray}))(t)
-	s.request("DELETE", "/"+indexes[1])
+	s.request("DELETE", "/"+indexes[0])                                                       // archived messages are of this day
+	exec(t, s.db, `UPDATE dlq.search_index SET archive_walked = now(), archive_mark = now()`) // as after a while
 
 	again := engineOn(t, s.engine.address, s.engine.prefix, s.store) // a process that starts
 	exec(t, s.db, `SELECT setval('dlq.search_writes', $1)`, int64(1)<<41)
