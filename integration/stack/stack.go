@@ -24,7 +24,7 @@ type Options struct {
 	Standby bool
 
 	// KafkaCluster starts three brokers instead of one. Topics are on all three, and a record is acknowledged when two
-	// have it. It cannot be combined with KafkaAdvertise.
+	// have it. It cannot be combined with KafkaAdvertise or KafkaAuthority.
 	KafkaCluster bool
 
 	// Fast starts and commits quickly, without safety against power loss and at a lower peak speed:
@@ -53,6 +53,12 @@ type Options struct {
 	// is PROXIED.
 	KafkaAdvertise string
 
+	// KafkaAuthority adds another listener to the broker, and access rules. The listener accepts clients with a certificate
+	// of this authority; the certificate's name is the name of the user, who may do only what ACLs permit. Clients of the
+	// other listeners may do everything. Nil means no such listener. Its name in the settings is SECURED. It cannot be
+	// combined with KafkaCluster.
+	KafkaAuthority *Authority
+
 	// KafkaOptions are more options of the broker's JVM, such as system properties.
 	KafkaOptions []string
 
@@ -79,6 +85,7 @@ type Stack struct {
 	standbyURL  string
 	brokers     []string
 	behind      string
+	secured     string
 	notes       []string
 }
 
@@ -187,7 +194,7 @@ func (s *Stack) startKafka(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kafka, s.behind = k.brokers, k.at[0].behind
+	s.kafka, s.behind, s.secured = k.brokers, k.at[0].behind, k.at[0].secured
 	for _, at := range k.at {
 		s.brokers = append(s.brokers, at.broker)
 	}
@@ -220,6 +227,12 @@ func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) 
 // KafkaBehind returns the address to which the proxy of Options.KafkaAdvertise must forward, or "" without a proxy and
 // for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
+
+// KafkaSecured returns the address of the listener of Options.KafkaAuthority, or "" without it.
+func (s *Stack) KafkaSecured() string { return s.secured }
+
+// KafkaAuthority returns the authority of the clients of KafkaSecured, or nil without one.
+func (s *Stack) KafkaAuthority() *Authority { return s.opts.KafkaAuthority }
 
 // Notes returns one sentence for each server that is not the pinned one. It is empty if every server is the pinned one.
 func (s *Stack) Notes() []string { return append([]string(nil), s.notes...) }
