@@ -261,7 +261,7 @@ func NetworkError(err error) error {
 	case errors.Is(err, errSessionEnded), errors.As(err, &unknown) && unknown.temporary:
 		return fmt.Errorf("%w: %w", protocol.ErrUnavailable, err)
 	case errors.As(err, &code):
-		if kind := protocol.KindOf(code); kind != nil {
+		if kind := protocol.KindOf(code); kind != nil && !errors.Is(err, kind) {
 			return fmt.Errorf("%w: %w", kind, err)
 		}
 	case errors.Is(err, context.Canceled):
