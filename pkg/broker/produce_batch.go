@@ -192,7 +192,10 @@ func (w *write) once(ctx context.Context, encoded *protocol.EncodedBatch) (produ
 	}
 	w.result.Throttle = max(w.result.Throttle, throttle)
 	w.throttledUntil = time.Now().Add(throttle)
-	return ack, judge(ack.ErrorCode), answerError(ack)
+	if err := answerError(ack); err != nil {
+		return ack, judge(ack.ErrorCode), fmt.Errorf("write to %s: %w", w.lane.tp, err)
+	}
+	return ack, written, nil
 }
 
 func beforeSending(err error) verdict {

@@ -217,7 +217,7 @@ func (l *lane) identify(ctx context.Context, pool *conn.Pool, leader int32, time
 		return err
 	}
 	if err := protocol.CodeError(got.ErrorCode); err != nil {
-		return err
+		return fmt.Errorf("get a producer id, which needs the permission to write to a topic: %w", err)
 	}
 	l.known, l.id, l.epoch, l.sequence = true, got.ProducerID, got.ProducerEpoch, 0
 	return nil
