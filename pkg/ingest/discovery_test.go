@@ -97,7 +97,9 @@ func TestDiscover_HiddenTopics(t *testing.T) {
 		discover := func() int { return len(check.Must(w.i.discover(context.Background()))(w.t)) }
 		check.Equal(w.t, discover(), 2, "topics")
 		refused := func(reason error) { w.cluster.set(func() { w.cluster.topics["a.dlq.v1"].err = reason }) }
-		warnings := func() int { return w.logged.FilterMessage("dead-letter topics may not be described and are not read").Len() }
+		warnings := func() int {
+			return w.logged.FilterMessage("dead-letter topics may not be described and are not read").Len()
+		}
 		for n := range 2 {
 			refused(broker.ErrUnauthorized)
 			w.cluster.set(func() { delete(w.cluster.topics, "b.dlq.v1") })

@@ -294,6 +294,18 @@ func TestPlanOfCutHeaders(t *testing.T) {
 	}
 }
 
+// TestPublishDuringALongThrottle: the broker's pause outlasts the claim. The message keeps its attempt.
+func TestPublishDuringALongThrottle(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.throttled = true
+	r := newRepublisher(t, l)
+	batch := []entity.Outgoing{{Message: message()}}
+	batch[0].Target = r.Plan(t.Context(), batch, false)[0]
+	got := r.Publish(t.Context(), batch)[0]
+	check.True(t, got.Verdict == entity.GivenBack && len(l.records[part(batch[0].Target.Partition)]) == 0, "Publish = %+v, want it given back", got)
+}
+
 // TestPublishOfAValueThatMayNotBeRead: the user lost the permission to read the dead-letter topic after the plan. That
 // uses no attempt, and does not end with a dead message.
 func TestPublishOfAValueThatMayNotBeRead(t *testing.T) {

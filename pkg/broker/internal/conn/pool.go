@@ -124,8 +124,10 @@ type call struct {
 	key      kafkaprotocol.ApiKey
 	broker   int32
 	exchange func(rw io.ReadWriter, v protocol.Versions) (any, error)
+	pauses   func(answer any) bool // whether the broker reads nothing from the connection for a while
 	versions protocol.Versions
 	state    atomic.Int32
+	paused   any // the answer after which pauses returned true
 }
 
 const (
@@ -134,7 +136,11 @@ const (
 	callDropped
 )
 
-var errDropped = errors.New("request was dropped before it was sent")
+var (
+	errDropped = errors.New("request was dropped before it was sent")
+	// errPaused closes a connection after an answer, because the next request on it would wait for the broker's pause.
+	errPaused = errors.New("broker pauses the connection")
+)
 
 // ApiKey implements kafka-go's protocol.Message.
 func (c *call) ApiKey() kafkaprotocol.ApiKey { return c.key }
@@ -158,6 +164,10 @@ func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
 	value, err := c.exchange(rw, c.versions)
 	if err != nil {
 		return nil, err
+	}
+	if c.pauses(value) {
+		c.paused = value
+		return nil, errPaused
 	}
 	return answer{c.key, value}, nil
 }
@@ -213,8 +223,11 @@ func sendOnce[T any](ctx context.Context, p *Pool, broker int32, req protocol.Re
 	p.followUser()
 	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
 		return req.Exchange(rw, v)
-	}}
+	}, pauses: func(answer any) bool { return req.Throttle != nil && req.Throttle(answer.(T)) > 0 }}
 	res, err := p.transport.RoundTrip(ctx, kafka.TCP(p.Brokers()...), request)
+	if errors.Is(err, errPaused) {
+		return request.paused.(T), nil
+	}
 	if err != nil {
 		err = NetworkError(err)
 		if !request.state.CompareAndSwap(callWaits, callDropped) && !errors.Is(err, errSessionEnded) {
