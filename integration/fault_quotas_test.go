@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestFaultQuotas: the brokers throttle both programs, for longer than a request may take. Ingest and a redrive are slow,
+// TestFaultQuotas: the brokers throttle both programs, for longer than sending a record may take. Ingest and a redrive are slow,
 // no attempt fails or is in doubt, and nothing is lost or doubled.
 func TestFaultQuotas(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestFaultQuotas(t *testing.T) {
 	const value = 2_000
 	n := pick(600, 5000) // more than one batch of the redrive
 	s.kafka.limit(s.userOf("dlq-ingester"), "consumer_byte_rate", 100_000)
-	s.kafka.limit(s.userOf("dlq-api"), "producer_byte_rate", 50_000)
+	s.kafka.limit(s.userOf("dlq-api"), "producer_byte_rate", 60_000)
 	var records []*kgo.Record
 	for range n {
 		r := s.letter()
@@ -31,7 +31,7 @@ func TestFaultQuotas(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	ingester, api := s.startReady("ingester", s.environ(s.certify("dlq-ingester"))...), s.startReady("api", s.environ(s.certify("dlq-api"))...)
+	ingester, api := s.startReady("ingester", s.environ(s.certify("dlq-ingester"))...), s.startReady("api", s.environ(s.certify("dlq-api"), "DLQ_KAFKA_REPUBLISH_TIMEOUT=2s")...)
 	heard := map[*process]ear{ingester: ingester.listen(), api: api.listen()}
 	began := time.Now()
 	s.kafka.produce(records...)
@@ -46,9 +46,10 @@ func TestFaultQuotas(t *testing.T) {
 	check.Equal(t, got.Succeeded, n, "messages sent by the redrive")
 	t.Logf("and sent back in %s", time.Since(began))
 	check.True(t, time.Since(began) > 5*time.Second, "the brokers did not throttle the API")
-	var verdicts []string
-	check.NoError(t, s.db.Select(&verdicts, `SELECT DISTINCT verdict FROM dlq.attempts WHERE verdict NOT IN ('acknowledged', 'given_back')`))
-	check.Equal(t, len(verdicts), 0, "attempts that failed or are in doubt: %v", verdicts)
+	var troubles []string // a settled attempt was in doubt before
+	check.NoError(t, s.db.Select(&troubles, `SELECT DISTINCT verdict || ' ' || coalesce(error_class, '') FROM dlq.attempts
+		WHERE verdict NOT IN ('acknowledged', 'given_back') OR error_class = 'ALREADY_PUBLISHED'`))
+	check.Equal(t, len(troubles), 0, "attempts that failed or were in doubt: %q", troubles)
 	s.wantStoredOnce()
 	s.wantResolvedOnce()
 	for program, ear := range heard {
