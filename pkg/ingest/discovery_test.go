@@ -103,7 +103,9 @@ func TestDiscover_HiddenTopics(t *testing.T) {
 		for n := range 2 {
 			refused(broker.ErrUnauthorized)
 			w.cluster.set(func() { delete(w.cluster.topics, "b.dlq.v1") })
-			check.True(w.t, discover() == 0 && discover() == 0, "the topics are still read")
+			for range 2 {
+				check.Equal(w.t, discover(), 0, "topics")
+			}
 			check.Equal(w.t, warnings(), n+1, "warnings")
 			w.wantMetric("errors", w.i.metrics.partitionErrors.WithLabelValues("a.dlq.v1"), float64(2*n+2))
 			refused(nil)
