@@ -177,21 +177,28 @@ func (p *permitted) largeValueRefused(restore func()) {
 func (p *permitted) settlingRefused(restore func()) {
 	p.produce(1, nil)
 	p.waitStored()
-	p.slow(2 * time.Second)
 	id, before := p.pending(), p.kafka.ends([]string{p.target})
-	go p.api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", nil)
-	eventually(p.t, 30*time.Second, "the record is sent", func() bool { return p.kafka.ends([]string{p.target}) > before })
+	p.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no result is stored''; END'`)
+	p.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON dlq.dlq_messages FOR EACH ROW WHEN (OLD.status = 'RETRYING') EXECUTE FUNCTION public.refuse()`)
+	status, body := p.api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", nil)
+	check.True(p.t, status >= 500 && p.kafka.ends([]string{p.target}) == before+1, "retry = %d %s, want the record sent and no result", status, body)
 	p.api.kill()
-	p.slow(0)
-	_, err := p.db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() - interval '1 second' WHERE id = $1`, id)
-	check.NoError(p.t, err)
+	p.exec(`DROP TRIGGER refuse ON dlq.dlq_messages`)
+	p.exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() - interval '1 second' WHERE id = '` + id + `'`)
 	p.api = p.startReady("api", p.apiEnviron...)
 	eventually(p.t, 30*time.Second, "the attempt cannot be settled", func() bool {
 		s := p.state(id)
 		return s.Status == "RETRYING" && s.Class != nil && *s.Class == "UNKNOWN"
 	})
+	ear{p: p.api}.says("attempt cannot be settled", p.target, "Topic Authorization Failed")
 	restore()
 	p.api.call(http.MethodPost, "/api/v1/dlq/messages/"+id+"/dead", 200, nil)
+}
+
+func (p *permitted) exec(statement string) {
+	p.t.Helper()
+	_, err := p.db.Exec(statement)
+	check.NoError(p.t, err)
 }
 
 func (p *permitted) retryRefused(restore func()) {
