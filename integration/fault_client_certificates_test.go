@@ -46,7 +46,6 @@ func TestFaultClientCertificates(t *testing.T) {
 			t.Fatalf("%s: the program still waits after a minute", b.name)
 		}
 		text := ended[i].logged()
-		t.Logf("%s: %s", b.name, text)
 		check.True(t, strings.Contains(text, b.want), "%s: the log does not say why: %s", b.name, text)
 	}
 

@@ -52,7 +52,10 @@ func TestFaultPermissions(t *testing.T) {
 		check.Require(t, refused[permission.name] != nil, "no test takes away %s", permission.name)
 		began := time.Now()
 		s.kafka.revoke(permission.acl)
-		refused[permission.name](func() { s.kafka.grant(permission.acl) })
+		refused[permission.name](func() {
+			lasting(pick(0, 15*time.Second))
+			s.kafka.grant(permission.acl)
+		})
 		p.works()
 		t.Logf("%s: %s", permission.name, time.Since(began))
 	}

@@ -19,7 +19,7 @@ func TestFaultQuotas(t *testing.T) {
 		s.kafka.grant(p.acl)
 	}
 	const value = 2_000
-	n := pick(600, 5000) // more than one batch of the redrive
+	n := pick(600, 2500) // more than one batch of the redrive
 	s.kafka.limit(s.userOf("dlq-ingester"), "consumer_byte_rate", 100_000)
 	s.kafka.limit(s.userOf("dlq-api"), "producer_byte_rate", 60_000)
 	var records []*kgo.Record
