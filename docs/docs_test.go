@@ -18,7 +18,7 @@ import (
 const root = ".."
 
 // checked lists the pages that name tests, log lines, metrics and settings.
-var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md"}
+var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md", "kafka-sign-in.md"}
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -239,6 +239,23 @@ func TestEveryFaultIsListed(t *testing.T) {
 			t.Errorf("fault %d: neither a test nor Nothing proves it", i+1)
 		}
 	}
+}
+
+// TestPermissionsAreGranted: the commands of the page grant what its table lists, and nothing else. TestFaultPermissions
+// runs the programs with what the commands grant.
+func TestPermissionsAreGranted(t *testing.T) {
+	t.Parallel()
+	page := read(t, "kafka-sign-in.md")
+	words := func(pattern string) (all []string) {
+		for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(page, -1) {
+			all = append(all, strings.Join(found[1:], " "))
+		}
+		return all
+	}
+	listed := words(`(?m)^\| (dlq-\w+) \| (\w+) \| (topic|group) (\w+) \|`)
+	granted := words(`(?m)^kafka-acls\.sh --bootstrap-server BROKER --add --allow-principal User:(\S+) --operation (\S+) --(\S+) (\S+)$`)
+	check.Equal(t, granted, listed, "granted permissions")
+	check.Equal(t, strings.Count(page, "kafka-acls.sh"), len(listed), "commands")
 }
 
 // TestWorkloadsExist: each Deployment, Job or CronJob that a command in the pages names is created by a manifest.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -23,7 +24,7 @@ var kafkaDefaults = settings{
 	"process.roles":                  "broker,controller",
 	"controller.listener.names":      "CONTROLLER",
 	"inter.broker.listener.name":     "PLAINTEXT",
-	"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+	"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SECURED:SSL",
 
 	"offsets.topic.replication.factor":                 "1",
 	"offsets.topic.num.partitions":                     "1",
@@ -70,11 +71,24 @@ var kafkaReplicated = settings{
 	"broker.session.timeout.ms":                        "6000",
 }
 
+// kafkaSecured adds access rules and a listener for clients with certificates, whose names are the names of the users.
+// Clients of the other listeners may do everything.
+var kafkaSecured = settings{
+	"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+	"super.users":           "User:ANONYMOUS",
+
+	"listener.name.secured.ssl.client.auth":             "required",
+	"listener.name.secured.ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+	"listener.name.secured.ssl.keystore.type":           "PEM",
+	"listener.name.secured.ssl.truststore.type":         "PEM",
+}
+
 // kafkaAddresses are the addresses of a node's listeners.
 type kafkaAddresses struct {
 	broker     string
 	controller string
 	behind     string // the listener for the proxy; "" without a proxy
+	secured    string // the listener for clients with certificates; "" without an authority
 }
 
 // kafkaServers are running brokers and their addresses, in the order of their ids.
@@ -95,7 +109,8 @@ type kafkaNode struct {
 
 // launchKafka returns running brokers and their addresses: Kafka itself, or the stand-in where Kafka is not available.
 func launchKafka(ctx context.Context, opts Options, env environment, folder *dataFolder) (k kafkaServers, note string, err error) {
-	if opts.KafkaCluster && opts.KafkaAdvertise != "" {
+	second := opts.KafkaAdvertise != "" || opts.KafkaAuthority != nil
+	if opts.KafkaCluster && second {
 		return k, "", errors.New("a cluster has no second listener")
 	}
 	java, jars, cause := kafkaArtefacts(ctx, env)
@@ -109,7 +124,7 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 	if env.kafkaVersion != "" {
 		return k, "", fmt.Errorf("%s=%s is not available: %w", KafkaVersionVariable, env.kafkaVersion, cause)
 	}
-	if opts.KafkaAdvertise != "" || opts.KafkaCluster {
+	if second || opts.KafkaCluster {
 		return k, "", fmt.Errorf("%s is not available: %w; its stand-in is one broker with one listener", pinnedKafka, cause)
 	}
 	note, err = fallBack(env, pinnedKafka, "the in-process broker kfake", cause)
@@ -137,7 +152,7 @@ func kafkaNodes(java, jars string, opts Options, folder *dataFolder) []kafkaNode
 
 // launchNodes starts the nodes as one cluster.
 func launchNodes(ctx context.Context, nodes []kafkaNode) (k kafkaServers, err error) {
-	const perNode = 3
+	const perNode = 4
 	k.brokers, err = startAllOnFreePorts(ctx, perNode*len(nodes), func(ports []int) (servers []*server, err error) {
 		k.at = nil
 		for i, n := range nodes {
@@ -153,6 +168,9 @@ func (n kafkaNode) addresses(ports []int) kafkaAddresses {
 	at := kafkaAddresses{broker: address(ports[0]), controller: address(ports[1])}
 	if n.opts.KafkaAdvertise != "" {
 		at.behind = address(ports[2])
+	}
+	if n.opts.KafkaAuthority != nil {
+		at.secured = address(ports[3])
 	}
 	return at
 }
@@ -205,12 +223,33 @@ func (n kafkaNode) format(ctx context.Context, at kafkaAddresses, q quorum) erro
 	if err := os.WriteFile(n.properties(), []byte(text), 0o600); err != nil {
 		return err
 	}
+	if at.secured != "" {
+		if err := n.writeCertificates(); err != nil {
+			return err
+		}
+	}
 	logging := filepath.Join(n.home, "log4j2.xml")
 	if err := os.WriteFile(logging, kafkaLogging, 0o600); err != nil {
 		return err
 	}
 	cmd := n.program(128, "kafka.tools.StorageTool", "format", "--initial-controllers", q.voters, "-t", q.clusterID, "-c", n.properties())
 	return run(ctx, cmd, n.logFile)
+}
+
+func (n kafkaNode) certificate() string { return filepath.Join(n.home, "certificate.pem") }
+
+func (n kafkaNode) authority() string { return filepath.Join(n.home, "authority.pem") }
+
+// writeCertificates writes the broker's certificate with its key, and the certificate of the authority.
+func (n kafkaNode) writeCertificates() error {
+	certificate, key, err := n.opts.KafkaAuthority.Issue("broker", time.Now().Add(24*time.Hour))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(n.certificate(), slices.Concat(key, certificate), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(n.authority(), n.opts.KafkaAuthority.Certificate, 0o600)
 }
 
 func (n kafkaNode) settings(at kafkaAddresses, q quorum) settings {
@@ -224,6 +263,13 @@ func (n kafkaNode) settings(at kafkaAddresses, q quorum) settings {
 	if at.behind != "" {
 		own["listeners"] += ",PROXIED://" + at.behind
 		own["advertised.listeners"] += ",PROXIED://" + n.opts.KafkaAdvertise
+	}
+	if at.secured != "" {
+		own["listeners"] += ",SECURED://" + at.secured
+		own["advertised.listeners"] += ",SECURED://" + at.secured
+		own["listener.name.secured.ssl.keystore.location"] = n.certificate()
+		own["listener.name.secured.ssl.truststore.location"] = n.authority()
+		return kafkaDefaults.with(kafkaSecured, own, n.opts.KafkaSettings)
 	}
 	if n.opts.KafkaCluster {
 		return kafkaDefaults.with(kafkaReplicated, own, n.opts.KafkaSettings)

@@ -23,7 +23,7 @@ type Options struct {
 	Standby bool
 
 	// KafkaCluster starts three brokers instead of one. Each topic has a replica on all three brokers, and a record is
-	// acknowledged when two of them have it. It cannot be combined with KafkaAdvertise.
+	// acknowledged when two of them have it. It cannot be combined with KafkaAdvertise or KafkaAuthority.
 	KafkaCluster bool
 
 	// Fast makes the servers start and commit quickly, but they lose data when the machine loses power, and their peak
@@ -52,6 +52,12 @@ type Options struct {
 	// no second listener.
 	KafkaAdvertise string
 
+	// KafkaAuthority adds another listener to the broker, and access rules. The listener accepts clients with a certificate
+	// of this authority; the certificate's name is the name of the user, who may do only what ACLs permit. Clients of the
+	// other listeners may do everything. Nil means no such listener. Its name in the settings is SECURED. It cannot be
+	// combined with KafkaCluster.
+	KafkaAuthority *Authority
+
 	// KafkaOptions are more options of the broker's JVM, such as system properties.
 	KafkaOptions []string
 
@@ -78,6 +84,7 @@ type Stack struct {
 	standbyURL  string
 	brokers     []string
 	behind      string
+	secured     string
 	notes       []string
 }
 
@@ -190,7 +197,7 @@ func (s *Stack) startKafka(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kafka, s.behind = k.brokers, k.at[0].behind
+	s.kafka, s.behind, s.secured = k.brokers, k.at[0].behind, k.at[0].secured
 	for _, at := range k.at {
 		s.brokers = append(s.brokers, at.broker)
 	}
@@ -223,6 +230,12 @@ func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) 
 // KafkaBehind returns the address to which the proxy of Options.KafkaAdvertise must forward, or "" without a proxy and
 // for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
+
+// KafkaSecured returns the address of the listener of Options.KafkaAuthority, or "" without it.
+func (s *Stack) KafkaSecured() string { return s.secured }
+
+// KafkaAuthority returns the authority of the clients of KafkaSecured, or nil without one.
+func (s *Stack) KafkaAuthority() *Authority { return s.opts.KafkaAuthority }
 
 // Notes returns one sentence for each stand-in that Start started.
 func (s *Stack) Notes() []string { return append([]string(nil), s.notes...) }

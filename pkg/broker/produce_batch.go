@@ -25,20 +25,9 @@ const (
 
 // write is the state of one Produce call.
 type write struct {
-	producer       *Producer
-	lane           *lane
-	result         *ProduceResult
-	throttledUntil time.Time // the broker has asked the client to send no requests before this time
-}
-
-// waitForThrottle waits until the broker accepts requests again; the broker would not read a batch that is sent
-// earlier, and the batch would end in doubt.
-func (w *write) waitForThrottle(ctx context.Context) *ProduceError {
-	if left := time.Until(w.throttledUntil); left > 0 && !wait.Sleep(ctx, left) {
-		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
-		return &ProduceError{NotSent, ClassRateLimited, err}
-	}
-	return nil
+	producer *Producer
+	lane     *lane
+	result   *ProduceResult
 }
 
 // batch writes records as one batch and fills results, which has one entry for each record. When the broker rejects
@@ -107,9 +96,6 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, w.producer.cfg.Timeout)
 	defer cancel()
-	if err := w.waitForThrottle(ctx); err != nil {
-		return none, err
-	}
 	var doubt bool // the broker may have appended the batch of an earlier try
 	var unknownSince time.Time
 	producers := 0
@@ -139,7 +125,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 			}
 		}
 		w.producer.leaders.forget(w.lane.tp.Topic)
-		if ctx.Err() != nil || !wait.Sleep(ctx, max(backoff, time.Until(w.throttledUntil))) {
+		if ctx.Err() != nil || !wait.Sleep(ctx, backoff) {
 			return none, w.giveUp(doubt, conn.CallerError(caller, err))
 		}
 	}
@@ -173,6 +159,9 @@ func (w *write) once(ctx context.Context, encoded *protocol.EncodedBatch) (produ
 	var none produce.ResponsePartition
 	pool, timeout := w.producer.pool, w.producer.cfg.RequestTimeout
 	leader, err := w.producer.leaders.of(ctx, w.lane.tp)
+	if err == nil && !w.producer.awaitThrottle(ctx, leader) {
+		err = fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
+	}
 	if err == nil {
 		err = w.lane.identify(ctx, pool, leader, timeout)
 	}
@@ -193,8 +182,11 @@ func (w *write) once(ctx context.Context, encoded *protocol.EncodedBatch) (produ
 		return none, maybeWritten, err
 	}
 	w.result.Throttle = max(w.result.Throttle, throttle)
-	w.throttledUntil = time.Now().Add(throttle)
-	return ack, judge(ack.ErrorCode), answerError(ack)
+	w.producer.pause(leader, throttle)
+	if err := answerError(ack); err != nil {
+		return ack, judge(ack.ErrorCode), fmt.Errorf("write to %s: %w", w.lane.tp, err)
+	}
+	return ack, written, nil
 }
 
 func beforeSending(err error) verdict {

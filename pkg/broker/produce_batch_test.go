@@ -11,33 +11,40 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-func TestWrite_NothingIsSentBeforeTheBrokersRestIsOver(t *testing.T) {
+// resting returns a producer whose broker asks for no records for the given time, and a partition of that broker.
+func resting(rest time.Duration) (*Producer, TopicPartition) {
+	p := (&Cluster{leaders: newLeaders(nil)}).NewProducer(ProducerConfig{})
+	p.leaders.put(Topic{Name: "orders", Partitions: []Partition{{ID: 0, Leader: 1}}})
+	p.pause(1, rest)
+	return p, TopicPartition{Topic: "orders"}
+}
+
+func TestProducer_WaitsUntilTheBrokersRestIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		w := &write{throttledUntil: began.Add(4 * time.Second)}
-		if err := w.waitForThrottle(t.Context()); err != nil || time.Since(began) != 4*time.Second {
-			t.Errorf("waitForThrottle = %v after %s, want nil after 4s", err, time.Since(began))
-		}
-		if err := w.waitForThrottle(t.Context()); err != nil || time.Since(began) != 4*time.Second {
-			t.Errorf("waitForThrottle = %v after %s, want nil at once", err, time.Since(began))
-		}
+		p, tp := resting(4 * time.Second)
+		p.pause(1, time.Second) // a shorter rest does not end the longer one
+		check.True(t, p.AwaitThrottle(t.Context(), tp), "AwaitThrottle = false")
+		check.Equal(t, time.Since(began), 4*time.Second, "wait")
+		check.True(t, p.AwaitThrottle(t.Context(), TopicPartition{Topic: "payments"}), "AwaitThrottle for an unknown leader = false")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		p.pause(1, time.Minute)
+		check.True(t, !p.AwaitThrottle(ctx, tp), "AwaitThrottle = true before the rest is over")
 	})
 }
 
-func TestWrite_RestThatOutlastsTheCallIsNotTried(t *testing.T) {
+func TestProducer_RestThatOutlastsTheCallIsNotTried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		p := &Producer{cfg: DefaultProducerConfig()}
-		w := &write{producer: p, lane: &lane{}, result: &ProduceResult{}, throttledUntil: time.Now().Add(time.Minute)}
-		results := make([]RecordResult, 2)
-		err := w.batch(ctx, []Record{{Value: []byte("a")}, {Value: []byte("b")}}, results)
-		check.True(t, err != nil && err.Fate == NotSent && err.Class == ClassRateLimited && errors.Is(err, ErrNotTried),
-			"batch = %v, want not sent, rate limited, not tried", err)
-		check.True(t, errors.Is(results[1].Err, ErrNotTried) && results[1].Offset == OffsetUnknown,
-			"second record = %+v, want the same", results[1])
+		p, tp := resting(time.Minute)
+		got := p.Produce(t.Context(), tp, []Record{{Value: []byte("a")}, {Value: []byte("b")}})
+		for _, r := range got.Records {
+			err := check.As[*ProduceError](t, r.Err, "Produce")
+			check.True(t, err.Fate == NotSent && err.Class == ClassRateLimited && errors.Is(err, ErrNotTried) && r.Offset == OffsetUnknown,
+				"record = %+v, want not sent, rate limited, not tried", r)
+		}
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // ProducerConfig tunes a Producer.
@@ -87,15 +88,47 @@ type Producer struct {
 	cfg     ProducerConfig
 	codec   compress.Compression
 
-	mu    sync.Mutex
-	lanes map[TopicPartition]*lane
+	mu     sync.Mutex
+	lanes  map[TopicPartition]*lane
+	pauses map[int32]time.Time // until when each broker asks for no records, by its id
 }
 
 // NewProducer makes a producer; zero fields of cfg mean the defaults, and an invalid name of a compression means no
 // compression.
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	codec, _ := codecOf(cfg.Compression)
-	return &Producer{pool: c.pool, leaders: c.leaders, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
+	return &Producer{pool: c.pool, leaders: c.leaders, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}, pauses: map[int32]time.Time{}}
+}
+
+// AwaitThrottle waits until the broker that leads the partition accepts records again after it asked for a pause. It
+// returns false when ctx ends before that. Produce waits too, but not longer than its Timeout.
+func (p *Producer) AwaitThrottle(ctx context.Context, tp TopicPartition) bool {
+	leader, known := p.leaders.get(tp)
+	return !known || p.awaitThrottle(ctx, leader)
+}
+
+func (p *Producer) awaitThrottle(ctx context.Context, leader int32) bool {
+	for left := p.throttle(leader); left > 0; left = p.throttle(leader) {
+		if !wait.Sleep(ctx, left) {
+			return false
+		}
+	}
+	return true
+}
+
+// throttle returns how much longer a broker asks for no records.
+func (p *Producer) throttle(leader int32) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Until(p.pauses[leader])
+}
+
+func (p *Producer) pause(leader int32, throttle time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until := time.Now().Add(throttle); until.After(p.pauses[leader]) {
+		p.pauses[leader] = until
+	}
 }
 
 // OffsetUnknown is the offset of a record that was not written, and of a record that is in the log at an unknown
@@ -111,8 +144,7 @@ type RecordResult struct {
 // ProduceResult has one entry for each record of a call of Produce, in the order of the records.
 type ProduceResult struct {
 	Records []RecordResult
-	// Throttle is the longest pause that the broker asked for. Later batches of the same call wait for that pause; the
-	// caller must delay later calls.
+	// Throttle is the longest pause that the broker asked for. Later batches for this broker wait for it.
 	Throttle time.Duration
 }
 
@@ -221,7 +253,7 @@ func (l *lane) identify(ctx context.Context, pool *conn.Pool, leader int32, time
 		return err
 	}
 	if err := protocol.CodeError(got.ErrorCode); err != nil {
-		return err
+		return fmt.Errorf("get a producer id, which needs the permission to write to a topic: %w", err)
 	}
 	l.known, l.id, l.epoch, l.sequence = true, got.ProducerID, got.ProducerEpoch, 0
 	return nil

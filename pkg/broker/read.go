@@ -220,6 +220,7 @@ func (s *scan) deliver(ctx context.Context, cursor *protocol.Cursor, memory int6
 func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, memory int64, limits Limits) (FetchedPartition, *protocol.Cursor, error) {
 	var got FetchedPartition
 	for try := 1; ; try++ {
+		pause := time.Duration(try) * retryWait
 		leader, err := c.leaders.of(ctx, tp)
 		if err == nil {
 			var res FetchResponse
@@ -233,6 +234,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 			}
 			if err == nil && got.HighWatermark < 0 {
 				err = fmt.Errorf("%w: throttled for %s", ErrUnavailable, res.Throttle)
+				pause = max(pause, res.Throttle)
 			}
 		}
 		if err == nil && got.Heavy > 0 {
@@ -243,7 +245,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 			return got, cursor, err
 		}
 		c.leaders.forget(tp.Topic)
-		if !wait.Sleep(ctx, time.Duration(try)*retryWait) {
+		if !wait.Sleep(ctx, pause) {
 			return got, nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -56,11 +57,53 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 		known[t.Name], names[n] = true, t.Name
 	}
 	i.known.Store(&known)
+	set := deadLetterTopics(all, i.topics)
+	hidden := i.hiddenTopics(ctx, set)
 	if i.metrics.labels != nil {
-		i.metrics.labels.SetTopics(names)
+		i.metrics.labels.SetTopics(append(names, hidden...))
+	}
+	for _, name := range hidden {
+		i.metrics.of(i.metrics.partitionErrors, name).Inc()
 	}
 	i.health.Set(topicsHealth, nil)
-	return deadLetterTopics(all, i.topics), nil
+	return set, nil
+}
+
+// hiddenTopics returns the topics that this process has read and may not describe any more, and logs those that are new
+// among them. The cluster leaves them out of the list of all topics, as if they were deleted.
+func (i *Ingester) hiddenTopics(ctx context.Context, visible topicSet) (hidden []string) {
+	var missing []string
+	for name := range i.described {
+		if _, ok := visible[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		topics, err := i.cluster.Topics(ctx, missing...)
+		if err != nil {
+			return nil
+		}
+		var fresh []string
+		var reason error
+		for _, t := range topics {
+			switch {
+			case !errors.Is(t.Err, broker.ErrUnauthorized):
+				delete(i.described, t.Name)
+				continue
+			case i.described[t.Name]:
+				fresh, reason = append(fresh, t.Name), t.Err
+			}
+			hidden = append(hidden, t.Name)
+			i.described[t.Name] = false
+		}
+		if len(fresh) > 0 {
+			i.log.Warn("dead-letter topics may not be described and are not read", zap.Strings("topics", fresh), zap.Error(reason))
+		}
+	}
+	for name := range visible {
+		i.described[name] = true
+	}
+	return hidden
 }
 
 // waitForTopics waits until there is a topic to read, or until ctx ends.
@@ -75,7 +118,7 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 		default:
 			i.health.Set(databaseHealth, nil) // this ingester has no topics to read, so it does not depend on the database
 			if !logged {
-				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
+				i.log.Info("no dead-letter topic exists yet, or none may be described", zap.Stringer("patterns", i.topics))
 				logged = true
 			}
 		}

@@ -88,6 +88,33 @@ func TestWaitForChange(t *testing.T) {
 	}
 }
 
+// TestDiscover_HiddenTopics: a topic that the user may not describe any more is logged once and counted at each look; a
+// deleted topic is neither.
+func TestDiscover_HiddenTopics(t *testing.T) {
+	bubble(func(w *world) {
+		w.cluster.topic("a.dlq.v1", "A", 1)
+		w.cluster.topic("b.dlq.v1", "B", 1)
+		discover := func() int { return len(check.Must(w.i.discover(context.Background()))(w.t)) }
+		check.Equal(w.t, discover(), 2, "topics")
+		refused := func(reason error) { w.cluster.set(func() { w.cluster.topics["a.dlq.v1"].err = reason }) }
+		warnings := func() int {
+			return w.logged.FilterMessage("dead-letter topics may not be described and are not read").Len()
+		}
+		for n := range 2 {
+			refused(broker.ErrUnauthorized)
+			w.cluster.set(func() { delete(w.cluster.topics, "b.dlq.v1") })
+			for range 2 {
+				check.Equal(w.t, discover(), 0, "topics")
+			}
+			check.Equal(w.t, warnings(), n+1, "warnings")
+			w.wantMetric("errors", w.i.metrics.partitionErrors.WithLabelValues("a.dlq.v1"), float64(2*n+2))
+			refused(nil)
+			check.Equal(w.t, discover(), 1, "topics")
+		}
+		w.wantMetric("errors of the deleted topic", w.i.metrics.partitionErrors.WithLabelValues("b.dlq.v1"), 0)
+	})(t)
+}
+
 func TestWaitForTopics(t *testing.T) {
 	bubble(func(w *world) {
 		w.cluster.set(func() { w.cluster.down = errDown })

@@ -39,6 +39,7 @@ type fakeCluster struct {
 	sent        int64  // number of bytes of keys and values in all answers
 	duringFetch func() // called after a fetch has selected the records of its answer, and before it returns the answer
 	throttle    time.Duration
+	quota       quota
 }
 
 type fakeTopic struct {
@@ -197,8 +198,14 @@ func (c *fakeCluster) Fetch(ctx context.Context, req broker.FetchRequest) (broke
 }
 
 func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse, some bool) {
-	left := int64(req.MaxBytes)
+	left := c.quota.limit(int64(req.MaxBytes))
 	res.Throttle = c.throttle
+	asked, used := left, int64(0)
+	defer func() {
+		if used += asked - left; c.quota.refuses(used) {
+			res, some = refusal(req), true
+		}
+	}()
 	for _, p := range req.Partitions {
 		got := broker.FetchedPartition{TopicPartition: p.TopicPartition, Next: p.Offset, HighWatermark: -1, LastStable: -1, LogStart: -1}
 		log := c.log(p.TopicPartition)
@@ -228,7 +235,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 					break
 				}
 				if size > max(int64(req.MaxBytes), req.MaxBatchBytes) || log.heavy && !req.Stream {
-					got.Heavy, some = int(size), true
+					got.Heavy, some, used = int(size), true, used+size
 					break
 				}
 				left -= size
@@ -248,6 +255,41 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 		res.Partitions = append(res.Partitions, got)
 	}
 	return res, some
+}
+
+// quota is a limit of bytes in ten seconds; bytes is 0 when there is none. As in Kafka, an answer contains at most that
+// many bytes, and an answer that exceeds the quota is replaced by one without partitions that asks for a pause.
+type quota struct {
+	bytes, used int64
+	since       time.Time
+}
+
+func (q *quota) limit(bytes int64) int64 {
+	if q.bytes == 0 {
+		return bytes
+	}
+	return min(bytes, q.bytes)
+}
+
+func (q *quota) refuses(bytes int64) bool {
+	if time.Since(q.since) >= 10*time.Second {
+		q.used, q.since = 0, time.Now()
+	}
+	if q.bytes == 0 || q.used+bytes <= q.bytes {
+		q.used += bytes
+		return false
+	}
+	return true
+}
+
+func refusal(req broker.FetchRequest) broker.FetchResponse {
+	res := broker.FetchResponse{Throttle: time.Second}
+	for _, p := range req.Partitions {
+		res.Partitions = append(res.Partitions, broker.FetchedPartition{
+			TopicPartition: p.TopicPartition, Next: p.Offset, HighWatermark: -1, LastStable: -1, LogStart: -1,
+		})
+	}
+	return res
 }
 
 // Mark behaves as if each record were a batch of its own.

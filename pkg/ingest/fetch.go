@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -190,6 +191,9 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 	if errors.Is(err, errInterrupted) {
 		return 0
 	}
+	if err == nil && refused(res) {
+		return res.Throttle // it is not known whether there are records, so the next answer is requested in the same size
+	}
 	hurried := f.quiet > 0
 	f.quiet++
 	if err == nil {
@@ -242,6 +246,12 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 	}
 	f.lose(ctx, reason, lost...)
 	return res.Throttle
+}
+
+// refused reports whether the broker answered only that the client must pause, because of a quota.
+func refused(res broker.FetchResponse) bool {
+	answered := func(p broker.FetchedPartition) bool { return p.HighWatermark >= 0 || p.Err != nil }
+	return res.Throttle > 0 && !slices.ContainsFunc(res.Partitions, answered)
 }
 
 // unpack passes a partition to a new unpacker. When the unpacker has ended, it returns the partition to the reader.

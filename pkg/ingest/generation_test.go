@@ -395,6 +395,18 @@ func TestGeneration(t *testing.T) {
 			check.True(w.t, w.cluster.fetched() <= 20, "fetches in a minute = %d, want about one each 10 s", w.cluster.fetched())
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
 		},
+		// A small answer would not hold the record, and the bytes that the broker sent in vain would use up the quota again.
+		"AThrottledAnswerIsNoQuietOne": func(w *world) {
+			large := numbered(3)
+			for n := range large {
+				large[n].Value = make([]byte, 500_000)
+			}
+			w.cluster.set(func() { w.cluster.quota.bytes = 600_000 })
+			w.cluster.produce(a, large...)
+			w.start(a)
+			pass(time.Minute)
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, bubble(func(w *world) {

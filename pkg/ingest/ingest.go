@@ -63,6 +63,7 @@ func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster
 	i := &Ingester{
 		cfg: cfg, consumerGroup: consumerGroup, topics: patterns, cluster: cluster, stores: stores,
 		metrics: newMetrics(registry), log: log, heavy: semaphore.NewWeighted(1),
+		described: map[string]bool{},
 	}
 	i.decoder.Store(decoder)
 	for _, change := range options {

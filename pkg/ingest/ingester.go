@@ -66,6 +66,10 @@ type Ingester struct {
 	known  atomic.Pointer[map[string]bool] // the topics in the last list of the cluster's topics
 	health health.Uses
 
+	// described has the dead-letter topics that this process has read, and false for those that it may not describe any
+	// more. Only the loop that finds topics uses it.
+	described map[string]bool
+
 	quarantine     quarantine
 	consumerGroups consumerGroups
 

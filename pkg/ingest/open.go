@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -62,7 +63,7 @@ func (r *reader) topicIDs(ctx context.Context, partitions []*partition) ([]*part
 	for _, p := range partitions {
 		ref, ok := refs[p.Topic]
 		if !ok {
-			r.unreadable(p, errors.Join(broker.ErrUnknownTopic, troubles[p.Topic]))
+			r.unreadable(p, cmp.Or(troubles[p.Topic], broker.ErrUnknownTopic))
 			continue
 		}
 		p.topicID, p.ref = ids[p.Topic], ref

@@ -227,16 +227,18 @@ func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res bro
 	if err != nil {
 		return nil, fmt.Errorf("ask for topic ids: %w", err)
 	}
-	ids := make(map[string]string, len(topics))
+	described := make(map[string]broker.Topic, len(topics))
 	for _, t := range topics {
-		ids[t.Name] = t.ID
+		described[t.Name] = t
 	}
 	for _, p := range asked {
-		if id, ok := ids[p.Topic]; ok && p.topicID != "" && id != p.topicID {
+		if t, ok := described[p.Topic]; ok && p.topicID != "" && t.ID != p.topicID {
 			p.backOff(reopenBackoff)
 			p.reopen()
 			others = append(others, p)
-			r.i.log.Warn("a topic was deleted and perhaps made again", zapPartition(p)...)
+			if !errors.Is(t.Err, broker.ErrUnauthorized) { // else the reader says so when it opens the partition again
+				r.i.log.Warn("a topic was deleted and perhaps made again", zapPartition(p)...)
+			}
 		}
 	}
 	return others, nil

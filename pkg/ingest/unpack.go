@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // unpacker reads one partition whose next batch needs more memory or work than a partition may use in an answer that
@@ -62,6 +63,10 @@ func (u *unpacker) answer(ctx context.Context) bool {
 		Limits:     u.r.i.cfg.limits(),
 		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, SkipUnreadable: p.skipUnreadable()}},
 	})
+	if err == nil && refused(res) {
+		u.release()
+		return wait.Sleep(ctx, res.Throttle)
+	}
 	if err == nil {
 		var others []*partition
 		if others, err = u.r.verifyTopicIDs(ctx, []*partition{p}, res); len(others) > 0 {

@@ -62,7 +62,7 @@ func targetError(topic string, err error) error {
 	case errors.Is(err, broker.ErrUnknownTopic):
 		return &entity.RefusedError{Class: entity.UnknownTopic, Reason: fmt.Sprintf("topic %q does not exist", topic), Missing: true}
 	case errors.Is(err, broker.ErrUnauthorized):
-		return refuse(entity.Unauthorized, "the cluster does not permit the use of topic %q", topic)
+		return refuse(entity.Unauthorized, "a permission is missing in Kafka: dlq-manager may not describe topic %q", topic)
 	default:
 		return &unavailableError{fmt.Errorf("ask for topic %q: %w", topic, err)}
 	}
@@ -92,8 +92,11 @@ func noAnswer(tp broker.TopicPartition, err error) error {
 // valueError returns the delivery of an attempt that sent nothing because its value cannot be read from its topic.
 func valueError(partition int32, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.Failed, Class: classOf(err), Err: err, Partition: partition, Offset: broker.OffsetUnknown}
-	if gone(err) {
+	switch {
+	case gone(err):
 		d.Verdict, d.Class = entity.Rejected, entity.BadRecord
+	case errors.Is(err, broker.ErrUnauthorized): // the message keeps the attempt, as when the target may not be written
+		d.Verdict = entity.Refused
 	}
 	return d
 }

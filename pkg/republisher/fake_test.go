@@ -36,6 +36,8 @@ type logs struct {
 	readAt error                           // error of every read of a single record
 	fail   func(broker.TopicPartition, broker.Record) error
 
+	throttled bool // the broker asks for a pause that is longer than any call may wait
+
 	throttle map[broker.TopicPartition]time.Duration // throttle that each answer for the partition contains
 
 	mu      sync.Mutex
@@ -176,6 +178,8 @@ func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64,
 	}
 	return nil
 }
+
+func (l *logs) AwaitThrottle(context.Context, broker.TopicPartition) bool { return !l.throttled }
 
 func (l *logs) Produce(_ context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult {
 	l.mu.Lock()

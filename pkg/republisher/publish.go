@@ -93,12 +93,12 @@ func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition,
 	return r.produce(ctx, tp, batch, []int{i}, []broker.Record{r.record(&batch[i], record)})[0]
 }
 
-// produce writes the records of the messages at indices, unless ctx has ended.
+// produce writes the records of the messages at indices, unless ctx has ended, once the broker accepts records.
 func (r *Republisher) produce(
 	ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, records []broker.Record,
 ) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(records))
-	if over(ctx) {
+	if !r.producer.AwaitThrottle(ctx, tp) || over(ctx) {
 		for i := range deliveries {
 			deliveries[i] = givenBack(tp.Partition)
 		}

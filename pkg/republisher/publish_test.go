@@ -294,6 +294,37 @@ func TestPlanOfCutHeaders(t *testing.T) {
 	}
 }
 
+// TestPublishDuringALongThrottle: the broker's pause outlasts the claim. The message keeps its attempt.
+func TestPublishDuringALongThrottle(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.throttled = true
+	r := newRepublisher(t, l)
+	batch := []entity.Outgoing{{Message: message()}}
+	batch[0].Target = r.Plan(t.Context(), batch, false)[0]
+	got := r.Publish(t.Context(), batch)[0]
+	check.True(t, got.Verdict == entity.GivenBack && len(l.records[part(batch[0].Target.Partition)]) == 0, "Publish = %+v, want it given back", got)
+}
+
+// TestPublishOfAValueThatMayNotBeRead: the user lost the permission to read the dead-letter topic after the plan. That
+// uses no attempt, and does not end with a dead message.
+func TestPublishOfAValueThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("value"))
+	l := newLogs()
+	l.records[broker.TopicPartition{Topic: deadLetter}] = []broker.Record{{Offset: 7, Value: []byte("value")}}
+	r := newRepublisher(t, l)
+	batch := []entity.Outgoing{{Message: message(func(m *entity.Message) {
+		m.Source.Topic, m.Source.Partition, m.Source.Offset = deadLetter, 0, 7
+		m.Record = entity.Record{State: entity.ValueOverLimit, SHA256: sum[:], Size: 5}
+	})}}
+	batch[0].Target = r.Plan(t.Context(), batch, false)[0]
+	check.Require(t, batch[0].Target.Err == nil, "Plan = %v", batch[0].Target.Err)
+	l.readAt = broker.ErrUnauthorized
+	got := r.Publish(t.Context(), batch)[0]
+	check.True(t, got.Verdict == entity.Refused && got.Class == entity.Unauthorized, "Publish = %+v, want it refused", got)
+}
+
 func TestDisabled(t *testing.T) {
 	t.Parallel()
 	messages := []entity.Message{message(), message(to(""))}

@@ -32,6 +32,7 @@ type Cluster interface {
 
 // Producer writes records, as broker.Producer does.
 type Producer interface {
+	AwaitThrottle(ctx context.Context, tp broker.TopicPartition) bool
 	Produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult
 }
 

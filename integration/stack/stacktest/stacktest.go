@@ -32,12 +32,21 @@ type shared[S interface{ Stop() error }] struct {
 var (
 	postgres   = started(stack.Options{Postgres: true, Fast: true, Log: os.Stderr})
 	broker     = started(stack.Options{Kafka: true, Fast: true, Log: os.Stderr})
+	secured    = &shared[*stack.Stack]{run: startSecured}
 	s3         = &shared[*stack.S3]{run: stack.StartS3}
 	openSearch = &shared[*stack.OpenSearch]{run: stack.StartOpenSearch}
 )
 
 func started(opts stack.Options) *shared[*stack.Stack] {
 	return &shared[*stack.Stack]{run: func(ctx context.Context) (*stack.Stack, error) { return stack.Start(ctx, opts) }}
+}
+
+func startSecured(ctx context.Context) (*stack.Stack, error) {
+	authority, err := stack.NewAuthority()
+	if err != nil {
+		return nil, err
+	}
+	return stack.Start(ctx, stack.Options{Kafka: true, Own: true, Fast: true, Log: os.Stderr, KafkaAuthority: authority})
 }
 
 // Postgres returns the superuser's URL of a running PostgreSQL. Without a server the test fails; it
@@ -52,6 +61,14 @@ func Postgres(t testing.TB) string {
 func Kafka(t testing.TB) []string {
 	t.Helper()
 	return broker.get(t).Brokers()
+}
+
+// SecuredKafka returns a running Kafka with access rules and a listener for clients with certificates, as
+// stack.Options.KafkaAuthority describes. Each test uses names of its own for users, topics and groups. Without a broker
+// the test fails; it is never skipped.
+func SecuredKafka(t testing.TB) *stack.Stack {
+	t.Helper()
+	return secured.get(t)
 }
 
 // S3 returns a running S3 server. Each test creates its own bucket. Without a server the test fails; it is never
@@ -74,6 +91,7 @@ func Main(m interface{ Run() int }) {
 	code := m.Run()
 	postgres.stop()
 	broker.stop()
+	secured.stop()
 	s3.stop()
 	openSearch.stop()
 	os.Exit(code)

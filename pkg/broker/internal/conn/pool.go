@@ -124,8 +124,10 @@ type call struct {
 	key      kafkaprotocol.ApiKey
 	broker   int32
 	exchange func(rw io.ReadWriter, v protocol.Versions) (any, error)
+	pauses   func(answer any) bool // whether the broker reads nothing from the connection for a while
 	versions protocol.Versions
 	state    atomic.Int32
+	paused   any // the answer after which pauses returned true
 }
 
 const (
@@ -134,7 +136,11 @@ const (
 	callDropped
 )
 
-var errDropped = errors.New("request was dropped before it was sent")
+var (
+	errDropped = errors.New("request was dropped before it was sent")
+	// errPaused closes a connection after an answer, because the next request on it would wait for the broker's pause.
+	errPaused = errors.New("broker pauses the connection")
+)
 
 // ApiKey implements kafka-go's protocol.Message.
 func (c *call) ApiKey() kafkaprotocol.ApiKey { return c.key }
@@ -158,6 +164,10 @@ func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
 	value, err := c.exchange(rw, c.versions)
 	if err != nil {
 		return nil, err
+	}
+	if c.pauses(value) {
+		c.paused = value
+		return nil, errPaused
 	}
 	return answer{c.key, value}, nil
 }
@@ -215,8 +225,11 @@ func sendOnce[T any](ctx context.Context, p *Pool, broker int32, req protocol.Re
 	p.followUser()
 	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
 		return req.Exchange(rw, v)
-	}}
+	}, pauses: func(answer any) bool { return req.Throttle != nil && req.Throttle(answer.(T)) > 0 }}
 	res, err := p.transport.RoundTrip(ctx, kafka.TCP(p.Brokers()...), request)
+	if errors.Is(err, errPaused) {
+		return request.paused.(T), nil
+	}
 	if err != nil {
 		err = NetworkError(err)
 		if !request.state.CompareAndSwap(callWaits, callDropped) && !errors.Is(err, errSessionEnded) {
@@ -265,7 +278,7 @@ func NetworkError(err error) error {
 	case errors.Is(err, errSessionEnded), errors.As(err, &unknown) && unknown.temporary:
 		return fmt.Errorf("%w: %w", protocol.ErrUnavailable, err)
 	case errors.As(err, &code):
-		if kind := protocol.KindOf(code); kind != nil {
+		if kind := protocol.KindOf(code); kind != nil && !errors.Is(err, kind) {
 			return fmt.Errorf("%w: %w", kind, err)
 		}
 	case errors.Is(err, context.Canceled):

@@ -62,3 +62,29 @@ func TestSend_SessionHasEnded(t *testing.T) {
 	check.Is(t, err, protocol.ErrUnavailable, "send")
 	check.True(t, !WasSent(err), "the request may have been sent: %v", err)
 }
+
+// TestSend_PausedConnection: after the broker has asked for a pause, the next request does not wait on the same
+// connection.
+func TestSend_PausedConnection(t *testing.T) {
+	t.Parallel()
+	cluster := check.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	defer cluster.Close()
+	var dials atomic.Int32
+	pool := check.Must(Open(Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: protocolPlaintext}, Options{
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}))(t)
+	defer pool.Close()
+	request := protocol.ListGroups()
+	for _, throttle := range []time.Duration{0, time.Minute} {
+		request.Throttle = func(map[string]string) time.Duration { return throttle }
+		before := dials.Load()
+		for range 3 {
+			groups, err := Send(t.Context(), pool, AnyBroker, time.Minute, request)
+			check.True(t, err == nil && groups != nil, "Send = %v, %v", groups, err)
+		}
+		check.True(t, (dials.Load() >= before+2) == (throttle > 0), "%d connections with a throttle of %s", dials.Load()-before, throttle)
+	}
+}

@@ -198,7 +198,11 @@ type produceRequest struct {
 // broker answers when all in-sync replicas have the batch, or when timeout has passed.
 func Produce(tp TopicPartition, timeout time.Duration, head []byte, body *EncodedBatch) Request[*produce.Response] {
 	p := produceRequest{tp, timeout, head, body}
-	return Request[*produce.Response]{kafkaprotocol.Produce, p.exchange}
+	return Request[*produce.Response]{Key: kafkaprotocol.Produce, Exchange: p.exchange, Throttle: throttleOf}
+}
+
+func throttleOf(res *produce.Response) time.Duration {
+	return time.Duration(res.ThrottleTimeMs) * time.Millisecond
 }
 
 // exchange sends the request and reads the answer.
@@ -223,7 +227,7 @@ func Acknowledgement(res *produce.Response) (produce.ResponsePartition, time.Dur
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
 		return produce.ResponsePartition{}, 0, errors.New("produce answer without the partition")
 	}
-	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
+	return res.Topics[0].Partitions[0], throttleOf(res), nil
 }
 
 // writeTo writes the request in any version from 0 to 8, which differ only in a field for transactions. The request

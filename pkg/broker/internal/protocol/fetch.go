@@ -163,13 +163,15 @@ func NewFetchDecoder(req FetchRequest) *FetchDecoder {
 // Request returns the request itself.
 func (d *FetchDecoder) Request() Request[RawResponse] {
 	m := d.req.message()
-	return Request[RawResponse]{kafkaprotocol.Fetch, func(rw io.ReadWriter, v Versions) (RawResponse, error) {
+	exchange := func(rw io.ReadWriter, v Versions) (RawResponse, error) {
 		version := v[kafkaprotocol.Fetch]
 		if err := kafkaprotocol.WriteRequest(rw, version, correlation, ClientID, m); err != nil {
 			return RawResponse{}, err
 		}
 		return d.read(rw, version)
-	}}
+	}
+	throttle := func(res RawResponse) time.Duration { return res.throttle }
+	return Request[RawResponse]{Key: kafkaprotocol.Fetch, Exchange: exchange, Throttle: throttle}
 }
 
 // RawResponse is an answer that is not decoded.

@@ -56,7 +56,7 @@ const (
 // Metadata returns the request for the named topics, or without names for all. The request goes to a broker, whereas
 // kafka-go would answer its own Metadata request from its cache, which contains no topic ids.
 func Metadata(names []string) Request[[]Topic] {
-	return Request[[]Topic]{kafkaprotocol.Metadata, func(rw io.ReadWriter, v Versions) ([]Topic, error) {
+	return Request[[]Topic]{Key: kafkaprotocol.Metadata, Exchange: func(rw io.ReadWriter, v Versions) ([]Topic, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.Metadata)
 		if err != nil {
 			return nil, err
@@ -159,7 +159,7 @@ var errNoStates = errors.New("the broker is too old to tell the states of groups
 // ListGroups returns the request for the states of the consumer groups that a broker coordinates, in a version that
 // kafka-go does not have.
 func ListGroups() Request[map[string]string] {
-	return Request[map[string]string]{kafkaprotocol.ListGroups, func(rw io.ReadWriter, _ Versions) (map[string]string, error) {
+	return Request[map[string]string]{Key: kafkaprotocol.ListGroups, Exchange: func(rw io.ReadWriter, _ Versions) (map[string]string, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.ListGroups)
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"io"
+	"time"
 
 	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
@@ -21,12 +22,14 @@ type Request[T any] struct {
 	Key kafkaprotocol.ApiKey
 	// Exchange writes the request to a connection and reads the answer. It may be called again.
 	Exchange func(rw io.ReadWriter, v Versions) (T, error)
+	// Throttle returns the pause that the broker asks for in an answer; nil for requests that have no quota of their own.
+	Throttle func(T) time.Duration
 }
 
 // Message returns a request that kafka-go can encode.
 func Message[T kafkaprotocol.Message](req kafkaprotocol.Message) Request[T] {
 	key := req.ApiKey()
-	return Request[T]{key, func(rw io.ReadWriter, v Versions) (T, error) { return RoundTrip[T](rw, v[key], req) }}
+	return Request[T]{Key: key, Exchange: func(rw io.ReadWriter, v Versions) (T, error) { return RoundTrip[T](rw, v[key], req) }}
 }
 
 // RoundTrip sends a request that kafka-go can encode, and reads its answer.

@@ -25,7 +25,7 @@ const (
 // ConfiguredGroups returns the request for the names of all groups that have a configuration of their own. A broker
 // older than Kafka 4.1 has no configurations of groups, and answers with no name.
 func ConfiguredGroups() Request[[]string] {
-	return Request[[]string]{listConfigResources, func(rw io.ReadWriter, _ Versions) ([]string, error) {
+	return Request[[]string]{Key: listConfigResources, Exchange: func(rw io.ReadWriter, _ Versions) ([]string, error) {
 		newest, err := newestVersion(rw, listConfigResources)
 		if err != nil || newest < listGroupResources {
 			return nil, err
@@ -62,7 +62,7 @@ type ShareOffset struct {
 // ShareOffsets returns the request for the partitions in which a share group has state. It must be sent to the group's
 // coordinator. For a group that does not exist the answer is empty.
 func ShareOffsets(group string) Request[map[TopicPartition]ShareOffset] {
-	return Request[map[TopicPartition]ShareOffset]{describeShareGroupOffsets, func(rw io.ReadWriter, _ Versions) (map[TopicPartition]ShareOffset, error) {
+	return Request[map[TopicPartition]ShareOffset]{Key: describeShareGroupOffsets, Exchange: func(rw io.ReadWriter, _ Versions) (map[TopicPartition]ShareOffset, error) {
 		newest, err := newestVersion(rw, describeShareGroupOffsets)
 		if err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ const (
 
 // Features returns the request for the cluster's finalized features and their levels; none where a broker is too old.
 func Features() Request[map[string]int16] {
-	return Request[map[string]int16]{kafkaprotocol.ApiVersions, func(rw io.ReadWriter, _ Versions) (map[string]int16, error) {
+	return Request[map[string]int16]{Key: kafkaprotocol.ApiVersions, Exchange: func(rw io.ReadWriter, _ Versions) (map[string]int16, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.ApiVersions)
 		if err != nil || newest < apiVersionsWithFeatures {
 			return nil, err
