@@ -51,7 +51,7 @@ func (s *Indexer) EngineState(ctx context.Context) (version int64, serves bool, 
 }
 
 // EngineFilled records that the search engine has all documents of the version. From then on the engine answers all
-// searches.
+// searches that need the search index.
 func (s *Indexer) EngineFilled(ctx context.Context, version int64) error {
 	err := s.db.Exec(ctx, `UPDATE dlq.search_index SET served_version = NULL WHERE version = $1 AND served_version IS NOT NULL`, version)
 	return conn.Translate("use the search engine", err)
@@ -81,7 +81,8 @@ const engineFactsQuery = `
 	WHERE isfinite(m.created_at)`
 
 // EngineFacts returns what a document in the search engine says about its message besides the words: time, topics,
-// error group, and whether it is archived. It leaves out messages that do not exist, and messages that get no document.
+// error group, and whether it is archived. It leaves out messages that do not exist or are in an archive object, and
+// messages that get no document.
 func (s *Indexer) EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repository.EngineFacts, error) {
 	var found []struct {
 		ID            uuid.UUID     `db:"id"`
@@ -103,7 +104,7 @@ func (s *Indexer) EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repositor
 	return facts, nil
 }
 
-// EngineChanges returns the oldest changes of messages that are not stored in the search engine yet.
+// EngineChanges returns the oldest changes of messages, at most limit, that are not stored in the search engine yet.
 func (s *Indexer) EngineChanges(ctx context.Context, limit int) ([]repository.EngineChange, error) {
 	var found []struct {
 		Number    int64     `db:"number"`
