@@ -41,7 +41,7 @@ type Confirms func(dlqTopic, group string, at broker.TopicPartition) error
 
 const (
 	takeAtOnce = 500
-	takeBytes  = 8 << 20 // maximum size in bytes of the headers of all messages that one call of step takes
+	takeBytes  = 8 << 20 // one call of step takes no further message when the headers of the taken messages have this many bytes
 	// lease is the time for which the messages that a call of step takes belong to its Worker. It is longer than the call,
 	// which reads for at most readingTime and then saves for at most saveTimeout.
 	lease = time.Minute
@@ -54,8 +54,8 @@ const (
 	readingTime = 20 * time.Second
 	// atOnce is the number of partitions that are read at the same time.
 	atOnce = 3
-	// saveBytes is the total size of read records at which they are saved. saveInterval is the longest time that a read
-	// record waits to be saved.
+	// saveBytes is the number of bytes of keys and values at which the records that were read are saved. saveInterval
+	// is the longest time that a read record waits to be saved.
 	saveBytes    = 4 << 20
 	saveInterval = time.Second
 	saveTimeout  = 30 * time.Second
@@ -63,8 +63,9 @@ const (
 	// when one request reads fewer than sparse offsets for each wanted record.
 	sparse = 20
 
-	// patience is the number of tries that may fail before a message gets the state CompletionRefused. The first tries
-	// for a message of a new group may fail because the cluster does not report the group's state yet.
+	// patience is the number of tries for which a message keeps the state CompletionWaiting although its record must
+	// not be read or seems to be gone. After them its state is CompletionRefused, and tries go on. The first tries for
+	// a message of a new group may fail because the cluster does not report the group's state yet.
 	patience = 3
 	// certain is the time for which a topic must be missing, or end before the offset of a record, until the record counts
 	// as gone. A cluster that is starting may wrongly report for a while that a topic is missing or ends earlier.
@@ -73,8 +74,8 @@ const (
 	awayTime   = 30 * time.Second
 	firstAgain = 2 * time.Second
 	lastAgain  = 5 * time.Minute
-	// rareAgain is the pause between two tries for a message after its first tries, whose number is rare and which take
-	// about half a day. The long pause limits the work for dead letters of groups that no configuration ever names.
+	// rareAgain is the pause between two tries for a message after its first rare tries, which take about half a day.
+	// The long pause limits the work for dead letters of groups that no configuration ever names.
 	rare      = 150
 	rareAgain = time.Hour
 
@@ -88,7 +89,7 @@ type Worker struct {
 	cluster  Cluster
 	confirms Confirms
 	declared func(*entity.Message) bool
-	limit    int64 // maximum size in bytes of the key and the value of a record that is stored
+	limit    int64 // a record whose key and value together have more bytes is not stored
 	results  *prometheus.CounterVec
 	log      *zap.Logger
 
@@ -254,8 +255,9 @@ func (w *Worker) topicsOf(ctx context.Context, pointers []repository.Pointer) (m
 	return topics, nil
 }
 
-// readPartition reads the records of one partition until the context reading ends. Messages whose records were not read
-// before that are due again at once.
+// readPartition reads the records of one partition, for at most readTimeout and until the context reading ends.
+// Messages for which no time is left are due again at once, without a counted try. An error that concerns the whole
+// partition counts as a try for all messages whose records were not read yet.
 func (w *Worker) readPartition(reading context.Context, b *batch, at broker.TopicPartition, pointers []repository.Pointer) {
 	if rest := w.awayFor(at); rest > 0 {
 		b.giveBackFor(reading, pointers, rest)
@@ -354,9 +356,9 @@ func (w *Worker) readTogether(ctx context.Context, b *batch, at broker.TopicPart
 	return slices.DeleteFunc(pointers, func(p repository.Pointer) bool { return wanted[offsetOf(p)] == nil })
 }
 
-// readLast reads the record with the highest offset that the log contains, and returns the messages whose records come
-// before it. If that record cannot be read, readLast returns the record's message too. A Scan would wait for offsets
-// after the end of the log, so a dead letter that names such an offset would delay all others.
+// readLast reads one record: of the messages' records, the last one whose offset is not after the end of the log. It
+// returns the messages before it, and also the message of this record if the record cannot be read. A Scan would wait
+// for offsets after the end of the log, so a dead letter that names such an offset would delay all others.
 func (w *Worker) readLast(ctx context.Context, b *batch, at broker.TopicPartition, sorted []repository.Pointer) []repository.Pointer {
 	for n := len(sorted) - 1; n >= 0; n-- {
 		p := sorted[n]
@@ -438,7 +440,8 @@ func refused(p repository.Pointer, reason string) repository.Completion {
 	return repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: reason}
 }
 
-// again returns the completion of a message whose record must not be read now; a later try may read it.
+// again returns the completion of a message whose record must not be read now or seems to be gone; a later try may read
+// it.
 func again(p repository.Pointer, err error) repository.Completion {
 	c := repository.Completion{Message: p.Message, State: entity.CompletionRefused, Reason: err.Error(), Again: pause(p.Tries)}
 	if p.Tries < patience {

@@ -30,8 +30,8 @@ type fakes struct {
 	errs     map[string]error // the errors with which reads of a topic fail, by topic
 	internal string
 	away     error                                                            // error that Topics returns; nil when Kafka answers
-	end      int64                                                            // end offset of each log; 0: every even offset has a record
-	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // called for each read, which fails with its error; nil: no read hangs
+	end      int64                                                            // end offset of each log; 0 for logs that never end
+	hang     func(ctx context.Context, at broker.TopicPartition) (stop error) // called by each read; when it returns an error, the read fails with this error
 
 	mu    sync.Mutex
 	scans int

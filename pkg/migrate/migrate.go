@@ -9,7 +9,7 @@
 //	-- migrate:no-transaction
 //
 // Such a file contains a single statement that PostgreSQL refuses in a transaction, for example CREATE INDEX
-// CONCURRENTLY. Only when a migration without a transaction is interrupted, the version stays marked as dirty.
+// CONCURRENTLY. Only when a migration without a transaction fails or is interrupted, the version stays marked as dirty.
 package migrate
 
 import (
@@ -43,8 +43,8 @@ func Down(ctx context.Context, db *sql.DB, steps int) error {
 	return ours.down(ctx, db, steps)
 }
 
-// Version returns the schema's version, which is 0 when there is no schema. dirty reports whether a migration was
-// interrupted half way. Version only reads.
+// Version returns the schema's version, which is 0 when there is no schema. dirty reports whether a migration without a
+// transaction failed or was interrupted. Version only reads.
 func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err error) {
 	err = db.QueryRowContext(ctx, `SELECT version, dirty FROM `+versionTable).Scan(&version, &dirty)
 	var failed *pq.Error
@@ -65,8 +65,9 @@ func Latest() uint { return ours.latest() }
 
 // Check returns nil when this program can work with the schema, that is, when the schema's version is Latest or newer.
 // Newer versions are accepted because two releases run at the same time during a roll-out. It returns *VersionError
-// when the schema is older, *DirtyError when a migration was interrupted, and *NumberingError when a program before
-// v0.1.0 made the schema. Any other error means that the version could not be read.
+// when the schema is older, *DirtyError when a migration without a transaction failed or was interrupted, and
+// *NumberingError when a program before v0.1.0 made the schema. Any other error means that the version could not be
+// read.
 func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 
 // runner works on any set of migrations. The exported functions use the migrations of this program.
@@ -174,10 +175,10 @@ func (e *NumberingError) Error() string {
 		"or export its messages with the version that made it first", e.Have)
 }
 
-// DirtyError says that a migration that runs outside a transaction was interrupted. An operator must find out whether
-// its statement took effect.
+// DirtyError says that a migration that runs outside a transaction failed or was interrupted. An operator must find out
+// whether its statement took effect.
 type DirtyError struct {
-	Version uint // the version to which the interrupted migration leads
+	Version uint // the version to which that migration leads
 }
 
 func (e *DirtyError) Error() string {

@@ -122,8 +122,9 @@ func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// plain translates an error of the library. An error that only says that there was nothing to do becomes nil. Of the
-// errors of several failed steps, plain returns the first, which caused the others.
+// plain translates an error of the library. An error that only says that there was nothing to do becomes nil. When ctx
+// has ended, plain returns the reason for that. Of the errors of several failed steps, plain returns the first, which
+// caused the others.
 func plain(ctx context.Context, err error, s *steps) error {
 	var short migrate.ErrShortLimit
 	var dirty migrate.ErrDirty

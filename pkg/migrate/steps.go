@@ -15,7 +15,8 @@ const noTransaction = "-- migrate:no-transaction"
 
 // steps is the library's PostgreSQL driver with other transactions. For each migration, the library marks the version
 // as dirty, runs the file and marks the version as clean. Its own driver commits after each of these three actions, so
-// a kill between them leaves a dirty version that an operator must repair. steps does all three in one transaction.
+// a kill between them leaves a dirty version that an operator must repair. steps does all three in one transaction,
+// except for a file that begins with noTransaction.
 type steps struct {
 	*postgres.Postgres
 	ctx     context.Context // here because the methods of the library's interface have no context parameter
@@ -46,7 +47,8 @@ func (s *steps) SetVersion(version int, dirty bool) error {
 	return s.keep(s.inTransaction("", version)) // the library did not call Run, because there is no file for this version
 }
 
-// Run runs one file, and writes the version in the same transaction.
+// Run runs one file, and writes the version in the same transaction. A file that begins with noTransaction is run by
+// bare.
 func (s *steps) Run(file io.Reader) error {
 	raw, err := io.ReadAll(file)
 	if err != nil {

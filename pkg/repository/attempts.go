@@ -14,10 +14,11 @@ type Attempts interface {
 	// Claim claims messages for one attempt each: a PENDING message with attempts left becomes RETRYING, its retry
 	// count goes up by one, the intent (claim id, target partition and its end offset) is stored with an expiry by the
 	// store's clock, and the last publish error and class are cleared. It returns the new state of the claimed
-	// messages, without their bytes, in no particular order. Messages in another state and deleted messages are left
-	// out of the answer, and so are messages that another session has locked, unless Claiming.Wait is set. No message
-	// is claimed twice. When a claim with the same id was stored already, its message is returned again, because the
-	// first answer may have been lost.
+	// messages, without key, headers and value, in no particular order. Messages in another state (but see
+	// Claim.TakeOver), deleted messages, and messages with another topic than Claim.OriginalTopic are left out of the
+	// answer, and so are messages that another session has locked, unless Claiming.Wait is set. No message is claimed
+	// twice. When a claim with the same id was stored already, its message is returned again, because the first answer
+	// may have been lost.
 	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
 
 	// Claimable returns those of the messages that an attempt could claim: PENDING with attempts left. Claimable does
@@ -39,14 +40,14 @@ type Attempts interface {
 	Finish(ctx context.Context, results []Result, cause entity.AuditInfo) ([]Finished, error)
 
 	// Expired returns the RETRYING messages whose claim has expired and which are not marked unsettleable. They are in
-	// the order of created_at and then id, and without their bytes.
+	// the order of created_at and then id, and without key, headers and value.
 	Expired(ctx context.Context, q ExpiredQuery) ([]entity.Message, error)
 
 	// Due returns up to q.Limit ids of messages, oldest first, that automatic retry may claim now: PENDING messages
 	// with attempts left whose original topic is one of q.Topics, and which were never attempted or whose next attempt
-	// is due. It leaves out the pairs of q.Except, and messages of share groups whose record is not stored. The scan
-	// for messages that were never attempted starts after q.After; next is the cursor for the next call, the zero
-	// Cursor at the end.
+	// is due. It leaves out messages whose two topics are a pair in q.Except (but see DueQuery.Except), and messages of
+	// share groups whose record is not stored. The scan for messages that were never attempted starts after q.After;
+	// next is the cursor for the next call, the zero Cursor at the end.
 	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Cursor, err error)
 
 	// Stuck returns the number of messages that have been RETRYING for longer than age.

@@ -23,9 +23,9 @@ type Activity interface {
 }
 
 // ArrivalsQuery selects the steps from Since on that begin before Until. Step is ArrivalsMinute, FineArrivalsStep or a
-// multiple of ArrivalsStep, and Since is a multiple of Step since 1970. Counts older than ArrivalsMinuteLife,
-// FineArrivalsLife or ArrivalsLife may be deleted. A message that was older than this when its document was stored is
-// not counted.
+// multiple of ArrivalsStep, and Since is a multiple of Step since 1970. For each of the three step lengths, counts
+// older than its life (ArrivalsMinuteLife, FineArrivalsLife, ArrivalsLife) may be deleted, and a message that was older
+// when its document was stored is not counted.
 type ArrivalsQuery struct {
 	Visible *entity.TopicPatterns // nil for all topics
 	Topic   string                // only this original topic; "" for all
@@ -126,7 +126,8 @@ type TopicSummary struct {
 	ConsumerGroups []string  // consumer groups that failed on records of the topic or are configured for it, sorted by name, at most MaxTopicGroups
 }
 
-// MaxTotals is the maximum number of topics that TopicTotals names when it gets no names.
+// MaxTotals is the maximum number of topics that TopicTotals names when it gets no names. All further topics have one
+// total together.
 const MaxTotals = 1000
 
 // TopicTotal counts the messages of an original topic, or of all other topics.
@@ -150,9 +151,10 @@ func (p IngestPosition) Compare(q IngestPosition) int {
 	return cmp.Or(strings.Compare(p.Topic, q.Topic), cmp.Compare(p.Partition, q.Partition))
 }
 
-// Outcomes tracks whether consumers processed the records that were sent. The outcome of a message becomes consumed
-// when its consumer group has committed an offset after that of the sent record. The store computes this whenever the
-// message is read; an outcome that was consumed once stays so.
+// Outcomes tracks whether consumers processed the records that were sent. The outcome of a published message is
+// consumed when its consumer group, or if that is not known a group of ConfigureGroups, has committed an offset after
+// that of the sent record. It stays published while a share group's dead letter of the sent record is stored. The store
+// computes this whenever the message is read.
 type Outcomes interface {
 	// SaveConsumerGroups stores which consumer groups failed on records of topics. The committed offsets of these
 	// consumer groups show the outcomes of records that are sent to these topics.
@@ -166,13 +168,13 @@ type Outcomes interface {
 	// settings.
 	ConfigureGroups(ctx context.Context, groups []TopicGroup) error
 
-	// SaveCommitted stores committed offsets. An offset that is not higher than the stored offset for the same topic id
-	// changes nothing.
+	// SaveCommitted stores committed offsets. An offset that is not higher than the stored one of the same consumer
+	// group, topic id and partition changes nothing.
 	SaveCommitted(ctx context.Context, offsets []Committed) error
 }
 
-// MaxTopicGroups is the maximum number of consumer groups that are stored for a topic. Their names come from records,
-// so any producer could add more.
+// MaxTopicGroups is the number of consumer groups of a topic from which on SaveConsumerGroups adds no further one.
+// Their names come from records, so any producer could add more.
 const MaxTopicGroups = 100
 
 // TopicGroup is a topic and a consumer group that reads it.
@@ -186,7 +188,7 @@ type Committed struct {
 	Offset    int64
 }
 
-// Audit reads the audit trail, which contains all changes.
+// Audit reads the audit trail. The comment of Core says for which changes it has entries.
 type Audit interface {
 	// Trail returns entries, the newest first.
 	Trail(ctx context.Context, q TrailQuery) ([]entity.AuditEntry, error)
@@ -216,10 +218,11 @@ type TrailQuery struct {
 	ActorKind entity.ActorKind
 	Before    int64 // only entries with a lower id, which are older; 0 for all
 
-	// ByRequest returns only the first matching entry of each request (see entity.AuditInfo.Call), with the number of
-	// the request's entries; when Visible is set, only visible entries are counted, and only those of ObjectID if it is
-	// set. For a request that created a redrive, this is the entry of the creation; a filter by the action of the
-	// redrive finds it too. The entries of the redrive's messages are returned only when ObjectID or RequestID is set.
+	// ByRequest returns only the first entry of each request (see entity.AuditInfo.Call) that matches the other fields
+	// except After, Until and Before, if it also matches these three. It has the number of the request's entries; when
+	// Visible is set, only visible entries are counted, and only those of ObjectID if it is set. For a request that
+	// created a redrive, this is the entry of the creation; a filter by the action of the redrive finds it too. The
+	// entries of the redrive's messages are returned only when ObjectID or RequestID is set.
 	ByRequest bool
 	// Visible leaves out entries that name topics of which none is visible; nil leaves out no entry.
 	Visible *entity.TopicPatterns
@@ -272,8 +275,8 @@ type Views interface {
 	Views(ctx context.Context, owner string) ([]entity.View, error)
 
 	// SaveView stores a new view when v.Version is 0. Otherwise it changes the list and the query of the view with this
-	// id and version. If the view has another version, or its name is taken, the error is an *entity.ViewConflictError.
-	// Changes of shared views are written to the audit trail.
+	// id and version. If the view does not exist or has another version, or if the name of a new view is taken, the
+	// error is an *entity.ViewConflictError. Changes of shared views are written to the audit trail.
 	SaveView(ctx context.Context, v entity.View, cause entity.AuditInfo) (entity.View, error)
 
 	// DeleteView deletes a view. It returns no error when the view does not exist.
@@ -350,13 +353,15 @@ func BoundArchiveError(text string) string { return bound(text, MaxArchiveError)
 // ArchiveRunLife is the minimum time for which runs are kept; the last complete run is kept forever.
 const ArchiveRunLife = 90 * 24 * time.Hour
 
-// QuarantineRest is the time that a record in quarantine waits for its next try.
+// QuarantineRest is the time that a record in quarantine waits for its next try, unless WakeQuarantined or
+// RetryQuarantined makes it due earlier.
 const QuarantineRest = 10 * time.Minute
 
 // Quarantine keeps the records that Store could not store as messages: one row for each (incarnation, partition,
 // offset). When no record in quarantine has the given id, the methods return a *entity.QuarantineNotFoundError.
 type Quarantine interface {
-	// Quarantined returns records, the latest first, without keys, values and headers longer than ListValueLimit.
+	// Quarantined returns records, the latest first. A key, a value or a record's headers of more than ListValueLimit
+	// bytes are left out.
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]entity.Quarantined, error)
 
 	// QuarantinedRecord returns one record, with the same limits as Quarantined.
@@ -372,7 +377,7 @@ type Quarantine interface {
 	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error)
 
 	// TakeQuarantined begins the next try of a record that is due, and returns the whole record; nil when no record is
-	// due. Until QuarantineRest is over, no other call returns the same record.
+	// due. Until QuarantineRest is over, no other call returns the same record, unless the record was made due again.
 	TakeQuarantined(ctx context.Context) (*entity.Quarantined, error)
 
 	// Release stores a batch as Store does. The only message of the batch is made from a record in quarantine, and has

@@ -22,11 +22,11 @@ type SearchIndex interface {
 	// this call only the version of the index applies.
 	SetIndexVersion(version int64)
 
-	// Unindexed returns up to limit messages that have no document of that version, or no error group, with their
-	// bytes. Live messages come before archived ones, and older messages before newer ones. Together the messages have
-	// at most maxBytes bytes, but at least one message is returned; a value longer than maxValue is not loaded. If
-	// version is not that of the index, Unindexed returns no messages. Messages that a transaction of more than a few
-	// seconds stored are returned some minutes later.
+	// Unindexed returns up to limit messages that have no document of that version, or no error group, with key, value
+	// and the first headers (as in Get). Live messages come before archived ones, and older messages before newer ones.
+	// Together the messages have at most maxBytes bytes, but at least one message is returned; a value longer than
+	// maxValue is not loaded. If version is not that of the index, Unindexed returns no messages. Messages that a
+	// transaction of more than ten seconds stored may be returned only some minutes later.
 	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 
 	// StoreDocuments stores documents and replaces earlier ones of the same messages. It skips documents of messages
@@ -35,8 +35,9 @@ type SearchIndex interface {
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 
 	// Undecoded returns up to limit of the messages that DeferDecoding stored and that are due, live or archived, with
-	// their bytes; the message that has been due longest comes first. Together the messages have at most maxBytes
-	// bytes, but at least one message is returned; a value longer than maxValue is not loaded.
+	// key, value and the first headers (as in Get); the message that has been due longest comes first. Together the
+	// messages have at most maxBytes bytes, but at least one message is returned; a value longer than maxValue is not
+	// loaded.
 	Undecoded(ctx context.Context, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 
 	// DeferDecoding stores that the documents of some messages lack the payload or the key, because a schema could not
@@ -52,9 +53,9 @@ type SearchIndex interface {
 	CountUndecoded(ctx context.Context) (int, error)
 
 	// Unclassified returns up to limit live messages that belong to the group entity.Unclassified of their dead-letter
-	// topic. They have their keys and headers but not their values; the oldest of each topic come first. Only messages
-	// of topics that may still create error groups in this hour are returned. Together the messages have at most
-	// maxBytes bytes, but at least one message is returned.
+	// topic. They have their keys and headers but not their values, and are ordered by topic; within a topic, the
+	// oldest come first. Only messages of topics that may still create error groups in this hour are returned. Together
+	// the messages have at most maxBytes bytes, but at least one message is returned.
 	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
 
 	// Classify moves messages from the group entity.Unclassified of their dead-letter topic to error groups that
@@ -62,8 +63,8 @@ type SearchIndex interface {
 	// meanwhile.
 	Classify(ctx context.Context, moves []Classification) error
 
-	// UnderLoad reports whether the store is under load: a redrive is sending, or messages arrive at hundreds per
-	// second.
+	// UnderLoad reports whether the store is under load: a redrive that is not limited to a low rate is sending, or
+	// messages arrive at hundreds per second.
 	UnderLoad(ctx context.Context) (bool, error)
 
 	// IndexedUntil returns the time before which every stored live message was found by the last call of Unindexed.
@@ -99,5 +100,5 @@ type IndexerStall struct {
 type DeferredDecoding struct {
 	MessageID uuid.UUID
 	First     time.Duration // time until the first new try, in whole seconds
-	Longest   time.Duration // maximum time between two tries
+	Longest   time.Duration // maximum time between two tries, in whole seconds
 }

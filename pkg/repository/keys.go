@@ -66,5 +66,5 @@ type Answer struct {
 	Body     []byte
 }
 
-// KeyLife is the time for which a key is remembered.
+// KeyLife is the time for which a key is remembered after the first request with it. After that the key counts as new.
 const KeyLife = 24 * time.Hour

@@ -185,8 +185,8 @@ type NotificationResult struct {
 	Pause        time.Duration
 }
 
-// WaitingNotifications counts the notifications of one sink that are neither sent nor given up. Overdue is the time by
-// which the oldest of them is late; zero when none is late.
+// WaitingNotifications counts the notifications of one sink that are neither sent nor given up. Overdue says how late
+// the oldest of them is; zero when none is late.
 type WaitingNotifications struct {
 	Sink          string
 	Notifications int64

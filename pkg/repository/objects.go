@@ -182,7 +182,7 @@ type ObjectTopic struct {
 type ObjectCopy struct {
 	Key           string    `db:"object_key"`
 	Bucket        string    `db:"bucket"`
-	Due           bool      `db:"due"` // whether the object can be deleted, because no process is writing it
+	Due           bool      `db:"due"` // whether no process writes the object any more, so that it may be deleted unless an Object Lock retains it
 	RetainedUntil time.Time `db:"-"`   // time until which Object Lock forbids that the object is deleted; zero when it does not forbid this
 }
 
@@ -222,6 +222,6 @@ type ShownLimits struct {
 	Value    int64 // limit in bytes for one value, above which the value is not loaded; negative for no limit
 	Key      int64 // limit in bytes for one key, above which the key is not loaded
 	Headers  int64 // headers with more bytes are not loaded; when negative, the first headers are loaded, as by GetArchived
-	Page     int64 // when all messages together have loaded more bytes, further messages get none; 0 for no limit
+	Page     int64 // when earlier messages have loaded more bytes than this, a message gets no key, headers and value; 0 for no limit
 	NoValues bool  // whether the values of all messages are left out
 }

@@ -47,9 +47,9 @@ type Redrives interface {
 	RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error
 
 	// SaveBatch stores results of a batch that owner holds, and ends its lease. The batch is done when all its items
-	// have results; otherwise the next owner gets the items that have none. SaveBatch returns false, and stores
-	// nothing, when the batch is not leased to owner any more; an expired lease counts until another owner leases the
-	// batch.
+	// have results; otherwise the next owner continues with the items that have none. SaveBatch returns false, and
+	// stores nothing, when the batch is not leased to owner any more; an expired lease counts until another owner
+	// leases the batch.
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
 }
 
@@ -115,7 +115,7 @@ type NewRedrive struct {
 	Found *[]uuid.UUID
 }
 
-// SelectionCount is the number of messages that have their dead-letter topic and all properties below in common.
+// SelectionCount is the number of messages with the same reason, original topic, confidence and dead-letter topic.
 type SelectionCount struct {
 	Messages   int
 	Reason     string // why the redrive would skip these messages; "" when it would select them

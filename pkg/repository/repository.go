@@ -140,7 +140,8 @@ func (e *TooLargeError) Error() string {
 func (e *TooLargeError) Is(target error) bool { return target == entity.ErrInvalid }
 
 // Limits of List: the bytes of one key, of one value, or of the headers of one message; the bytes of all keys, values,
-// headers and error messages of a page; and the number of headers of a page.
+// headers and error messages of a page; and the number of headers of a page. Keys, values and headers beyond a limit
+// are not loaded.
 const (
 	ListValueLimit  = 64 << 10
 	ListPageLimit   = 16 << 20

@@ -84,6 +84,7 @@ const (
 )
 
 // CountLimit is the highest number up to which matching messages are counted for a caller who sees only some topics.
+// When there are more, MatchCount.AtLeast is true.
 const CountLimit = 10_000
 
 // MatchCount is the number of matching messages.

@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// The settings that decide whether the broker can write dead letters (KIP-1191).
+// The settings and the feature that decide whether the broker can write dead letters (KIP-1191), and the setting for
+// the retention of a topic.
 const (
 	topicPrefix = "errors.deadletterqueue.topic.name.prefix"
 	autoCreate  = "errors.deadletterqueue.auto.create.topics.enable"
@@ -150,8 +151,8 @@ func (s settings) problems(g *Group) []entity.ShareProblem {
 
 const topicSetting = "errors.deadletterqueue.topic.name"
 
-// bytesNeeded returns the size in bytes of the largest dead letter that the broker may write for the group; 0 when it
-// is not known.
+// bytesNeeded returns an upper limit for the size in bytes of a dead letter that the broker may write for the group; 0
+// when it is not known.
 func (s settings) bytesNeeded(g *Group) int64 {
 	if !g.CopiesRecords {
 		return pointerBytes

@@ -18,8 +18,8 @@ import (
 // Group is a share group whose configuration names a dead-letter topic.
 type Group struct {
 	broker.ShareGroup
-	// Offsets are the partitions in which the group has state, each with the group's progress; nil until they could be
-	// read.
+	// Offsets are the partitions in which the group has state, each with the group's progress; nil until they have been
+	// read, and when a permission to read them is missing.
 	Offsets map[broker.TopicPartition]broker.ShareOffset
 	// Topics are the names of the topics in Offsets, sorted.
 	Topics []string
@@ -41,7 +41,7 @@ type Snapshot struct {
 	groups   []Group
 	named    map[string][]int // indexes in groups, by the dead-letter topic that the groups name
 	read     map[string]bool  // dead-letter topics that this installation reads, even if no configuration of a group names them
-	enabled  map[string]bool  // topics that allow dead letters of share groups, and dead-letter topics of groups that this installation does not follow
+	enabled  map[string]bool  // topics whose configuration allows dead letters of share groups, and topics that groups of other installations name and that do not refuse them
 	prefixes []string         // prefixes by which the brokers recognise dead-letter topics; none when the cluster has no share groups
 	settings settings
 }
@@ -66,26 +66,28 @@ func (s *Snapshot) Group(name string) *Group {
 // not refuse dead letters.
 func (s *Snapshot) IsDeadLetterTopic(topic string) bool { return len(s.named[topic]) > 0 }
 
-// IsRead reports whether the topic may contain dead letters of share groups that this installation reads: the
-// configuration of a group names the topic, or the topic's own configuration allows such dead letters. The topic's own
-// configuration matters after a group was given another dead-letter topic, because the former topic may still contain
-// dead letters.
+// IsRead reports whether the topic may contain dead letters of share groups that this installation reads. Either
+// IsDeadLetterTopic is true for the topic, or the topic matches the Watcher's patterns and its own configuration allows
+// such dead letters. The topic's own configuration matters after a group was given another dead-letter topic, because
+// the former topic may still contain dead letters.
 func (s *Snapshot) IsRead(topic string) bool { return s.read[topic] }
 
 // ReadTopics returns the topics for which IsRead returns true, sorted.
 func (s *Snapshot) ReadTopics() []string { return slices.Sorted(maps.Keys(s.read)) }
 
 // IsReserved reports whether the broker may write dead letters of share groups to the topic: the configuration of a
-// group names the topic, the topic's own configuration allows dead letters, or its name begins with the prefix that the
-// broker requires. dlq-manager sends no record to such a topic and does not accept it as an original topic.
+// group names the topic, and the topic does not refuse dead letters; its own configuration allows dead letters; or its
+// name begins with a prefix that a broker requires. dlq-manager sends no record to such a topic and does not accept it
+// as an original topic.
 func (s *Snapshot) IsReserved(topic string) bool {
 	return s.IsDeadLetterTopic(topic) || s.enabled[topic] ||
 		slices.ContainsFunc(s.prefixes, func(prefix string) bool { return strings.HasPrefix(topic, prefix) })
 }
 
 // Declaration says whether an original topic that records of the dead-letter topic name is declared. The groups that
-// name the dead-letter topic declare the topics in which they have state. The result is entity.NotDeclared for a
-// dead-letter topic that no group names, and while the state of one of its groups is not known.
+// name the dead-letter topic declare the topics in which they have state; Declaration reads the groups in the order of
+// their names until one declares the topic. The result is entity.NotDeclared for a dead-letter topic that no group
+// names, and when the state of a group is not known. It is entity.Contradicted when no group declares the topic.
 func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
 	found := entity.NotDeclared
 	for _, i := range s.named[dlqTopic] {
@@ -113,8 +115,8 @@ func (noStateError) Is(target error) bool {
 
 // CheckPointer returns nil when a dead letter of the group in the dead-letter topic may point to a record of the given
 // partition. When the dead letter may not point there, CheckPointer returns the reason. Two conditions must hold: the
-// group's configuration names the dead-letter topic, and the group has state for the partition. An error of the kind
-// ErrNotKnown may disappear within seconds.
+// group's configuration names the dead-letter topic, and the group has state for the partition. Each reason is an error
+// of the kind ErrNotKnown, which may disappear within seconds.
 func (s *Snapshot) CheckPointer(dlqTopic, group string, at broker.TopicPartition) error {
 	g := s.Group(group)
 	switch {

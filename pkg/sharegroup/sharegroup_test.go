@@ -270,8 +270,8 @@ func TestCoordinatorThatHangs(t *testing.T) {
 	})
 }
 
-// TestWatcher: while the cluster does not answer, the last snapshot stays; when the cluster answers again, deleted
-// groups are forgotten.
+// TestWatcher: a missing permission ends the wait for Answered, and only a complete read ends the wait for Ready. While
+// the cluster does not answer, the last snapshot stays; when the cluster answers again, deleted groups are forgotten.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,8 +37,8 @@ const (
 	// interval is the pause between two reads of the groups and their offsets.
 	interval = 5 * time.Second
 	// settingsInterval is the pause between two reads of the configurations of brokers and topics. This pause is longer
-	// than interval, because a cluster has many topics. The configurations are also read when a group was added, removed
-	// or changed.
+	// than interval, because a cluster has many topics. The configurations are also read when a group was added,
+	// removed or changed; those of topics that refuse dead letters are read at every interval.
 	settingsInterval = time.Minute
 )
 

@@ -383,7 +383,8 @@ func TestArchivedIDs(t *testing.T) {
 	})
 }
 
-// TestArchivePruning: a query by id reads only one partition of the archive.
+// TestArchivePruning: a query by id reads only one partition of the archive, and a purge reads only partitions that
+// contain due messages.
 func TestArchivePruning(t *testing.T) {
 	t.Parallel()
 	db := quarters(t)

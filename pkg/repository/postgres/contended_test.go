@@ -104,8 +104,8 @@ func TestContentionThatGoesOnIsNoOutage(t *testing.T) {
 }
 
 // TestStoreInOppositeOrders: an ingester that has not noticed that it lost its partitions stores the same ranges as the
-// new owner of the partitions, in the opposite order. The table of positions is so large that PostgreSQL reads the
-// positions one by one through the index.
+// new owner of the partitions, in the opposite order. They do not deadlock, and each range is stored once. The table of
+// positions is so large that PostgreSQL reads the positions one by one through the index.
 func TestStoreInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -136,7 +136,8 @@ func TestStoreInOppositeOrders(t *testing.T) {
 }
 
 // TestDocumentsInOppositeOrders: two indexers assign error groups to the same messages at the same time, in opposite
-// orders. One half of the messages is live, the other half archived.
+// orders. They do not deadlock, and each message gets its error group. One half of the messages is live, the other half
+// archived.
 func TestDocumentsInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	indexers := []*Store{New(db), New(db)}
@@ -179,7 +180,8 @@ func inParallel(calls ...func() error) error {
 }
 
 // TestStatementSentTwice: when a connection ends after a change was committed but before the answer arrived,
-// database/sql sends the statement again. The caller must still get the correct answer.
+// database/sql sends the statement again. The caller must still get the correct answer, and the audit trail must
+// contain the change only once.
 func TestStatementSentTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

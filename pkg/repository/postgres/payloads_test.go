@@ -169,7 +169,8 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	check.True(t, total == 105 && p.Filled == 105 && p.Pending == 0, "got %d filled and %+v, want 105", total, p)
 }
 
-// In the mode PayloadNever, no message waits for its payload, and the reason why the payload is empty is stored.
+// In the mode PayloadNever, and with a limit of 0 bytes, no message waits for its payload, and the reason why the
+// payload is empty is stored.
 func TestPayloadNever(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]Option{

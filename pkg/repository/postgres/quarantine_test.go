@@ -70,7 +70,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	check.True(t, err == nil && len(again.Ranges) == 0, "Store of the same batch = %+v, %v, want nothing", again, err)
 	exec(t, db, `UPDATE dlq.ingest_positions SET next_offset = next_offset - 100`)
 	bad := repository.Batch{Ranges: b.Ranges[1:], Messages: b.Messages[137:138]}
-	if _, err := f.store.Store(t.Context(), bad); err != nil { // the position was moved back, so the record is read and stored again
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // the position was moved back, so the record is passed to Store again; it must stay in quarantine
 		t.Errorf("Store of the refused record = %v", err)
 	}
 	wantCounts(t, db, 199, 1)
@@ -106,8 +106,8 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"released %+v, want the record as it was", got)
 }
 
-// TestEveryPermanentRefusal: when PostgreSQL refuses one record for good, with one of several error codes, the other
-// records of the batch are stored.
+// TestEveryPermanentRefusal: when PostgreSQL refuses some records of a batch for good, with any of several error codes,
+// they go into quarantine with this code, and the other records are stored.
 func TestEveryPermanentRefusal(t *testing.T) {
 	t.Parallel()
 	raise := func(code string) string {
@@ -180,7 +180,7 @@ func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 }
 
 // TestQuarantineOfVisibleTopics: the list of quarantined records contains only records of topics that the caller may
-// see.
+// see. Its pages contain each record once, and QuarantineCounts counts the records of each topic.
 func TestQuarantineOfVisibleTopics(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))

@@ -90,8 +90,10 @@ func (f *finder) open() *sqlx.Tx {
 	return tx
 }
 
-// TestSearchIndexBehindAnOpenTransaction: the indexer waits for the open transactions of the whole server. Other tests
-// open and end transactions at any time, so each subtest opens a transaction of its own.
+// TestSearchIndexBehindAnOpenTransaction: while a transaction is open, the indexer finds the messages of other
+// transactions, does not scan more and more, and reports the stall. Messages of the open transaction are found after
+// its commit. The indexer waits for the open transactions of the whole server. Other tests open and end transactions at
+// any time, so each subtest opens a transaction of its own.
 func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
@@ -145,8 +147,8 @@ func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 	})
 }
 
-// TestSearchIndexTakesWhatIsOld: a message that is older than the indexer's position when it is stored is still
-// indexed.
+// TestSearchIndexTakesWhatIsOld: a message that is older than the indexer's position when it is stored or restored is
+// still indexed.
 func TestSearchIndexTakesWhatIsOld(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)

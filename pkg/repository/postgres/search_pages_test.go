@@ -31,8 +31,8 @@ type stretches struct {
 
 // seedStretches inserts these stretches: some minutes with one message a second; some messages around one time; ten
 // messages with one created_at, long before all others; many messages with the same created_at; some messages that were
-// stored out of order; and again some minutes. Apart from the ten old messages, the stretches begin before midnight and
-// end after it. A third of the messages is archived.
+// stored out of order; and again some minutes. Apart from the ten old messages, the first stretch begins before
+// midnight, and the last one ends after it. A third of the messages is archived.
 func seedStretches(t *testing.T, seed uint64) *stretches {
 	t.Helper()
 	s := &stretches{T: t, db: postgrestest.Open(t), random: rand.New(rand.NewPCG(seed, 22))}

@@ -176,8 +176,8 @@ func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	return n
 }
 
-// seedHalves inserts 60,000 messages, two a second. The older half contains one word, the newer half another word. When
-// PostgreSQL analyzed the documents, only the oldest thousand existed.
+// seedHalves inserts 60,000 messages, two a second. The older half contains one word, the newer half another word; the
+// messages of the topic few contain neither. When PostgreSQL analyzed the documents, only the oldest thousand existed.
 func seedHalves(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
@@ -200,7 +200,7 @@ func seedHalves(t *testing.T, db *sqlx.DB) {
 }
 
 // TestDocumentsHaveTheTimeOfTheirMessage: a document has the created_at of its message, even after SQL statements have
-// changed the message's created_at.
+// changed the message's created_at. A live message with an infinite created_at has no document.
 func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	t.Parallel()
 	wantDated := func(t *testing.T, db *sqlx.DB, documents int) {

@@ -348,8 +348,8 @@ func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message))
 	return all
 }
 
-// export returns the ids of all messages that the query matches. When q has no limit for values, values of any size are
-// loaded.
+// export returns the ids of the messages that the query exports. When q.Limit is 0, these are all that match, and
+// values of any size are loaded.
 func (h *harness) export(q repository.ExportQuery) []uuid.UUID {
 	h.Helper()
 	if q.Limit == 0 {

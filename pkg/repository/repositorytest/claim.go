@@ -75,9 +75,8 @@ func claimKeepsBytes(h *harness) {
 	h.wantUnchanged(after)
 }
 
-// claimClearsError: Claim clears the error of the previous attempt, its class and the time of the next attempt. A class
-// that is stored later, during the claim, belongs to the new attempt and decides whether this attempt counts when it is
-// settled.
+// claimClearsError: Claim clears the error of the previous attempt, its class and the time of the next attempt.
+// Otherwise a class of the previous attempt could be taken for that of the new attempt.
 func claimClearsError(h *harness) {
 	m := h.put(func(m *entity.Message) {
 		m.LastPublishError, m.LastPublishErrorClass = "connection reset", entity.BrokerUnavailable

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// rounds is the number of times that each test of a race is repeated.
+// rounds is the number of times that a test repeats a race which it would not see every time.
 const rounds = 10
 
 func concurrencyPromises() []promise {

@@ -198,7 +198,8 @@ func ingestState(h *harness) {
 }
 
 // ingestRedelivered stores the same records again in every way in which Kafka may deliver them again. The ingester
-// decodes the records each time they are delivered, so their messages have other ids each time.
+// decodes the records each time they are delivered, so their messages have other ids each time. Nothing of this may be
+// stored.
 func ingestRedelivered(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	first := h.batch(s, 0, 10)
@@ -313,7 +314,7 @@ func ingestNothing(h *harness) {
 }
 
 // ingestConcurrent: several members of a consumer group, which have not noticed that they lost the partition, store the
-// same range at the same time. Each has decoded messages with other ids.
+// same range at the same time. Each has decoded messages with other ids. Exactly one call stores its messages.
 func ingestConcurrent(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	const callers = 16

@@ -235,7 +235,8 @@ func keysCloseOnce(h *harness) {
 		repository.KeyState{Phase: repository.KeyDone, Operation: k.Operation, Answer: anAnswer()})
 }
 
-// keysOwner: an owner that has lost its lease cannot store an answer, because another owner works on the request.
+// keysOwner: an owner that has lost its lease cannot store an answer, drop the key or renew the lease, because another
+// owner works on the request.
 func keysOwner(h *harness) {
 	slow := h.begin("k")
 	h.clock.Advance(keyLease)

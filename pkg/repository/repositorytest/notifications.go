@@ -248,7 +248,8 @@ func eventsMuted(h *harness) {
 }
 
 // eventsMutedInATopic: when an error group is muted in one of its topics, its event names only the other topics of the
-// group.
+// group, and is muted when there are none. An event about a message is muted when the group is muted in the message's
+// topic.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
 	mine := h.came(f, 1)

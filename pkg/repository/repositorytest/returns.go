@@ -86,7 +86,8 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 }
 
 // wantReturn checks that Store has recognised exactly one return, by key and value: the message child, whose parent is
-// the message with the id parent. It also checks that the stored message names this parent.
+// the message with the id parent. It also checks that the stored message names this parent, and that the outcome of the
+// parent is returned.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)
@@ -104,7 +105,7 @@ func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, par
 	h.wantOutcome(parent, entity.Returned)
 }
 
-// wantNoReturn checks that none of the messages is a return of parent.
+// wantNoReturn checks that none of the messages is a return, and that the outcome of parent is published.
 func (h *harness) wantNoReturn(got []repository.Arrival, messages []entity.Message, parent uuid.UUID) {
 	h.Helper()
 	check.True(h, len(got) == 0, "Store found the returns %+v, want none", got)

@@ -62,8 +62,8 @@ func (h *harness) indexed(m entity.Message, terms ...int64) {
 	})
 }
 
-// assorted contains messages with different properties, by the names that the tests give them. Each filter of
-// filterCases matches some of them.
+// assorted contains messages with different properties, by the names that the tests give them. The filters of
+// filterCases match some of them, all or none.
 type assorted struct {
 	byName map[string]uuid.UUID
 	order  []string // names of the messages, in the order of their creation, the oldest first
@@ -127,7 +127,7 @@ type filterCase struct {
 	want   []string
 }
 
-// filterCases returns a filter for each field of entity.Filter, with the names of the messages that it matches.
+// filterCases returns filters for each field of entity.Filter, each with the names of the messages that it matches.
 func (h *harness) filterCases(a assorted) []filterCase {
 	h.Helper()
 	created := func(name string) time.Time {

@@ -31,7 +31,7 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 }
 
 // represents reports whether the entry e stands for its request in a list of requests. This is the first entry of the
-// request that matches q, or an entry without a request.
+// request that matches q apart from After, Until and Before, or an entry without a request.
 func (s *Store) represents(e entity.AuditEntry, q repository.TrailQuery) bool {
 	q.After, q.Until, q.Before = time.Time{}, time.Time{}, e.ID
 	return e.Cause.Call == uuid.Nil || !slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {

@@ -33,7 +33,8 @@ func (p *ShownPage) BoundHeaders(r *entity.Record) {
 	}
 }
 
-// OneQuery returns the query for one message with its bytes. A key longer than keyLimit bytes is left out.
+// OneQuery returns the query for the message $1 with its bytes. A key longer than keyLimit bytes and a value longer
+// than $2 bytes are left out; of the headers, the query reads only the first bytes, which viewFirst needs.
 func OneQuery(from Source, keyLimit int) string {
 	return `
 	SELECT ` + StateColumns + `, ` + FirstByteColumns("$2::bigint", keyLimit) + `, ` + ConsumptionColumns + `
@@ -41,8 +42,9 @@ func OneQuery(from Source, keyLimit int) string {
 	WHERE ` + from.Has("$1")
 }
 
-// ListedSize returns the SQL expression for the number of bytes that a page loads for the message with the alias m. A
-// part that is longer than the limit is not loaded, so its bytes do not count.
+// ListedSize returns the SQL expression for the number of bytes of the error message, key, headers and value that a
+// page loads for the message with the alias m. A key, headers or a value longer than the limit are not loaded, so their
+// bytes do not count.
 func ListedSize(limit string) string {
 	return ListedSizeWithout(limit) + `
 			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `

@@ -112,10 +112,10 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
-// the message's consumer group in the target. When the consumer group is not known, it reads the committed offsets of
-// all consumer groups that are configured for the target topic, and takes the highest. It finds no offset when the
-// consumer group is a share group and its dead letter for the sent record is stored, because then the record failed
-// again.
+// the message's consumer group in the target, if this offset is higher than that of the sent record. When the consumer
+// group is not known, it reads the committed offsets of all consumer groups that are configured for the target topic,
+// and takes the highest. It finds no offset when the consumer group is a share group and its dead letter for the sent
+// record is stored, because then the record failed again.
 var ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at

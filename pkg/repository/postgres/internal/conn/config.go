@@ -42,7 +42,7 @@ type Config struct {
 	SSLCert         string        `mapstructure:"ssl_cert"`
 	SSLKey          string        `mapstructure:"ssl_key"`
 	ConnectTimeout  time.Duration `mapstructure:"connect_timeout"`
-	ReadTimeout     time.Duration `mapstructure:"read_timeout"` // maximum time in which the server sends nothing during a statement; 0 for no limit
+	ReadTimeout     time.Duration `mapstructure:"read_timeout"` // when the server sends nothing for this time during a statement, the connection is closed; 0 for no limit
 	MaxOpenConns    int           `mapstructure:"max_open_conns"`
 	MaxIdleConns    int           `mapstructure:"max_idle_conns"`
 	ConnMaxLifetime time.Duration `mapstructure:"conn_max_lifetime"`

@@ -16,7 +16,8 @@ const (
 	sizesTimeout = 5 * time.Second
 	// replacedTime is the time for which a replaced statement stays open, because a caller may still use it.
 	replacedTime = time.Minute
-	// smallTable is the size in bytes of a table that is read quickly with any plan.
+	// smallTable is a size in bytes. A table that is not larger is read quickly with any plan, so its growth drops no
+	// statements.
 	smallTable = 1 << 20
 )
 
@@ -31,13 +32,13 @@ const maxPrepared = 160
 // statements are the prepared statements of a store. PostgreSQL keeps the plan of a prepared statement until its tables
 // are analyzed. When a flood of messages arrives in a table that was empty, autovacuum analyzes the table after a
 // minute or more. Until then, the old plan for a page of 20 messages would read the whole table. So statements are
-// prepared again when a table has doubled its size.
+// prepared again when a table larger than smallTable has doubled its size.
 type statements struct {
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt
 	due      time.Time       // time from which on the sizes of the tables may be read again
 	reading  bool            // whether a caller is reading the sizes of the tables now
-	sizes    map[int64]int64 // sizes of tables when their statements were prepared, by the oid of the table
+	sizes    map[int64]int64 // size of each table when statements were last dropped, or a smaller size since then, by the oid of the table
 }
 
 // get returns the prepared statement of a query; nil when there is none. full reports whether there are maxPrepared

@@ -81,7 +81,7 @@ func parsePosition(text string) (p Position, err error) {
 // because one host name may lead to several servers, or to another server than before.
 type Need struct {
 	Position Position        // position that the server must have replayed; the zero Position when it need not have replayed any
-	Alive    context.Context // when it ends, the connection is closed, even while the connection waits for an answer
+	Alive    context.Context // when this context ends, the connection is closed, even while it waits for an answer
 }
 
 type needKey struct{}

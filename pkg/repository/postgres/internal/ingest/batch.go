@@ -54,7 +54,7 @@ func (in *incoming) arrivalsOf(counted func(*entity.Message) bool) []repository.
 // prepared contains what is computed from the messages of a batch before they are stored. The lists are in the order of
 // the messages.
 type prepared struct {
-	hashes []int64  // hash of each message's record, as entity.RecordHash returns it
+	hashes []int64  // hash of each message's record, as entity.RecordHash returns it; 0 for messages of share groups
 	notes  []string // for each message, the reason why it gets no payload when it is stored; see projection.note
 	asked  bool     // whether PostgreSQL has already checked each value of the batch; see dropProjections
 

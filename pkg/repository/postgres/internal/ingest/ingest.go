@@ -147,9 +147,9 @@ const (
 //
 // The step back contains the returns of the batch. The statement locks the parents of the returns in the order of their
 // ids before it inserts the returns, so batches with returns of the same attempts do not deadlock. When several records
-// name the same attempt in their headers, only the first of these returns is stored. A return that was recognised by
-// content violates the primary key of dlq.returns when its attempt has a return already; then Store searches again, see
-// takenMeanwhile.
+// name the same attempt in their headers, dlq.returns gets only the first of the confirmed ones. A return that was
+// recognised by content violates the primary key of dlq.returns when its attempt has a return already; then Store
+// searches again, see takenMeanwhile.
 //
 // An attempt may end after a return was matched to it by content and before the parent is locked here. If the attempt's
 // result says that it sent nothing, another producer wrote the equal record, and no return is stored. The message is

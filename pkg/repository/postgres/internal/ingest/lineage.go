@@ -206,8 +206,9 @@ const sentBytes = `
 
 // sameQuery finds the attempts that sent one of the records that sentQuery returned. For each record it returns the
 // latest attempts, but no more attempts than the batch contains messages with this record. An attempt must have sent
-// the same bytes and must have no return yet. When the message that was sent is in an archive object, the database
-// cannot compare its bytes, and the equal hash is sufficient.
+// the same bytes. If its return would be confirmed, it must have no confirmed return yet; otherwise it must have no
+// unconfirmed return by content yet. When the message that was sent is in an archive object, the database cannot
+// compare its bytes, and the equal hash is sufficient.
 var sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])

@@ -179,8 +179,9 @@ func withShares(in incoming, query string, args []any, clock int) (steps, whole 
 	return steps, query, args
 }
 
-// shareArgs returns the arguments of shareSteps for n messages: ten columns of dlq.share_records, the timestamps of the
-// messages' latest dead letters, and their dead-letter topics.
+// shareArgs returns arguments of shareSteps for n messages. columns contains seven columns of dlq.share_records, and
+// the incarnation, the partition and the offset of each dead letter; deaths are the timestamps of the messages' latest
+// dead letters, dlqTopics their dead-letter topics.
 func shareArgs(in incoming, n int) (columns []any, deaths, dlqTopics any) {
 	latest, deadTopics := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt4, n, 4)
 	ids, groups, topics := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)

@@ -27,9 +27,9 @@ func NewShares(db *conn.DB, mode PayloadMode, limit int) *Shares {
 	return &Shares{db, returns{db}, projection{mode, limit}}
 }
 
-// takePointersQuery leases rows of dlq.share_records that are due: at most $2 rows, until the headers of their messages
-// have $4 bytes. Rows that were never tried come first, because rows that failed may fail again. When the message of a
-// row is not live, the row is not due again until the message is restored.
+// takePointersQuery leases rows of dlq.share_records that are due: at most $2 rows, and no further row when the headers
+// of the leased rows' messages have $4 bytes. Rows that were never tried come first, because rows that failed may fail
+// again. When the message of a row is not live, the row is not due again until the message is restored.
 const takePointersQuery = `
 	WITH moment AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
@@ -62,7 +62,7 @@ type pointerRow struct {
 }
 
 // TakePointers implements repository.Shares. It also calls indexAgain for completed messages that are still due,
-// because the process that completed them died before it called indexAgain.
+// because the process that completed them did not get to call indexAgain.
 func (s *Shares) TakePointers(ctx context.Context, limit int, maxBytes int64, lease time.Duration) ([]repository.Pointer, error) {
 	var found []pointerRow
 	query := takePointersQuery + codec.StateColumns + `, ` + codec.ByteColumnsWith(codec.KeyUpTo("0"), "0::bigint", codec.HeadersUpTo("-1")) + `
@@ -143,8 +143,7 @@ var completeQuery = `
 	)` + placed(returnSteps, 8, 13) + `
 	SELECT id, retry_count, status FROM record`
 
-// activityLives lists the lengths in minutes of the intervals of dlq.activity, and how long the rows of each length are
-// kept.
+// activityLives lists the step lengths of dlq.activity in minutes, each with the time for which its rows are kept.
 var activityLives = fmt.Sprintf(`(1::smallint, interval '%d s'), (5::smallint, interval '%d s'), (60::smallint, interval '%d s')`,
 	int(repository.ArrivalsMinuteLife.Seconds()), int(repository.FineArrivalsLife.Seconds()), int(repository.ArrivalsLife.Seconds()))
 
@@ -338,7 +337,8 @@ func (s *Shares) completionArgs(messages []entity.Message, read []repository.Com
 	}
 }
 
-// note returns the reason why the message has no payload; notePending when FillPayloads fills the payload later.
+// note returns the reason why the message has no payload; notePending when FillPayloads fills the payload later, ""
+// when the record has no value.
 func (s *Shares) note(c repository.Completion) string {
 	m := c.Message
 	m.Record = c.Record

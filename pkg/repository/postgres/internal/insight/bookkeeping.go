@@ -93,11 +93,12 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 
 // PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after repository.KeyLife; ended
 // redrives, returns without an attempt, and unconfirmed returns without a message, after redriveDays; audit entries
-// after auditDays (at least 365); documents and edits without a message, and empty partitions of documents; hourly
-// arrivals after repository.TrendLife; error groups without messages (see repository.Groups); archive runs after
-// repository.ArchiveRunLife; ended sessions whose token has expired; drafts of the console after a day. Each
-// transaction deletes at most batch rows, or 10 redrives with their batches. PurgeBookkeeping returns the number of
-// deleted rows. When the deletion of one kind of row fails, it continues with the others, unless ctx has ended.
+// after auditDays (at least 365); documents of messages that do not exist or are in an object, edits without a message,
+// and empty partitions of documents; hourly arrivals after repository.TrendLife; error groups without messages (see
+// repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose token has expired; drafts of
+// the console after a day. Each transaction deletes at most batch rows, or 10 redrives with their batches.
+// PurgeBookkeeping returns the number of deleted rows. When the deletion of one kind of row fails, it continues with
+// the others, unless ctx has ended.
 func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
 	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
 		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)

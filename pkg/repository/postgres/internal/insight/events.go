@@ -88,9 +88,9 @@ type trailEventRow struct {
 	Muted  bool      `db:"muted"`
 }
 
-// groupEventsQuery finds new and regressed error groups. The topics of a group come from its arrivals. The event is
-// muted when the group is muted in all of these topics; otherwise the event names the topics in which the group is not
-// muted.
+// groupEventsQuery finds new and regressed error groups. The topics of a group are those in which messages have arrived
+// since the event. The event is muted when the group is muted in all of these topics; otherwise the event names the
+// topics in which the group is not muted.
 var groupEventsQuery = `
 	SELECT g.id, g.class, g.title, NOT EXISTS (
 		SELECT FROM dlq.group_arrivals a

@@ -324,7 +324,8 @@ func (q *groupsQuery) from(seen string) string {
 }
 
 // conditions returns the SQL conditions of the request on the error groups. When walk is true, PostgreSQL can only test
-// the conditions for one group after the other; otherwise it may first find all matching groups.
+// a condition on statuses, without a topic, for one group after the other; otherwise it may first find all matching
+// groups.
 func (q *groupsQuery) conditions(asked repository.GroupQuery, seen string, walk bool) []string {
 	conditions, times := []string{"g.first_seen IS NOT NULL"}, "g"
 	if seen != "" {

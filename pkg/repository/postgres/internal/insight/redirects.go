@@ -68,9 +68,9 @@ func (s *RedirectStore) RedirectTargets(ctx context.Context, topics []string) (m
 	return targets, nil
 }
 
-// saveRedirectQuery changes nothing when the present version of the redirect is not $10, or when the same operation has
-// made the change already. The step saved reads from the step old, so that PostgreSQL runs old first and the audit
-// entry contains the earlier target.
+// saveRedirectQuery changes nothing when $10 is not NULL and not the present version of the redirect, or when the same
+// operation has made the change already. The step saved reads from the step old, so that PostgreSQL runs old first and
+// the audit entry contains the earlier target.
 const saveRedirectQuery = `
 	WITH old AS MATERIALIZED (
 		SELECT target, version FROM dlq.redirects WHERE topic = $1 FOR UPDATE

@@ -145,9 +145,10 @@ func sorted(names pq.StringArray) []string {
 	return names
 }
 
-// totalsQuery returns one row for each status of each topic in $1, and one row for each status of all other topics
-// together. The other topics are added up because their number is not limited: any record may name any original topic.
-// When $1 is NULL, the first $2 topics by name have their own rows.
+// totalsQuery returns one row for each status of each topic in $1 and of the topic "", which stands for messages of
+// unknown origin, and one row for each status of all other topics together. The other topics are added up because their
+// number is not limited: any record may name any original topic. When $1 is NULL, the first $2 topics by name have
+// their own rows.
 const totalsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT original_topic, status, sum(messages)::bigint AS messages

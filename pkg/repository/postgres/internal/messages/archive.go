@@ -105,7 +105,8 @@ func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session
 	return err
 }
 
-// stopTimeout is the maximum time that a cancelled statement may take to end.
+// stopTimeout is the time in which a cancelled call of the archive procedure must end; otherwise its connection is
+// closed. The count of moved messages must be read within the same time.
 const stopTimeout = 2 * time.Second
 
 // stopSession cancels the statement of a session, again and again until the statement has ended, for at most
@@ -145,8 +146,8 @@ func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	return n, nil
 }
 
-// PurgeQuery deletes messages that have been in the archive for longer than $1 days. Both the SELECT and the DELETE
-// contain the cut-off time, so that neither of them reads partitions with later times.
+// PurgeQuery deletes at most $2 messages that have been in the archive for longer than $1 days. Both the SELECT and the
+// DELETE contain the cut-off time, so that neither of them reads partitions with later times.
 const PurgeQuery = `
 	WITH due AS MATERIALIZED (
 		SELECT id, archived_at FROM dlq.dlq_messages_archive

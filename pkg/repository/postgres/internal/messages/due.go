@@ -22,16 +22,16 @@ type Schedule struct{ db *conn.DB }
 // NewSchedule returns a Schedule that sends its statements to db.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
-// dueWalk is the number of PENDING messages that one call of Due reads to find messages that were never attempted. The
-// limit keeps the call short, some milliseconds, even when a million messages of topics without automatic retry come
-// first.
+// dueWalk is the maximum number of PENDING messages that one call of Due reads to find messages that were never
+// attempted. The next call continues after them. The limit keeps the call short, some milliseconds, even when a million
+// messages of topics without automatic retry come first.
 const dueWalk = 1000
 
 // dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
 // never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
-// first. The last row of the result is the message at which the walk ended; it is missing when the walk has read all
-// PENDING messages. The walk reads, and then leaves out, messages whose original topic ($7) and dead-letter topic ($8)
-// are a pair of DueQuery.Except, unless an operator has set the original topic, and messages of share groups whose
+// first. The last row of the result is the message at which the walk ended; it is missing when fewer than dueWalk
+// messages were left. The walk reads, and then leaves out, messages whose original topic ($7) and dead-letter topic
+// ($8) are a pair of DueQuery.Except, unless an operator has set the original topic, and messages of share groups whose
 // record is not stored yet.
 var dueQuery = `
 	WITH excepted AS MATERIALIZED (
@@ -96,7 +96,7 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 
 // mergeDue merges the messages of both sources of dueQuery in the order of created_at, up to the limit. next is the
 // cursor at which the walk of the next call begins: the end of this walk or, if the limit may have left out messages
-// that were never attempted, the last of them that is returned.
+// that were never attempted, the last of them that is returned (q.After when none is).
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0

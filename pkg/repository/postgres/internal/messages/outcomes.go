@@ -90,8 +90,8 @@ func (s *Outcomes) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, 
 	return groups, nil
 }
 
-// saveCommittedQuery writes only offsets that changed, because at most times most consumer groups have committed
-// nothing new.
+// saveCommittedQuery writes only offsets that are higher than the stored ones, because at most times most consumer
+// groups have committed nothing new.
 const saveCommittedQuery = `
 	INSERT INTO dlq.committed_offsets AS known (consumer_group, topic, topic_id, partition, committed, seen_at)
 	SELECT consumer_group, topic, topic_id, partition, max(committed), coalesce($6::timestamptz, now())

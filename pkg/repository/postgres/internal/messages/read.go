@@ -42,8 +42,8 @@ func pageOfTopic(offset, size string) string {
 }
 
 // listQueryOf returns the query for a page of a topic. The total comes from the counters in the same snapshot, and is
-// returned even when the page is empty. The column room is the maximum number of bytes of each key, value and headers
-// that is read; it is 0 for messages that no longer fit into the page. PostgreSQL knows the lengths without reading
+// returned even when the page is empty. The column room is a limit in bytes: a longer key or value, and longer headers,
+// are not read. It is 0 for messages that no longer fit into the page. PostgreSQL knows the lengths without reading
 // values that are stored out of line.
 func listQueryOf(offset, size, limit, page string) string {
 	return `

@@ -36,8 +36,8 @@ const closedDayQuery = `
 	SELECT date_trunc('day', min(archived_at), 'UTC') AS day FROM dlq.dlq_messages_archive
 	WHERE archived_at >= greatest($1::timestamptz, '0001-01-02') AND archived_at < date_trunc('day', coalesce($2::timestamptz, now()), 'UTC')`
 
-// ClosedDay returns the first day in UTC, not before the given time, that has ended and for which the database contains
-// archived messages. ok is false when there is none.
+// ClosedDay returns the UTC day of the earliest message in the database that was archived at the given time or later,
+// but before today. ok is false when there is no such message.
 func (s *Mover) ClosedDay(ctx context.Context, from time.Time) (day time.Time, ok bool, err error) {
 	var found []sql.NullTime
 	if err := s.db.Select(ctx, &found, closedDayQuery, entity.TruncateTime(from), s.db.Clock()); err != nil {

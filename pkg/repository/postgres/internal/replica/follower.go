@@ -68,8 +68,8 @@ type writtenAt struct {
 // by the server that answered them, and why.
 const (
 	byReplica = "replica" // the replica answered
-	isBehind  = "behind"  // the database answered, because the replica had not replayed the caller's last change, or what was asked for
-	isLate    = "late"    // the database answered, because the replica could not be reached or its data was too old
+	isBehind  = "behind"  // the database answered, because the replica had not replayed the caller's last change, or did not contain the object that was asked for
+	isLate    = "late"    // the database answered, because the data of the replica was too old, or its age was not known
 	hasFailed = "failed"  // the database answered, because the replica did not answer this read or ended it
 )
 

@@ -77,7 +77,7 @@ const endFillingQuery = `
 	RETURNING true`
 
 // EndFilling makes the engine answer all further searches, if the messages that existed when BeginFilling was called have
-// their documents. idle says that the last call of Unindexed found no message. It reports whether it ended the filling.
+// their documents. idle says that the last call of Unindexed found no message. The result reports whether this call ended the filling.
 func (s *Indexer) EndFilling(ctx context.Context, version int64, idle bool) (ended bool, err error) {
 	var found []bool
 	err = s.db.Select(ctx, &found, endFillingQuery, version, idle)
@@ -108,7 +108,8 @@ const engineFactsQuery = `
 	WHERE isfinite(m.created_at)`
 
 // EngineFacts returns what a document in the search engine says about its message besides the words: time, topics,
-// error group, and whether it is archived. It leaves out messages that do not exist, and messages that get no document.
+// error group, and whether it is archived. It leaves out messages that do not exist or are in an archive object, and
+// messages that get no document.
 func (s *Indexer) EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repository.EngineFacts, error) {
 	var found []struct {
 		ID            uuid.UUID     `db:"id"`
@@ -130,7 +131,7 @@ func (s *Indexer) EngineFacts(ctx context.Context, ids []uuid.UUID) ([]repositor
 	return facts, nil
 }
 
-// EngineChanges returns the oldest changes of messages that are not stored in the search engine yet.
+// EngineChanges returns the oldest changes of messages, at most limit, that are not stored in the search engine yet.
 func (s *Indexer) EngineChanges(ctx context.Context, limit int) ([]repository.EngineChange, error) {
 	var found []struct {
 		Number    int64     `db:"number"`

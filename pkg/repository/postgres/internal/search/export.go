@@ -151,8 +151,8 @@ func newExporter(ctx context.Context, tx *sqlx.Tx, from codec.Source, maxValue i
 	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
 }
 
-// exported is a message that the cursor returned. It may be incomplete, because its key or its error message is too
-// long.
+// exported is a message that the cursor returned. cut says that its key or its error message was left out because it is
+// too long.
 type exported struct {
 	message entity.Message
 	cut     bool
@@ -197,8 +197,8 @@ func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, erro
 	return step, err
 }
 
-// message returns the message that the cursor returned. When the message is incomplete or its value was left out, it
-// reads the message again with a separate query.
+// message returns the message that the cursor returned. When a part that the caller wants was left out because it is
+// too long, it reads the message again with a separate query.
 func (e *exporter) message(ctx context.Context, r *exported) (*entity.Message, error) {
 	m := &r.message
 	left := m.Record.State == entity.ValueNotLoaded && (e.maxValue < 0 || e.maxValue > ExportBytes && m.Record.Size <= e.maxValue)

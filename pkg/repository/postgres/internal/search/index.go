@@ -79,9 +79,10 @@ func (s *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, vers
 	return len(held) > 0, conn.Translate("acquire the indexer lease", err)
 }
 
-// pendingQuery finds messages without a document. It continues at the position at which the last call ended (walked_at,
-// archive_walked), and moves this position to the first message that it finds. When it finds none, it moves the
-// position to ten seconds ago, because a transaction that stores messages may take that long.
+// pendingQuery finds messages without a document of the version $1, and messages without an error group. It continues
+// at the position at which the last call ended (walked_at, archive_walked), and moves this position to the first
+// message that it finds. When it finds none, it moves the position to ten seconds ago, because a transaction that
+// stores messages may take that long.
 //
 // Transactions that take longer are the reason for a second position (mark, archive_mark). All messages that such
 // transactions add are after the second position. Once a minute the query scans again from the second position. After
@@ -390,8 +391,8 @@ func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents [
 	return conn.Translate("store documents", err)
 }
 
-// underLoadQuery returns whether a redrive is sending without a low rate limit, or whether the newest 500 messages
-// arrived within the last second.
+// underLoadQuery returns whether a redrive is sending that is not limited to fewer than 100 messages a second, or
+// whether the newest 500 messages arrived within the last second.
 const underLoadQuery = `
 	SELECT EXISTS (
 		SELECT FROM dlq.redrives

@@ -93,8 +93,8 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	return p
 }
 
-// byStatus returns one walk (see Walks) for each status of the filter, when no other condition of the filter can use an
-// index. Otherwise it returns the given walks.
+// byStatus returns one walk (see Walks) for each status of a filter that has several statuses, but not all, when no
+// other condition of the filter can use an index. Otherwise it returns the given walks.
 func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	if len(walks) != 1 || len(walks[0]) > 0 || q.Filter.Group != uuid.Nil || q.Sort.By != repository.ByCreated {
 		return walks

@@ -202,8 +202,8 @@ func unionOf(days []day) string {
 	return "(" + strings.Join(tables, " UNION ALL ") + ")"
 }
 
-// byWords reports whether the search index can find the documents of a filter by words. A word needs at least three
-// adjacent letters or digits.
+// byWords reports whether the search index can find the documents of a filter by words, headers or fields. A word needs
+// at least three adjacent letters or digits.
 func byWords(f entity.Filter) bool {
 	return len(f.Terms()) > 0 || slices.ContainsFunc(f.Words, func(word string) bool {
 		adjacent, most := 0, 0
