@@ -3,6 +3,7 @@ package republisher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -45,22 +46,51 @@ func byTarget(batch []entity.Outgoing) map[broker.TopicPartition][]int {
 }
 
 // publishTo writes the messages at indices, all of one partition; messages whose value must be fetched are sent one
-// by one.
+// by one. After a message that was not written, the later ones are given back, because they would overtake it.
 func (r *Republisher) publishTo(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
 	var together []int
+	var stop *entity.Delivery // of a message that was not written
+	note := func(sent ...int) {
+		for _, i := range sent {
+			if stop == nil && stops(deliveries[i]) {
+				stop = &deliveries[i]
+			}
+		}
+	}
 	flush := func() {
 		r.send(ctx, tp, batch, together, deliveries)
+		note(together...)
 		together = nil
 	}
-	for _, i := range indices {
-		if _, fetched := sourceOf(&batch[i]); !fetched {
+	for n, i := range indices {
+		_, fetched := sourceOf(&batch[i])
+		if fetched {
+			flush()
+		}
+		if stop != nil {
+			together = indices[n:]
+			break
+		}
+		if !fetched {
 			together = append(together, i)
 			continue
 		}
-		flush()
 		deliveries[i] = r.sendFetched(ctx, tp, batch, i)
+		note(i)
 	}
-	flush()
+	if stop == nil {
+		flush()
+	}
+	for _, i := range together {
+		deliveries[i] = givenBack(tp.Partition)
+		deliveries[i].Class, deliveries[i].Err = stop.Class, fmt.Errorf("%w: an earlier message of the partition: %w", broker.ErrNotTried, stop.Err)
+	}
+}
+
+// stops reports whether later messages of the partition must wait for a message with this result. They need not wait for
+// a message that can never be written.
+func stops(d entity.Delivery) bool {
+	return d.Verdict != entity.Acknowledged && d.Verdict != entity.Rejected
 }
 
 func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {

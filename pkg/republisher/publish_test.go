@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,63 @@ func TestPublishKeepsOrder(t *testing.T) {
 		check.Require(t, d == want, "delivery %d = %+v, want %+v", i, d, want)
 		got := l.records[part(d.Partition)][d.Offset].Value
 		check.Require(t, string(got) == fmt.Sprint(i), "value at %d/%d = %s, want %d", d.Partition, d.Offset, got, i)
+	}
+}
+
+// TestPublishKeepsOrderAfterAFailure: after a message that could not be written, no later message of its partition is
+// sent, although each message with a fetched value is sent alone. Messages do not wait for a message that can never be
+// written.
+func TestPublishKeepsOrderAfterAFailure(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("fetched"))
+	for name, err := range map[string]*broker.ProduceError{
+		"Failed":   {Fate: broker.NotSent, Class: broker.ClassBrokerUnavailable, Err: broker.ErrUnavailable},
+		"InDoubt":  {Fate: broker.InDoubt, Class: broker.ClassNetworkTimeout, Err: broker.ErrUnavailable},
+		"Rejected": {Fate: broker.RecordRejected, Class: broker.ClassBadRecord, Err: broker.ErrUnavailable},
+	} {
+		for _, failing := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, failing), func(t *testing.T) {
+				t.Parallel()
+				l := newLogs()
+				l.records[broker.TopicPartition{Topic: deadLetter}] = []broker.Record{{Offset: 7, Value: []byte("fetched")}}
+				r := newRepublisher(t, l)
+				var messages []entity.Message
+				for i := range 5 {
+					messages = append(messages, message(func(m *entity.Message) {
+						m.Origin.Partition = ptr(int32(0))
+						m.Record.Value = fmt.Append(nil, i)
+						if i == 2 || i == 4 {
+							m.Source.Topic, m.Source.Partition, m.Source.Offset = deadLetter, 0, 7
+							m.Record = entity.Record{State: entity.ValueOverLimit, SHA256: sum[:], Size: 7}
+						}
+					}))
+				}
+				batch := claimed(t, r, messages...)
+				sent := 0
+				l.fail = func(broker.TopicPartition, broker.Record) error {
+					sent++
+					if sent == failing+1 {
+						return err
+					}
+					return nil
+				}
+				deliveries := r.Publish(t.Context(), batch)
+				var values []string
+				for _, record := range l.records[part(0)] {
+					values = append(values, string(record.Value))
+				}
+				want := []string{"0", "1", "fetched", "3", "fetched"}
+				if err.Fate == broker.RecordRejected {
+					want = slices.Delete(want, failing, failing+1)
+				} else {
+					want = want[:failing]
+					for _, d := range deliveries[failing+1:] {
+						check.True(t, d.Verdict == entity.GivenBack && d.Class == entity.ErrorClass(err.Class), "later delivery %+v, want it given back", d)
+					}
+				}
+				check.Equal(t, values, want, "records")
+			})
+		}
 	}
 }
 

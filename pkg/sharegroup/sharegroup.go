@@ -85,22 +85,22 @@ func (s *Snapshot) IsReserved(topic string) bool {
 }
 
 // Declaration says whether an original topic that records of the dead-letter topic name is declared. The groups that
-// name the dead-letter topic declare the topics in which they have state; Declaration reads the groups in the order of
-// their names until one declares the topic. The result is entity.NotDeclared for a dead-letter topic that no group
-// names, and when the state of a group is not known. It is entity.Contradicted when no group declares the topic.
+// name the dead-letter topic declare the topics in which they have state. The result is entity.Declared when one of these
+// groups declares the topic. Otherwise it is entity.NotDeclared when there is no such group or the state of one is not
+// known, and else entity.Contradicted.
 func (s *Snapshot) Declaration(dlqTopic, original string) entity.Declaration {
-	found := entity.NotDeclared
-	for _, i := range s.named[dlqTopic] {
-		g := &s.groups[i]
-		if g.Offsets == nil {
-			return entity.NotDeclared
-		}
-		if _, consumed := slices.BinarySearch(g.Topics, original); consumed {
+	groups := s.named[dlqTopic]
+	unknown := len(groups) == 0
+	for _, i := range groups {
+		if _, consumed := slices.BinarySearch(s.groups[i].Topics, original); consumed {
 			return entity.Declared
 		}
-		found = entity.Contradicted
+		unknown = unknown || s.groups[i].Offsets == nil
 	}
-	return found
+	if unknown {
+		return entity.NotDeclared
+	}
+	return entity.Contradicted
 }
 
 // noStateError says in its text that a share group has no state for a partition. It has the kinds ErrNotKnown and

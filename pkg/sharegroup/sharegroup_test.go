@@ -205,6 +205,13 @@ func TestSnapshot(t *testing.T) {
 		check.Is(t, err, ErrNotKnown, name)
 	}
 
+	several := newFake()
+	several.groups = []broker.ShareGroup{{Name: "a", DeadLetterTopic: "dlq.orders"}, several.groups[0]}
+	other := look(t, several)
+	other.Group("a").Offsets = nil // its state is not known
+	check.Equal(t, other.Declaration("dlq.orders", "orders"), entity.Declared, "the topic of one of two groups")
+	check.Equal(t, other.Declaration("dlq.orders", "payments"), entity.NotDeclared, "another topic, of two groups")
+
 	f := newFake()
 	f.noState = broker.ErrUnauthorized
 	hidden := look(t, f)
