@@ -162,8 +162,8 @@ func listLargeValue(h *harness) {
 	}
 }
 
-// listLongKey: a long key is not loaded when a message is read to be shown, but it is loaded when the message is read
-// to be sent.
+// listLongKey: a long key is not loaded when a message is read to be shown, but it is loaded when the message is
+// exported, or read to be sent.
 func listLongKey(h *harness) {
 	key := func(n int) entity.Message {
 		return h.put(func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), n) })

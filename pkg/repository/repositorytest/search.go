@@ -62,8 +62,8 @@ func (h *harness) indexed(m entity.Message, terms ...int64) {
 	})
 }
 
-// assorted contains messages with different properties, by the names that the tests give them. Each filter of
-// filterCases matches some of them.
+// assorted contains messages with different properties, by the names that the tests give them. The filters of
+// filterCases match different ones of them.
 type assorted struct {
 	byName map[string]uuid.UUID
 	order  []string // names of the messages, in the order of their creation, the oldest first
