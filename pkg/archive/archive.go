@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store has the methods that a run calls. Every method commits batch by batch, so work that was done before an error or
-// before the end of ctx is kept. The returned number counts only rows that were certainly processed.
+// Store has the methods that a run calls. Methods with the parameter batch commit after each batch, so the work before
+// an error or before the end of ctx is kept. Returned numbers count only what was certainly done.
 type Store interface {
 	// TryLock takes the archiver's lock if no other archiver has it. ok reports whether it did. unlock must be called
 	// when ok is true; otherwise it is nil.
@@ -26,13 +26,13 @@ type Store interface {
 	// parameter ahead says. It returns the number of new partitions.
 	CreatePartitions(ctx context.Context, ahead int) (int64, error)
 	// PurgePartitions deletes the partition of each quarter whose messages have all been in the archive for longer than
-	// days. A partition that is being read may stay until the next run.
+	// days, and returns the number of deleted messages. A partition that is being read may stay until the next run.
 	PurgePartitions(ctx context.Context, days, batch int) (int64, error)
 	// PurgeArchive deletes, one by one, the messages that have been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
-	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended longer than redriveDays ago, and audit
-	// entries older than auditDays, which is at least 365. If the deletion of one kind of rows fails, PurgeBookkeeping
-	// goes on with the other kinds.
+	// PurgeBookkeeping deletes rows that are kept for a limited time, such as expired idempotency keys, redrives that
+	// ended longer than redriveDays ago, and audit entries older than auditDays, which must be at least 365. If the
+	// deletion of one kind of rows fails, PurgeBookkeeping goes on with the other kinds.
 	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
 	// KeepArchiveRun stores a run and its result for monitoring.
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
@@ -53,12 +53,12 @@ type Tier interface {
 
 // Report contains the results of one run.
 type Report struct {
-	Partitions int64 // quarters of the archive that were created
+	Partitions int64 // partitions of the archive that were created, one for each quarter
 	Archived   int64 // messages moved to the archive
 	Stored     int64 // messages of the archive moved to objects
 	Purged     int64 // messages deleted from the archive
 	Cleaned    int64 // objects deleted
-	Bookkept   int64 // keys, redrives and audit entries deleted
+	Bookkept   int64 // rows that PurgeBookkeeping deleted, such as keys, redrives and audit entries
 	Duration   time.Duration
 	OtherRuns  bool // another archiver holds the lock, so nothing was done
 }
@@ -76,7 +76,7 @@ type Archiver struct {
 // Option changes an Archiver.
 type Option func(*Archiver)
 
-// WithClock replaces time.Now for measuring durations.
+// WithClock replaces time.Now, from which the archiver takes durations and the logged time of the next run.
 func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
 
 // WithTier makes the archiver move closed days of the archive to the objects of t.
@@ -94,8 +94,8 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 
 // Run performs one run and logs one line about it. When another archiver is running, Run does nothing and says so in
 // the log and in the report, but returns no error. When the start of the run cannot be stored, the run still goes on.
-// The steps are independent: when one step fails, all other steps are still tried, and the returned error contains
-// all errors. When ctx ends during a run, the run reports the work that it has completed.
+// The steps are independent: when one step fails, all other steps are still tried, and the returned error contains all
+// errors. When ctx ends during a run, no further step begins, and the report contains the completed work.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)
@@ -158,7 +158,8 @@ func (a *Archiver) move(ctx context.Context) (int64, error) {
 	return a.tier.Move(ctx)
 }
 
-// clean deletes objects that are no longer needed. When no object store is configured, it does nothing.
+// clean replaces objects that contain restored or deleted messages, and deletes objects that are no longer needed. When
+// no object store is configured, it does nothing.
 func (a *Archiver) clean(ctx context.Context) (int64, error) {
 	if a.tier == nil {
 		return 0, nil

@@ -85,8 +85,9 @@ type Config struct {
 	RetentionDays int `mapstructure:"retention_days"` // days that a message stays in the live table after its last change
 	BatchSize     int `mapstructure:"batch_size"`     // rows moved or deleted between two commits, at most
 	PurgeDays     int `mapstructure:"purge_days"`     // days that messages stay in the archive, and redrives after their end
-	// PurgeWholeQuarters keeps messages in the archive until all messages of their quarter have been there for
-	// PurgeDays. So messages stay up to three months longer, but none are deleted row by row.
+	// PurgeWholeQuarters keeps the archived messages in the database until all messages of their quarter have been
+	// there for PurgeDays. So they stay up to three months longer, but none are deleted row by row. It has no effect on
+	// messages in objects.
 	PurgeWholeQuarters bool   `mapstructure:"purge_whole_quarters"`
 	AuditDays          int    `mapstructure:"audit_days"` // days for which audit entries are kept, at least 365
 	Schedule           string `mapstructure:"schedule"`   // when runs start: five cron fields in UTC; "" for a single run at once
@@ -110,8 +111,7 @@ func DefaultConfig() Config {
 const (
 	// maxDays is so small that PostgreSQL's timestamps can express every date that is computed from a setting in days.
 	maxDays = 365_000
-	// minAuditDays is the minimum time for which the store keeps audit entries, because an entry must be kept longer
-	// than the message that was changed.
+	// minAuditDays is the smallest allowed AuditDays; the store refuses to delete audit entries that are younger.
 	minAuditDays = 365
 )
 

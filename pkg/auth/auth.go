@@ -62,7 +62,8 @@ func (Nobody) Authenticate(context.Context, *http.Request) (Principal, error) {
 	return Principal{Name: Anonymous, Grants: []Grant{{Role: Admin, All: true}, {Role: Unmask, All: true}}}, nil
 }
 
-// maxBearer limits tokens, in bytes, so that no signature of a longer text is computed.
+// maxBearer is the maximum size of a token in bytes. Longer tokens are refused before any hash or signature is
+// computed.
 const maxBearer = 16 << 10
 
 func bearer(r *http.Request) (string, error) {

@@ -39,8 +39,8 @@ func checkNames(payload []byte) error {
 	return nil
 }
 
-// textsAt returns the text at a path, or the texts of the list at the path. The name of a claim may itself contain
-// dots.
+// textsAt returns the text at a path, or the texts of the list at the path. A claim whose name is the whole path, dots
+// included, comes first.
 func textsAt(claims map[string]any, path string) []string {
 	value, found := claims[path]
 	if !found {

@@ -38,7 +38,8 @@ type Config struct {
 
 	// RevokedFile lists revoked credentials, one per line: the SHA-256, in hex, of a token or of a session's id, or the
 	// jti of a token. SigningKeyFile holds the keys that sign cursors, one per line: the first key signs, all keys
-	// verify. Without SigningKeyFile the keys come from the database. Both files are read again when they have changed.
+	// verify. Without SigningKeyFile the keys come from the database or, without a database, are random. Both files are
+	// read again when they have changed.
 	RevokedFile    string `mapstructure:"revoked_file"`
 	SigningKeyFile string `mapstructure:"signing_key_file"`
 }
@@ -266,7 +267,8 @@ func thisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// checkName refuses reserved, empty and long names, and names with characters that are not printable.
+// checkName refuses reserved and empty names, names of more than maxName characters, and names with characters that are
+// not printable.
 func checkName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > maxName || !utf8.ValidString(name):

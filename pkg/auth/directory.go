@@ -15,7 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// maxDocument limits how many bytes of an issuer's answer are read.
+// maxDocument is the maximum size of an issuer's answer in bytes; a longer answer is an error.
 const maxDocument = 1 << 20
 
 // newClient returns a client for requests to the issuer. It follows no redirect, because only keys from the configured
@@ -119,8 +119,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// decodeKeys parses a JWKS and skips keys that it cannot parse or that are not public. A set without another key is an
-// error.
+// decodeKeys parses a JWKS and skips keys that it cannot parse or that are not public. A set without a key that can be
+// used is an error.
 func decodeKeys(raw []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -79,7 +79,7 @@ func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSess
 	return ends.Add(i.cfg.Leeway), digestsOf(raw), nil
 }
 
-// counting returns the claims of a token if the token is valid and was not revoked.
+// counting returns the claims of a token if the token is valid, was not revoked, and has not ended with its session.
 func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, error) {
 	claims, err := i.check(ctx, raw)
 	if err != nil {
@@ -224,8 +224,8 @@ func (c candidates) VerifySignature(context.Context, string) ([]byte, error) {
 // minRSA is the shortest accepted RSA key, in bits.
 const minRSA = 2048
 
-// suits reports whether a key may verify the signature. Only a public key may, because anyone could sign with a secret
-// that the issuer publishes.
+// suits reports whether a key may verify the signature: its id, use and algorithm must fit, and an RSA key must have at
+// least minRSA bits. Only a public key may, because anyone could sign with a secret that the issuer publishes.
 func suits(key jose.JSONWebKey, header jose.Header) bool {
 	if header.KeyID != "" && key.KeyID != header.KeyID || !key.IsPublic() || !key.Valid() {
 		return false

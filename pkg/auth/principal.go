@@ -11,12 +11,11 @@ import (
 // Role is a set of permissions.
 type Role string
 
-// The roles. Viewer, Operator and Admin each include the previous role; Admin also includes Edit. No other role
-// includes Unmask.
+// The roles. Operator includes Viewer; Admin includes Operator, Viewer and Edit. No other role includes Unmask.
 const (
 	Viewer   Role = "viewer"   // see messages, with masked values hidden
-	Operator Role = "operator" // retry messages, requeue them, mark them dead
-	Admin    Role = "admin"    // delete messages; with the role on all topics: change the mapping
+	Operator Role = "operator" // change and retry messages, such as requeue them or mark them dead; annotate error groups
+	Admin    Role = "admin"    // delete messages, redirect topics; with the role on all topics: change the mapping
 	Edit     Role = "edit"     // send a changed record
 	Unmask   Role = "unmask"   // see masked values
 )

@@ -27,7 +27,7 @@ type reloaded[T any] struct {
 
 	mu        sync.Mutex
 	value     T           // content of the file when the file was last valid
-	state     os.FileInfo // size and time of the file from which value was read
+	state     os.FileInfo // size and modification time of the file from which value was read
 	checkedAt time.Time
 	complaint string // why the file cannot be read now; "" while it can
 }

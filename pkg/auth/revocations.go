@@ -167,8 +167,8 @@ func NewSessions(a Authenticator, revoked *Revocations) *Sessions {
 	return &Sessions{tokens, revoked}
 }
 
-// Ended reports whether a session was ended. It notices an end at another replica within two seconds. The error is
-// of kind entity.ErrUnavailable.
+// Ended reports whether a session was ended, or is listed in auth.revoked_file. It notices an end at another replica
+// within two seconds. The error is of kind entity.ErrUnavailable.
 func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	d := sha256.Sum256([]byte(id))
 	if s.revoked.listsDigest(d) {

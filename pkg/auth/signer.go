@@ -15,7 +15,7 @@ import (
 // KeySize is the length in bytes of the signing keys that this program generates.
 const KeySize = 32
 
-// minKey is the shortest allowed line of auth.signing_key_file, in bytes.
+// minKey is the minimum length of a key in auth.signing_key_file, in bytes. A file with a shorter key is invalid.
 const minKey = 32
 
 // Signer authenticates, by HMAC-SHA-256, data that clients receive and send back, such as cursors of lists. A signature

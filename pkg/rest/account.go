@@ -33,8 +33,8 @@ func newLimits(cfg Config) limits {
 	return limits{budget.New(int64(cfg.MaxPages)), budget.New(int64(cfg.MaxExports)), budget.New(cfg.BufferBytes), budget.New(1)}
 }
 
-// account counts how much of the limits one request has taken. API calls of a console page use the page's account, so
-// that they never wait for memory that the page itself has reserved. It is safe for concurrent use.
+// account counts how much of the limits one request has taken. Reads of a console page use the page's account, so that
+// they never wait for memory that the page itself has reserved. It is safe for concurrent use.
 type account struct {
 	limits limits
 
@@ -109,8 +109,8 @@ func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	return nil
 }
 
-// takeValue reserves memory for a value that is held completely in memory. Only one value larger than half of a
-// principal's share is in memory at a time.
+// takeValue reserves memory for a value that is held completely in memory. A value larger than half of a principal's
+// share reserves none, but waits until no other such value is in memory.
 func (a *account) takeValue(ctx context.Context, size int64) error {
 	if size <= a.limits.bytes.Share/2 {
 		return a.Take(size)
@@ -169,7 +169,7 @@ func (a *account) close() {
 }
 
 // refusal converts the error of a budget to the answer for the client, which names the limit. The status is 429 when
-// the client's own requests have used up its share, and 503 when the requests of all clients have used up the limit.
+// the client's own requests have used up its share; else 503: the limit is used up, or the answer exceeds a share.
 func (a *account) refusal(err error, of *budget.Budget) error {
 	what, setting := "bytes of answers", "buffer_bytes"
 	switch of {

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// activityFixture has messages with two original topics and with an unknown one, which arrived at six different times.
-// One message of each topic is a return.
+// activityFixture has messages with two original topics and with an unknown one: at each of six times, one of each
+// arrived. One message of each topic is a return.
 func activityFixture() *fixture {
 	f := newFixture()
 	for i, ago := range []time.Duration{0, 4 * time.Minute, 59 * time.Minute, 61 * time.Minute, 25 * time.Hour, 6 * 24 * time.Hour} {

@@ -92,7 +92,7 @@ func (a *authentication) tooManyAttempts(r *http.Request) error {
 }
 
 // expectedHost refuses requests for host names that server.hosts does not list, while auth.mode is none. It always
-// accepts probes and requests for metrics.
+// accepts probes, requests for metrics, IP addresses and localhost.
 func (a *authentication) expectedHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.mode == auth.ModeNone && !isProbe(r.URL.Path) && !a.hosts.Answer(r.Host) {

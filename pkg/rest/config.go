@@ -38,7 +38,7 @@ type Config struct {
 	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
 	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
 
-	// RequestTimeout limits the time of all requests except exports and requests of kind work, such as retries.
+	// RequestTimeout limits the time of each API request except exports and requests of kind work, such as retries.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 
 	// MinWriteRate is how many bytes of an answer a client must read per second. A client that falls behind this rate

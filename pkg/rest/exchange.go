@@ -84,8 +84,8 @@ func (x *exchange) Write(b []byte) (int, error) {
 
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// parentOf returns the trace context that a request carries; the zero context when it carries none, or more than one.
-// The tracestate is left out.
+// parentOf returns the trace context that a request carries; the zero context when it carries none, several or a bad
+// one. The tracestate is left out.
 func parentOf(header http.Header) trace.SpanContext {
 	values := header.Values("Traceparent")
 	if len(values) != 1 {
@@ -190,7 +190,7 @@ const (
 	// writeGrace is by how much time a client may fall behind the minimum rate.
 	writeGrace = 10 * time.Second
 
-	// writeStep is the number of bytes that are written at a time, each time with a new deadline.
+	// writeStep is the maximum number of bytes that are written at a time, each time with a new deadline.
 	writeStep = 32 << 10
 )
 

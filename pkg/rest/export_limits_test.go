@@ -21,7 +21,7 @@ import (
 )
 
 // The number of exports that hold a connection of the store is limited, and one client gets at most half of them.
-// Further exports wait for a few seconds.
+// Further exports wait for a few seconds, and are then refused.
 func TestExport_OnlySoManyAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

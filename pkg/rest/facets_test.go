@@ -130,8 +130,8 @@ func TestFacets_AnswersAreBounded(t *testing.T) {
 	check.True(t, got.Facets[0].Values[0].Filter == nil, "a long filter is repeated")
 }
 
-// An answer about facets names the moment up to which the search index is complete. A request that needs the index is
-// refused when the index is late.
+// An answer about facets names the moment up to which it counts messages; if it needs the search index, the index is
+// complete up to there. A request that needs the index is refused when the index is late.
 func TestFacets_CountUpToAMoment(t *testing.T) {
 	t.Parallel()
 	f := newFixture(orders(`{"a":1}`, `{"a":1}`)...)

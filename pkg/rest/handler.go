@@ -180,8 +180,8 @@ var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, ht
 
 // Mount adds the handler h of a page at a path. The variable segments of the path are in braces; h reads them by
 // http.Request.PathValue. The server counts and logs the requests of h, and refuses changes from other sites, as it
-// does for the API; h itself authorizes them. All API calls that h makes with a request's context count as one answer,
-// until h returns. Mount must not be called once the server serves.
+// does for the API; h itself authorizes them. All reads of the API that h makes with a request's context count as one
+// answer, until h returns. Mount must not be called once the server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, s.mounted(path, h)).Methods(methods(method)...)
 }

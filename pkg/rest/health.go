@@ -29,8 +29,8 @@ type Check struct {
 	Name  string
 	Probe func(ctx context.Context) error
 
-	// Required says that the program is ready only if this check passes: not before it has passed once, and not after
-	// two failures in a row. Checks that are not required are only shown.
+	// Required says that the program is ready only if this check passes: not before it has passed once, and not while
+	// its last two probes have failed. Checks that are not required are only shown.
 	Required bool
 
 	// Public reports whether the answer may show an error of the probe. For other errors the answer is "failed", and
@@ -133,7 +133,7 @@ func await(ctx context.Context, answer <-chan error) error {
 	}
 }
 
-// begin starts a probe, unless the previous one is still running.
+// begin starts a probe. While the previous one is still running, the result is errNoAnswer instead.
 func (h *health) begin(ctx context.Context, i int) <-chan error {
 	answer := make(chan error, 1)
 	if !h.underWay[i].CompareAndSwap(false, true) {

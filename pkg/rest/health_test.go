@@ -78,8 +78,8 @@ func TestReadiness_OneFailureIsForgivenTwoAreNot(t *testing.T) {
 	}
 }
 
-// The answer shows only errors that the check calls public; the log contains the other errors. A check that has never
-// passed makes the program unready.
+// The answer shows only errors that the check calls public; the log contains all errors. A check that has never passed
+// makes the program unready.
 func TestReadiness_OtherErrorsArePrivate(t *testing.T) {
 	t.Parallel()
 	schema := Check{Name: "schema", Required: true, Public: func(err error) bool { return errors.Is(err, errOldSchema) }}

@@ -180,8 +180,8 @@ func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 }
 
 // endKey stores the result of a key's work: an answer, or the error of a 502. After an error of the client, or when the
-// work never started, the key is dropped. After work that failed midway, the key is released, so that the next request
-// with the key continues the work.
+// work never started, the key is dropped: the next request with it is new. After work that failed midway, the key is
+// released: the next request with it continues the work.
 func (i idempotency) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)
 	defer cancel()

@@ -130,7 +130,7 @@ func everywhere() []string {
 	}
 }
 
-// Every request of everywhere gets masks or, for the payload, a 403.
+// Without the grant, every request of everywhere gets masks or, for the payload, a 403.
 func TestMasks_HoldEverywhere(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)

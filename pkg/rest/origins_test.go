@@ -75,9 +75,9 @@ func TestRetryOfAClaimedOrigin(t *testing.T) {
 	}
 }
 
-// Setting the original topic of one message declares it, even if the message's header names another topic that is
-// undeclared. It needs the role operator on the new original topic and on the dead-letter topic, and is in the audit
-// trail.
+// Setting the original topic of one message declares it, if the topic that the message's header names is undeclared;
+// otherwise it is a conflict. It needs the role operator on the new original topic and on the dead-letter topic, and is
+// in the audit trail.
 func TestSetOriginDeclares(t *testing.T) {
 	t.Parallel()
 	orders := person("p", "orders.*", auth.Operator)

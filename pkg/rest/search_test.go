@@ -48,8 +48,8 @@ func sixth(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("550e8400-e29b-41d4-a716-44665544200%d", n))
 }
 
-// searchFixture has six messages whose fields differ, so that each search finds some of them. The id of the oldest ends
-// in 0.
+// searchFixture has six messages whose fields differ, so that searches find different ones of them. The id of the
+// oldest ends in 0.
 func searchFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture()

@@ -11,12 +11,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/opensearch"
 )
 
-// Config says how much of each record is indexed, and how often the worker polls. After a change of PayloadBytes the
-// worker indexes all messages again.
+// Config says how much of each record is indexed, and how often the worker polls for messages. After a change of
+// PayloadBytes the worker indexes all messages again.
 type Config struct {
 	PayloadBytes int64         `mapstructure:"payload_bytes"` // maximum bytes of each record's text that free-text searches cover
-	Batch        int           `mapstructure:"batch"`         // number of messages that the worker indexes together
-	Interval     time.Duration `mapstructure:"interval"`      // time between two polls for new messages
+	Batch        int           `mapstructure:"batch"`         // maximum number of messages that the worker indexes together
+	Interval     time.Duration `mapstructure:"interval"`      // shortest pause without new messages; pauses double up to two seconds
 
 	Engine     string            `mapstructure:"engine"` // EnginePostgres or EngineOpenSearch
 	OpenSearch opensearch.Config `mapstructure:"opensearch"`
@@ -28,7 +28,7 @@ const (
 	EngineOpenSearch = "opensearch"
 )
 
-// DefaultConfig indexes 4 KiB of the text of each record, and polls twice a second.
+// DefaultConfig indexes 4 KiB of the text of each record, and begins with pauses of half a second between polls.
 func DefaultConfig() Config {
 	return Config{
 		PayloadBytes: 4 << 10, Batch: 500, Interval: 500 * time.Millisecond, Engine: EnginePostgres, OpenSearch: opensearch.DefaultConfig(),

@@ -19,8 +19,8 @@ const (
 	// change of these rules; the worker then indexes all messages again.
 	format = 2
 
-	maxFields       = 500     // maximum number of values of one record's JSON that are indexed
-	maxHeaders      = 200     // maximum number of headers of one record that are indexed
+	maxFields       = 500     // how many values of a record's JSON, from the first on, searches by field can find
+	maxHeaders      = 200     // how many headers of a record, from the first on, searches by header can find
 	maxHeaderValue  = 1 << 10 // in bytes; of a header with a longer value only the name is indexed
 	maxErrorMessage = 16 << 10
 )

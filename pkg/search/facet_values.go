@@ -154,8 +154,8 @@ type amount struct {
 	sum decimal.Decimal
 }
 
-// Limits of a number that is added up. With a larger number, the text of the sum could become as long as a producer
-// likes.
+// Limits of a number that is added up; numbers beyond them are ignored. With a larger number, the text of the sum could
+// become as long as a producer likes.
 const (
 	maxNumber   = 100 // longest text of a number, in characters
 	maxExponent = 100

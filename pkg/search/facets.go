@@ -30,12 +30,12 @@ type FacetCounter struct {
 	masks   *payload.Masks
 	now     func() time.Time
 	most    int // maximum number of messages to count
-	memory  int // maximum size in bytes of the values that are kept
+	memory  int // maximum size in memory of the values that are kept, in bytes; see facetValues
 }
 
 // NewFacetCounter returns a FacetCounter. schemas decodes keys and values that have a schema; when it is nil, nothing
-// is decoded. A decoded key that contains a masked value is not counted. The caller must refuse facets by masked
-// headers and paths.
+// is decoded. A key that has a schema, and contains or may contain a masked value, is not counted. The caller must
+// refuse facets by masked headers and paths.
 func NewFacetCounter(store FacetStore, schemas Schemas, masks *payload.Masks) *FacetCounter {
 	return &FacetCounter{
 		store: store, schemas: schemas, masks: masks, now: time.Now, most: repository.MaxFacetMessages, memory: repository.FacetMemory * 3 / 4,

@@ -23,15 +23,16 @@ import (
 )
 
 const (
-	// lease is the duration of the indexer lease. When the worker that holds it dies, another worker takes over after
-	// this time.
+	// lease is the duration of the indexer lease. When the worker that holds it dies, another worker takes over within
+	// this time and one pause between polls.
 	lease = 30 * time.Second
 	// renewal is the time between two renewals of the lease.
 	renewal = lease / 3
 	// maxWait is the longest pause between two polls for messages, and between two tries while the store is
-	// unavailable.
+	// unavailable, unless Config.Interval is longer.
 	maxWait = 2 * time.Second
-	// maxValue is the maximum size in bytes of a value that is indexed.
+	// maxValue is the maximum size in bytes of a value that is indexed. The document of a message with a larger value
+	// contains nothing of the value.
 	maxValue = 1 << 20
 	// maxBytes is the maximum size in bytes of the records that are in memory at once.
 	maxBytes = 16 << 20
@@ -98,14 +99,15 @@ type Worker struct {
 	lookup time.Duration // time limit for looking up the schemas of the next batch
 	outage outage.Log
 
-	classified    time.Time // when the last query for unclassified messages found none
+	classified    time.Time // when classify last found no message that it could move
 	asked, warned time.Time // times of the last check for a stall, and of the last warning about a stall
 }
 
 // New returns a worker. decode returns the error class, error message and stack trace of a message, from which the
-// worker makes its fingerprint; it is called only for messages without an error group. hidden reports which of these
-// fields come from masked headers; the worker leaves them out of the document. The worker registers its metrics with
-// registry. As soon as New is called, searches of the store use only documents that were made with cfg and masks.
+// worker makes its fingerprint; it is called only for messages without an error group of their own. hidden reports
+// which fields of a message come from masked headers; the worker leaves them out of the document. The worker registers
+// its metrics with registry. As soon as New is called, searches of the store use only documents that were made with cfg
+// and masks.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Fingerprinter,
 	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Worker {
@@ -295,7 +297,7 @@ type loadReporter interface {
 }
 
 // pace slows a PayloadFiller down while the store is under load. The PayloadFiller then pauses after each step for as
-// long as the step took.
+// long as the step took, at most longestRest.
 type pace struct {
 	asked     time.Time // when UnderLoad was last called
 	underLoad bool
@@ -314,7 +316,8 @@ func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration)
 	return min(took, longestRest)
 }
 
-// classifyInterval is how long classify waits before it looks for unclassified messages again, after it has found none.
+// classifyInterval is how long classify waits before it looks for unclassified messages again, after it has found none
+// that it could move.
 const classifyInterval = 10 * time.Second
 
 // classify moves messages from the group entity.Unclassified to error groups of their own, as far as the limits of

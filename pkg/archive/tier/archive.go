@@ -25,7 +25,8 @@ type Database interface {
 
 // Catalog finds objects in the manifest, and converts rows that were read from objects to messages.
 type Catalog interface {
-	// FindObject returns the object that contains a message; ok is false when no object contains the message.
+	// FindObject returns the object of an archived message. ok is false when the message is in the database, or not in
+	// the archive.
 	FindObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
 	// Objects returns the objects that may contain messages which match the query, the object with the newest message
 	// first.
@@ -42,8 +43,8 @@ type Catalog interface {
 	HidingObjects(ctx context.Context, id uuid.UUID) ([]repository.ArchiveObject, error)
 }
 
-// Archive reads and restores archived messages, in the database and in objects. It passes queries for live messages on
-// to the database. It is safe for concurrent use.
+// Archive reads, restores and erases archived messages, in the database and in objects. It passes queries for live
+// messages on to the database. It is safe for concurrent use.
 type Archive struct {
 	db      Database
 	catalog Catalog
@@ -54,7 +55,8 @@ type Archive struct {
 	erasing chan struct{} // contains an element while an erasure writes an object again
 }
 
-// maxReads is how many objects are read at once. Each read holds one or two row groups of a Parquet file in memory.
+// maxReads is how many objects are read at once; further reads wait. Writing an object again for an erasure does not
+// count. A restore or an erasure reads the whole object into memory, other reads one or two row groups at a time.
 const maxReads = 4
 
 // NewArchive returns an Archive.
@@ -91,7 +93,8 @@ func (a *Archive) withRow(
 	}
 }
 
-// maxReplaced is how often a read begins again because the object that it reads was replaced.
+// maxReplaced is how often a read begins again because an object was replaced meanwhile, and how often a count begins
+// again because messages moved. After that, the read fails, and the count is not exact.
 const maxReplaced = 3
 
 func (a *Archive) row(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID, open opener) (*repository.ArchivedRow, error) {
@@ -166,9 +169,10 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 	return a.removeBytes(ctx, id)
 }
 
-// removeBytes replaces all objects that still contain the bytes of an erased message by objects without them. There are
-// several such objects when the message was restored and archived again. When an object of the manifest cannot be read,
-// removeBytes leaves that object as it was, and returns an error. After any other error, the archiver will try again.
+// removeBytes replaces all objects of the manifest that still contain the bytes of an erased message by objects without
+// them, and deletes the copies outside the manifest. There are several such objects when the message was restored and
+// archived again. When an object of the manifest cannot be read, removeBytes leaves that object as it was, and returns
+// an error. After any other error it returns no error, because the archiver will try again.
 func (a *Archive) removeBytes(ctx context.Context, id uuid.UUID) (repository.Erased, error) {
 	objects, err := a.catalog.HidingObjects(ctx, id)
 	errs := []error{err}
@@ -198,8 +202,8 @@ func (a *Archive) remove(ctx context.Context, o *repository.ArchiveObject) error
 	}
 }
 
-// objectEntries returns the id, the time and the topics of each message in an object. They are kept in memory, because
-// a list reads the same objects for each of its pages.
+// objectEntries returns the id, the time and the topics of each message in an object. It takes them from the entryCache
+// if they are there, because a list reads the same objects for each of its pages.
 func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject) ([]file.Entry, error) {
 	if known, ok := a.entries.get(o.Key); ok {
 		return known, nil

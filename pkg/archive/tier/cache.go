@@ -7,15 +7,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/archive/tier/internal/file"
 )
 
-// cachedObjects is the number of objects whose entries are kept in memory: at most 30 megabytes.
+// cachedObjects is the maximum number of objects whose entries are kept in memory. These entries use at most about 36
+// megabytes.
 const cachedObjects = 32
 
-// entryCache keeps the entries of the objects that were read last. Entries never become outdated, because an object is
+// entryCache keeps the entries of the objects that were used last. Entries never become outdated, because an object is
 // never changed under its key.
 type entryCache struct {
 	mu    sync.Mutex
 	limit int
-	order *list.List // elements are *cachedEntries; the object that was read last comes first
+	order *list.List // elements are *cachedEntries; the object that was used last comes first
 	known map[string]*list.Element
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // Limits of one step of an export, which loads the next messages from objects. Each step reads parts of all objects
-// whose times overlap, so a step with more messages takes little more time. Only large messages make a step smaller.
+// whose times overlap, so a step with more messages takes little more time. Steps grow from firstStep to longestStep
+// messages; only large messages keep them smaller, at about stepBytes.
 const (
 	firstStep   = 100
 	longestStep = 2000
@@ -107,8 +108,8 @@ func (e *export) load(ctx context.Context) (err error) {
 	return nil
 }
 
-// nextStep returns how many messages the next step loads. It computes this from the sizes of the messages that the last
-// step loaded.
+// nextStep returns how many messages the next step loads: as many as fit into stepBytes if they are as large as those
+// of the last step, but at most longestStep, and at most four times as many as the last step.
 func (e *export) nextStep() int {
 	var size int64
 	for i := range e.loaded {

@@ -77,7 +77,8 @@ func beVictim(text string) {
 	fmt.Println("ended", err)
 }
 
-// steps calls the function at before and after each statement that changes the manifest, and before a deletion ends.
+// steps names each step of the work to the function in its field at: before and after each change of the manifest, and
+// between the deletion of an object and the statement that stores it.
 type steps struct {
 	*postgres.Objects
 	at func(step string)

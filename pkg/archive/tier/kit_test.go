@@ -40,8 +40,8 @@ type site struct {
 	config Config
 }
 
-// faulty is a bucket that calls the function before for each write, read and deletion of an object; if the function
-// returns an error, the request fails with it.
+// faulty is a bucket that calls its function before, if it is set, at the start of each write, read and deletion of an
+// object. If the function returns an error, the request fails with it.
 type faulty struct {
 	Bucket
 	before func(operation, key string) error

@@ -150,7 +150,8 @@ func (l *listing) begin(o *repository.ArchiveObject) repository.Micros {
 	return -o.LastCreated
 }
 
-// list returns a part of a list. When an object is replaced while it is read, list reads all objects again.
+// list returns a part of a list. When an object is replaced while it is read, list reads all objects again, at most
+// maxReplaced times.
 func (a *Archive) list(ctx context.Context, l listing, limits repository.ShownLimits) ([]entity.Message, error) {
 	for try := 0; ; try++ {
 		objects, err := a.objects(ctx, &l)
@@ -336,7 +337,8 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 
 // countBoth adds the number of matching messages in the database and the number in objects. A message that moves
 // between the two counts would be counted twice or not at all, so the objects are counted before and after the
-// database. When the two counts of the objects differ, countBoth counts again.
+// database. When the two counts of the objects differ, countBoth counts again; after maxReplaced repetitions, it
+// returns a number that is not exact.
 func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	l := &listing{filter: q.Filter}
 	before, err := a.count(ctx, l)

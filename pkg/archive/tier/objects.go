@@ -38,7 +38,8 @@ type Bucket interface {
 // OpenBucket returns the bucket of a valid configuration, without sending a request.
 func OpenBucket(cfg Config) (Bucket, error) { return bucket.Open(cfg) }
 
-// errGone reports that an object was deleted after it was read from the manifest, because another one replaced it.
+// errGone reports that an object does not exist. In most cases another object has replaced it since the manifest was
+// read.
 var errGone = bucket.ErrGone
 
 // hiddenIn returns the ids of the messages that are hidden in an object.
@@ -87,8 +88,8 @@ func (d *draft) add(r *repository.ArchivedRow) error {
 	return nil
 }
 
-// write writes the object, reads it back, and checks its number of rows and its checksum. After a failed request
-// written is false: the object store may still write the object later, or never.
+// write writes the object, reads it back, and checks its number of rows and its checksum. When the request to write the
+// object fails, written is false: the object store may still write the object later, or never.
 func (d *draft) write(ctx context.Context, b Bucket) (written bool, err error) {
 	content, err := d.file.Finish()
 	if err != nil {

@@ -148,7 +148,7 @@ func (w *Rewriter) replace(ctx context.Context, id uuid.UUID, day string) error 
 }
 
 // read adds the rows of an object to a draft, without those of hidden messages. ok is false when another process has
-// replaced the object.
+// replaced or removed the object, so that nothing is hidden in it any more.
 func (w *Rewriter) read(ctx context.Context, d *draft, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error) {
 	o, ok, err = w.manifest.Object(ctx, id)
 	if err != nil || !ok || len(o.Hidden) == 0 {

@@ -105,8 +105,9 @@ func (r *Row) giveUp(now time.Time, actor string) error {
 	return nil
 }
 
-// operationsLimit is the number of changes whose operations are remembered. Older changes are forgotten, so that the
-// memory of a process that runs for a long time does not grow without limit.
+// operationsLimit is the maximum number of changes whose operations are remembered. The oldest changes are forgotten
+// first, so that the memory of a process that runs for a long time does not grow without limit. A repetition of a
+// forgotten operation is treated like a new operation.
 const operationsLimit = 100_000
 
 // operation is a change, with the id of the operation that made it (see entity.AuditInfo).

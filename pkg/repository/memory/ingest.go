@@ -84,8 +84,8 @@ func (s *messages) SaveMark(ctx context.Context, p repository.Partition, m repos
 }
 
 // Store implements repository.Ingest. It recognises a return only by the record's headers, not by key and value, so
-// batch.ReturnWindow has no effect. When a message with the same id exists already, nothing of the batch is stored, and
-// the error is entity.ErrConflict.
+// batch.ReturnWindow has no effect. When a live message has the id of a message that would be stored, nothing of the
+// batch is stored, and the error is entity.ErrConflict.
 func (s *messages) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	var stored repository.Stored
 	err := s.Step(ctx, "store messages", func(now time.Time) error {

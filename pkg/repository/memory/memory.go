@@ -53,7 +53,7 @@ type Row struct {
 	Message  entity.Message
 	Attempts []entity.Attempt
 	Number   int                            // number of all attempts on the message that were started, including attempts before a requeue
-	Rescues  int                            // number of the message's last attempts, without a gap, that ended as rescues
+	Rescues  int                            // how many rescues in a row came last; attempts given back do not count
 	Edits    map[uuid.UUID]repository.Claim // claims of the attempts whose record had an edit, by the id of the attempt
 	Returned map[uuid.UUID]uuid.UUID        // attempts with a confirmed return, by the id of the attempt, each with the redrive that made it
 }

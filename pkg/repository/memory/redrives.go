@@ -16,7 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Redrive is a retry of all messages of a topic. Its counts are computed each time it is read.
+// Redrive is a stored redrive: in this store, a retry of all messages of a topic. Its counts are computed each time it
+// is read.
 type Redrive struct {
 	Entity  entity.Redrive
 	LeftOut map[string]int

@@ -75,8 +75,9 @@ func claimKeepsBytes(h *harness) {
 	h.wantUnchanged(after)
 }
 
-// claimClearsError: Claim clears the error of the previous attempt, its class and the time of the next attempt.
-// Otherwise a class of the previous attempt could be taken for that of the new attempt.
+// claimClearsError: Claim clears the error of the previous attempt, its class and the time of the next attempt. A class
+// that is stored during the claim must belong to the new attempt, because it decides whether this attempt counts when
+// it is settled.
 func claimClearsError(h *harness) {
 	m := h.put(func(m *entity.Message) {
 		m.LastPublishError, m.LastPublishErrorClass = "connection reset", entity.BrokerUnavailable
@@ -374,8 +375,8 @@ func claimOppositeOrders(h *harness) {
 	}
 }
 
-// claimAgain: a claim that is repeated, by the driver or by the caller, because the answer was lost, has the same
-// answer again.
+// claimAgain: a claim that is repeated, by the driver or by the caller, because the answer was lost, returns the
+// messages again and changes nothing, until their attempts have ended.
 func claimAgain(h *harness) {
 	ids := h.puts(3)
 	claims := intents(ids...)

@@ -329,8 +329,8 @@ func rescueRequeue(h *harness) {
 	h.lastRescue(m.ID)
 }
 
-// rescueGivenBack: an attempt that is given back does not count as a rescue. Its process is alive, so the message has
-// not crashed it.
+// rescueGivenBack: an attempt that is given back does not count as a rescue, and does not interrupt a row of rescues.
+// Its process is alive, so the message has not crashed it.
 func rescueGivenBack(h *harness) {
 	m := h.put()
 	for i := range 3 * repository.RescueLimit {

@@ -108,7 +108,8 @@ func keysAtWork(h *harness) {
 	}
 }
 
-// keysAgain: a call that the owner of a key repeats has the same answer, because a driver may send a statement twice.
+// keysAgain: OpenKey has the same answer when the owner of a key repeats it before the key is closed, because a driver
+// may send a statement twice.
 func keysAgain(h *harness) {
 	k := h.begin("k")
 	h.clock.Advance(keyLease - time.Second)
@@ -235,8 +236,8 @@ func keysCloseOnce(h *harness) {
 		repository.KeyState{Phase: repository.KeyDone, Operation: k.Operation, Answer: anAnswer()})
 }
 
-// keysOwner: an owner that has lost its lease cannot store an answer, drop the key or renew the lease, because another
-// owner works on the request.
+// keysOwner: an owner that has lost its lease can neither store an answer, nor drop the key, nor prolong the lease,
+// because another owner works on the request.
 func keysOwner(h *harness) {
 	slow := h.begin("k")
 	h.clock.Advance(keyLease)

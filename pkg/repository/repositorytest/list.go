@@ -163,7 +163,7 @@ func listLargeValue(h *harness) {
 }
 
 // listLongKey: a long key is not loaded when a message is read to be shown, but it is loaded when the message is
-// exported or read to be sent.
+// exported, or read to be sent.
 func listLongKey(h *harness) {
 	key := func(n int) entity.Message {
 		return h.put(func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), n) })

@@ -236,7 +236,7 @@ func mapReturns(h *harness) {
 }
 
 // mapRace: when several callers set the original topic of the same messages at the same time, in opposite orders, each
-// message is changed by exactly one of them, and each caller gets all ids as changed.
+// message is changed once, and every caller learns that the message has this topic.
 func mapRace(h *harness) {
 	forth := h.puts(10, unknownOrigin)
 	back := slices.Clone(forth)

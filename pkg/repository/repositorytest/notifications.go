@@ -247,9 +247,8 @@ func eventsMuted(h *harness) {
 	check.True(h, got.Muted && got.Object == ids[0], "got %+v, want a muted one of %s", got, ids[0])
 }
 
-// eventsMutedInATopic: when an error group is muted in one of its topics, its event names only the other topics of the
-// group, and is muted when there are none. An event about a message is muted when the group is muted in the message's
-// topic.
+// eventsMutedInATopic: when an error group is muted in one of its topics, events of its messages in this topic are
+// muted, and an event of the group names only its other topics.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
 	mine := h.came(f, 1)

@@ -84,7 +84,8 @@ func selectionNames(h *harness) {
 }
 
 // oneOfEach stores one message of each status, one whose attempts are used up, and one that is unsettleable, because
-// the actions of redrives treat these differently. It returns their ids by these names.
+// the actions of redrives treat these differently. It returns their ids, by the status or by the names exhausted and
+// unsettled.
 func oneOfEach(h *harness) map[string]uuid.UUID {
 	found := map[string]uuid.UUID{}
 	for _, s := range entity.Statuses() {

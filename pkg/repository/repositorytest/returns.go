@@ -14,7 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// returnsPromises returns the promises about records that come back without the headers of dlq-manager.
+// returnsPromises returns the promises about records that come back without the headers of dlq-manager, and about the
+// returns by headers of the same attempts.
 func returnsPromises() []promise {
 	return []promise{
 		{"SameKeyAndValueIsTheChild", returnsChild},
@@ -85,9 +86,9 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	return messages[0]
 }
 
-// wantReturn checks that Store has recognised exactly one return, by key and value: the message child, whose parent is
-// the message with the id parent. It also checks that the stored message names this parent, and that the outcome of the
-// parent is returned.
+// wantReturn checks that Store has recognised exactly one return, by key and value, and that it is confirmed: the
+// message child, whose parent is the message with the id parent. It also checks that the stored message names this
+// parent.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)

@@ -63,7 +63,7 @@ func (h *harness) indexed(m entity.Message, terms ...int64) {
 }
 
 // assorted contains messages with different properties, by the names that the tests give them. The filters of
-// filterCases match some of them, all or none.
+// filterCases match different ones of them.
 type assorted struct {
 	byName map[string]uuid.UUID
 	order  []string // names of the messages, in the order of their creation, the oldest first

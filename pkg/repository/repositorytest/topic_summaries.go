@@ -123,8 +123,8 @@ func summariesGroups(h *harness) {
 		"TopicSummaries = %+v, want %d groups, the configured one among them", got, most)
 }
 
-// summariesTotals: all topics that the caller does not name have one total together, so the answer stays small however
-// many topics there are.
+// summariesTotals: all topics that the caller does not name have one total together, except the unknown topic. So the
+// answer stays small however many topics there are.
 func summariesTotals(h *harness) {
 	want := func(names []string, want ...repository.TopicTotal) {
 		h.Helper()

@@ -103,7 +103,7 @@ type Erased struct {
 	Success       bool    `json:"success"`
 	Message       string  `json:"message"`
 	RetainedUntil *string `json:"retained_until"` // time until which an object lock keeps the bytes; null: no object lock keeps them
-	Pending       bool    `json:"pending"`        // the bytes are still in the object store, and will be deleted
+	Pending       bool    `json:"pending"`        // the bytes may still be stored, and are then deleted later
 }
 
 // Session is the principal of a request and its grants.

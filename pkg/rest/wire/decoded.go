@@ -8,8 +8,8 @@ import (
 // plainJSON is the format of a payload that is JSON without a schema.
 const plainJSON = "json"
 
-// decoded decodes the value and the key of a message, if they have schemas. omitted is the reason for which the answer
-// leaves the value out, if the value has no schema.
+// decoded decodes the value and the key of a message, if they have schemas. omitted says why the answer leaves the
+// value out when the value has no schema.
 func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decoded) {
 	if !v.NoValues && (omitted == "" || omitted == NotJSON) {
 		value = v.Schemas.Decode(m, entity.ValuePart, v.Limit)

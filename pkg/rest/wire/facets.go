@@ -72,7 +72,7 @@ func NewFacet(key repository.FacetKey, f repository.Facet, filter func(repositor
 	return shown
 }
 
-// maxFacetText is the maximum number of characters of a value that is shown.
+// maxFacetText is the number of characters after which a shown value is cut.
 const maxFacetText = 1000
 
 func cutValue(text string) string {

@@ -95,7 +95,7 @@ func FieldMatch(m entity.FieldMatch, by Masking) string {
 	if len(m.Values) == 1 {
 		return m.Path + "==" + m.Values[0]
 	}
-	var plain string // the two values are a JSON string, and the number that has the same characters
+	var plain string // the two values are a JSON string, and the number, true, false or null with the same characters
 	if json.Unmarshal([]byte(m.Values[0]), &plain) != nil {
 		plain = m.Values[0]
 	}

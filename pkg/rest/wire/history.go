@@ -92,7 +92,7 @@ type Change struct {
 	TraceID    *string            `json:"trace_id"`
 	ActorKind  entity.ActorKind   `json:"actor_kind"`
 	Topics     []string           `json:"topics,omitempty"`
-	// Entries is the number of audit entries of a request, when the list shows them together as this one change.
+	// Entries counts a request's entries, up to entity.MaxRequestEntries + 1, when the list shows them as one change.
 	Entries int             `json:"entries,omitempty"`
 	Redrive *CreatedRedrive `json:"redrive,omitempty"`
 }
@@ -127,7 +127,7 @@ func NewChange(e entity.AuditEntry) Change {
 type Edit struct {
 	TargetTopic    *string         `json:"target_topic"`
 	PayloadChanged bool            `json:"payload_changed"`
-	PayloadPatch   json.RawMessage `json:"payload_patch"` // null if the old or the new payload is not JSON, or is too large to compare
+	PayloadPatch   json.RawMessage `json:"payload_patch"` // null: no new payload given, or one is no JSON or too large
 	KeyChanged     bool            `json:"key_changed"`
 	HeadersChanged bool            `json:"headers_changed"`
 	Headers        json.RawMessage `json:"headers"`

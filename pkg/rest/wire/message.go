@@ -36,7 +36,7 @@ type Messages struct {
 
 // View says how messages are shown to a principal in one answer.
 type View struct {
-	Limit    int                        // the longest payload that is shown
+	Limit    int                        // size in bytes of the longest payload that is shown
 	Unmasked func(*entity.Message) bool // reports messages that are shown without masks; nil: none
 	Archived bool                       // the message is in the archive
 	OneLine  bool                       // replaces line breaks between the tokens of the payload by spaces

@@ -234,8 +234,8 @@ func newPatchFailure(f entity.PatchFailure) PatchFailure {
 	return PatchFailure{f.Reason, f.Messages, f.Example}
 }
 
-// Overlap is another redrive that is not over, and the number of messages of this redrive that also wait in the other
-// one.
+// Overlap is another redrive that is not over, and the number of messages that wait in it and also in this redrive, or
+// that a dry run selects.
 type Overlap struct {
 	ID        uuid.UUID            `json:"id"`
 	Action    entity.RedriveAction `json:"action"`
@@ -325,8 +325,8 @@ func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *st
 	}
 }
 
-// maxSamples is the maximum number of samples in the answer to a dry run; maxSample is the maximum size in bytes of a
-// payload in a sample.
+// maxSamples is the maximum number of samples in the answer to a dry run; a payload of more than maxSample bytes is
+// null in a sample.
 const (
 	maxSamples = 5
 	maxSample  = MaxListPayload

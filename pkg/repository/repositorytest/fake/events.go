@@ -14,14 +14,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// reported remembers which events were completed with KeepNotifications, so that they are not reported again.
+// reported remembers which events were completed with KeepNotifications, so that Events does not find them again. A
+// spike that goes on is found again, with Again set.
 type reported struct {
 	version   int64 // increases with every change of this state
 	mark      int64 // id of the last completed entry of the audit trail
 	beganAt   time.Time
-	watchedAt time.Time // zero when Events was never called
+	watchedAt time.Time // when Events last began anew, or KeepNotifications was last called; zero: never
 	groups    map[uuid.UUID]reportedGroup
-	spikes    map[string]time.Time // when each topic last had a spike
+	spikes    map[string]time.Time // when a spike of each topic was last completed
 }
 
 // reportedGroup says that the first arrival of an error group was reported as an event. regressedAt is the time of the
@@ -193,8 +194,8 @@ func (s *Store) spikeEvents(found *repository.Events, rule repository.SpikeRule,
 	}
 }
 
-// usual returns the average number of a topic's arrivals in a quarter of an hour. It averages over the time range
-// repository.SpikeUsual, without the present hour and the hour before it.
+// usual returns the average number of a topic's arrivals in a quarter of an hour. It averages over the hours from the
+// topic's first arrival within repository.SpikeUsual on, without the present hour and the hour before it.
 func (s *Store) usual(topic string, now time.Time) float64 {
 	until := now.Truncate(time.Hour).Add(-time.Hour)
 	first, arrived := until, int64(0)

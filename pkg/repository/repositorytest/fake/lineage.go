@@ -24,7 +24,7 @@ type arrival struct {
 }
 
 // findReturns finds the returns among messages that will be stored, and their attempts. It finds returns by headers
-// first. An attempt that has a confirmed return by headers cannot get a return by key and value.
+// first. An attempt with a confirmed return by headers among these messages gets no return by key and value.
 func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
@@ -164,9 +164,9 @@ func sentSame(a arrival, m *entity.Message) bool {
 	return bytes.Equal(record.Key, m.Record.Key) && bytes.Equal(record.Value, m.Record.Value)
 }
 
-// refute is called for an attempt that sent nothing. If a return of this attempt was recognised by key and value, its
-// record came from another producer, and refute removes the return. The message of that record stays a child of the
-// attempt's message.
+// refute is called for an attempt that sent nothing. If a confirmed return of this attempt was recognised by key and
+// value, its record came from another producer, and refute removes the return. The message of that record stays a child
+// of the attempt's message.
 func (s *Store) refute(r *row, attempt uuid.UUID) {
 	if !s.byContent[slot{attempt, true}] {
 		return

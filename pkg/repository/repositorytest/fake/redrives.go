@@ -297,7 +297,7 @@ func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.Red
 	return item
 }
 
-// cameBack reports whether any attempt of the redrive on the message has a return.
+// cameBack reports whether any attempt of the redrive on the message has a confirmed return.
 func (s *Store) cameBack(message, redrive uuid.UUID) bool {
 	r, ok := s.Rows[message]
 	return ok && slices.Contains(slices.Collect(maps.Values(r.Returned)), redrive)

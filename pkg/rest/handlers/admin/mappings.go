@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxRules   = 1000 // limits the work of ingest, which compares every incoming record with each rule
+	maxRules   = 1000 // maximum number of rules, because ingest compares every incoming record with each rule
 	maxPattern = 1000 // longest pattern, in characters
 )
 
@@ -218,8 +218,8 @@ func (h Mappings) orders(ctx context.Context, rules []entity.TopicRule, unmapped
 	return orders
 }
 
-// apply begins the redrives. A redrive's id is derived from the request's operation, so that a repeated request finds
-// the redrives that it has already created.
+// apply begins the redrives. A redrive's id is derived from the request's operation, so that a request that is repeated
+// with its Idempotency-Key finds the redrives that it has already created.
 func (h Mappings) apply(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	ids := []uuid.UUID{}
 	request := cause.Operation

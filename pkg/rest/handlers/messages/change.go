@@ -163,7 +163,7 @@ func maySource(r *http.Request, m *entity.Message) error {
 }
 
 // SetOrigin sets the original topic of one message, which then counts as declared. It requires operator on that topic
-// and on the dead-letter topic.
+// and on the message's dead-letter topic, if it has one.
 func (h Changes) SetOrigin(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "message")
 	if err != nil {

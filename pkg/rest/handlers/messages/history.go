@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// maxLineage is how many ancestors of a message are read. A lineage cannot have more messages than attempts are
-// allowed, which is a small number.
+// maxLineage is the maximum number of ancestors of a message that are read. A lineage cannot have more messages than
+// attempts are allowed, which is a small number.
 const maxLineage = 50
 
 // Histories answers with the attempts and changes of a message, and with its ancestors.

@@ -105,8 +105,8 @@ func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, order
 	return h.encode(r.Context(), edit, order, m)
 }
 
-// unlessGivenBack returns err as a request.UnbegunError if the attempt did not send its record. The next request with
-// the same Idempotency-Key then starts a new attempt.
+// unlessGivenBack returns err as a request.UnbegunError if the history says that the attempt did not send its record.
+// The next request with the same Idempotency-Key then starts a new attempt.
 func (h Retries) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
 	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
 		return err

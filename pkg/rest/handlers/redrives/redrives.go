@@ -128,7 +128,7 @@ func (h Redrives) mayBegin(ctx context.Context, order repository.NewRedrive, sea
 }
 
 // List sends a page of the redrives, the newest first. Callers without viewer on all topics get only redrives that they
-// own.
+// created and whose topics they all see.
 func (h Redrives) List(w http.ResponseWriter, r *http.Request) error {
 	l, err := h.Cursors.List(r, request.TimeSize, request.DefaultLimit, "state")
 	if err != nil {
@@ -223,7 +223,7 @@ func (h Redrives) Overlaps(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Errors sends the errors with which messages of a redrive came back. The errors of topics that the caller may not see
-// are counted together, as unknown.
+// are counted together, without an error group.
 func (h Redrives) Errors(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "redrive")
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	defaultFacetValues = 10
 	maxFacetValues     = 1000
 
-	// maxRepeatedFilter is the maximum size in bytes of a filter that is repeated for each value of a facet.
+	// maxRepeatedFilter is the size in bytes up to which values repeat the filter; beyond it they have no filter.
 	maxRepeatedFilter = 2 << 10
 
 	formatJSON = "json"

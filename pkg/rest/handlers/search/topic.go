@@ -38,8 +38,8 @@ func (h Lists) Topic(w http.ResponseWriter, r *http.Request) error {
 }
 
 const (
-	// maxNarrowed limits how deep users with roles on only some topics can page, because their pages are filtered row
-	// by row.
+	// maxNarrowed is how many messages users with roles on only some topics can skip; later pages are refused, because
+	// pages of such users are filtered row by row.
 	maxNarrowed = 10_000
 
 	// narrowedStep is how many messages one query reads while it skips to the page of a user with roles on only some

@@ -49,7 +49,7 @@ func Require(allowed bool, role auth.Role, where string) error {
 	return Forbidden(role, where)
 }
 
-// MayMessage checks a loaded message. For callers who may not see it, the error is that it does not exist.
+// MayMessage checks the role on a loaded message. For callers who may not see it, the error is that it does not exist.
 func MayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
 	if !p.MayMessage(auth.Viewer, m) {
 		return &entity.NotFoundError{ID: m.ID}

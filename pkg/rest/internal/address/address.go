@@ -37,8 +37,8 @@ func (p Proxies) has(address netip.Addr) bool {
 }
 
 // Client returns the address of the client: the peer's address or, if the peer is a trusted proxy, the last address in
-// X-Forwarded-For that is no trusted proxy. A client can forge the addresses to the left of that address. For a peer
-// without an address, such as a Unix socket, it returns the zero Addr.
+// X-Forwarded-For that is no trusted proxy (or the first one, if all are). A client can forge the addresses to the left
+// of that address. For a peer without an address, such as a Unix socket, it returns the zero Addr.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)
 	if !p.has(address) {

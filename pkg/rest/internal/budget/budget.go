@@ -16,7 +16,7 @@ var (
 	ErrFull = errors.New("the budget is used up")
 )
 
-// Timeout is how long a request waits for units that other requests hold.
+// Timeout is how long a request waits at most for units that other requests hold.
 const Timeout = 5 * time.Second
 
 // A Budget is a number of units that requests share. One principal gets at most half of the budget. It is safe for

@@ -163,8 +163,8 @@ type auditedReads struct{ recorded []auditedRead }
 
 type auditedKey struct{}
 
-// RecordOnce adds an audit entry for a read. It adds each entry only once per request, because the handler is called
-// again after it has waited for memory for the answer.
+// RecordOnce adds an audit entry for a read. With a context of WithAudit it adds each entry only once per request,
+// because the handler of a read may be called again.
 func RecordOnce(ctx context.Context, trail Recorder, entry entity.AuditEntry) error {
 	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
 	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// MaxFilterText limits the length of texts in a filter.
+	// MaxFilterText is the maximum length of a text in a filter, in characters; of a key or a header's value, in bytes.
 	MaxFilterText = 1000
 
 	maxConditions = 10
@@ -451,8 +451,8 @@ func (u SearchedUntil) Show() *string { return wire.Stamp(u.until) }
 // Complete reports whether the query covers every message of its period, except those of the last seconds.
 func (u SearchedUntil) Complete() bool { return !u.asked || u.lag <= searchSlack }
 
-// TooLate returns an error when the index lacks more than the last part, of the length searchLimit, of the query's
-// period. field is the part of the request that uses the index.
+// TooLate returns an error when the index ends more than searchLimit before the end of the query's period. field is the
+// part of the request that uses the index.
 func (u SearchedUntil) TooLate(field string) error {
 	if !u.asked || u.lag <= searchLimit {
 		return nil

@@ -31,8 +31,8 @@ const (
 	maxTopic = 255
 )
 
-// ID reads the id in the path. It accepts only the canonical form of a UUID: with the other forms that UUID libraries
-// accept, one object would have several URLs.
+// ID reads the id in the path. It accepts only the form of 36 characters: the other forms that UUID libraries accept
+// would give one object more URLs.
 func ID(r *http.Request, what string) (uuid.UUID, error) {
 	text := r.PathValue("id")
 	id, ok := CanonicalID(text)
@@ -43,7 +43,7 @@ func ID(r *http.Request, what string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// CanonicalID reads an id in its canonical form.
+// CanonicalID reads an id in its form of 36 characters, with capital or small letters.
 func CanonicalID(text string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(text)
 	return id, err == nil && len(text) == len(uuid.Nil.String())
@@ -239,7 +239,7 @@ const (
 // NumberPosition returns the position of an item in a list that is ordered by numbers.
 func NumberPosition(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// Number returns the number at which the requested page begins; 0 for the first page.
+// Number returns the number in the cursor, at or before which the requested page begins; 0 for the first page.
 func (l List) Number() int64 {
 	if l.Position == nil {
 		return 0

@@ -186,7 +186,7 @@ func innermost(err, kind error) error {
 	}
 }
 
-// Clip limits the length of text that is repeated from a request, and replaces bytes that are not UTF-8.
+// Clip cuts text that is repeated from a request after 128 bytes, and replaces bytes that are not UTF-8.
 func Clip(text string) string {
 	const limit = 128
 	text = strings.ToValidUTF8(text, "\uFFFD")

@@ -189,7 +189,7 @@ func (u Rules) NarrowRedrive(p auth.Principal, order *repository.NewRedrive) err
 	return nil
 }
 
-// redactedQuery returns a query without the cursor and the values that were compared with masked fields or headers.
+// redactedQuery returns a query without the cursor, and with mask texts for values of masked fields and headers.
 func (u Rules) redactedQuery(query url.Values) string {
 	shown := maps.Clone(query)
 	shown["header"], shown["payload"] = slices.Clone(query["header"]), slices.Clone(query["payload"])

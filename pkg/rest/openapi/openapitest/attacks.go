@@ -50,7 +50,7 @@ var values = []string{
 var bodies = []string{"", "null", "[]", "0", `""`, "{", "}", "{}{}", `{"a"}`, `{"":1}`, `{"reason":1}`, `{"reason":"a","reason":"b"}`, "\x00", "\xff", strings.Repeat("{", 5000)}
 
 // Attacks returns requests made from the document: for every operation under /api/v1, each parameter, each field of the
-// body and the body itself gets every bad value, while everything else is correct. The order of the operations is
+// body and the body itself gets every unusual value, while everything else is correct. The order of the operations is
 // always the same, that of the fields of a body is not.
 func Attacks() ([]Attack, error) {
 	doc, err := Document()

@@ -23,7 +23,7 @@ func Document() (*openapi3.T, error) {
 
 type document struct {
 	doc   *openapi3.T
-	paths []string // paths of the document, those with more fixed segments first
+	paths []string // paths of the document, those with fewer parameters first
 }
 
 var load = sync.OnceValues(func() (document, error) {

@@ -84,8 +84,8 @@ func Check(e Exchange) error {
 }
 
 // forgive rewrites a query to the form that the document describes, where the program accepts further forms. It splits
-// lists at commas into repeated parameters, and restores the plus sign of a time, which arrives as a space when it is
-// not escaped.
+// lists of words at commas into repeated parameters, and restores the plus sign of a time, which arrives as a space
+// when it is not escaped.
 func forgive(req *http.Request, route *routers.Route) {
 	query := req.URL.Query()
 	for _, p := range route.Operation.Parameters {

@@ -20,7 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// maxTries is how often a request is sent when the store does not answer or answers with an error of its own.
+// maxTries is how often a request is sent at most. It is sent again when the store does not answer, or answers with an
+// error that may be temporary, such as a 5xx.
 const maxTries = 3
 
 // Bucket is a bucket, or the part of it below a prefix. It is safe for concurrent use.

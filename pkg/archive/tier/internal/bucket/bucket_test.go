@@ -94,7 +94,7 @@ func TestBucket_ALateListOfVersionsDoesNotEndADeletion(t *testing.T) {
 	var late, marked atomic.Bool
 	store.ModifyResponse = func(r *http.Response) error {
 		if r.StatusCode == http.StatusNotFound && marked.Load() {
-			r.Header.Set("x-amz-delete-marker", "true") // as Amazon's store says, and the gateway does not
+			r.Header.Set("x-amz-delete-marker", "true") // Amazon's store sends this header, but the store of this test does not
 		}
 		return nil
 	}

@@ -15,7 +15,7 @@ type Config struct {
 	Bucket        string `mapstructure:"bucket"`
 	Prefix        string `mapstructure:"prefix"`          // before the keys of all objects, such as "dlq/"
 	PathStyle     bool   `mapstructure:"path_style"`      // the bucket is a part of the path, not of the host name
-	AccessKeyFile string `mapstructure:"access_key_file"` // both files empty: the credentials of the platform
+	AccessKeyFile string `mapstructure:"access_key_file"` // neither file is set: the credentials of the platform are used
 	SecretKeyFile string `mapstructure:"secret_key_file"`
 	SSE           string `mapstructure:"sse"` // encryption by the store: empty, s3, kms or kms:KEY
 }

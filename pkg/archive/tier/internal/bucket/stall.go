@@ -31,8 +31,8 @@ func transport(secure bool, limit time.Duration) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// impatient is a connection whose reads and writes fail after a silence in both directions: a response is awaited while
-// its request is still being sent.
+// impatient is a connection whose reads and writes fail when, for the time limit, no read and no write has begun. A
+// write also prolongs a waiting read, because a response is awaited while its request is still being sent.
 type impatient struct {
 	net.Conn
 	limit time.Duration

@@ -14,13 +14,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupBytes is the size of the rows after which a row group ends. A reader loads a row group as a whole.
+// groupBytes is the size of the rows in memory, in bytes, after which a row group ends. A reader loads a row group as a
+// whole.
 const groupBytes = 4 << 20
 
-// TailBytes is how many bytes of the end of a file describe its content, in almost all files.
+// TailBytes is how many bytes of the end of a file are read first. In almost all files they include the whole
+// description of the content.
 const TailBytes = 256 << 10
 
-// bitsPerID is the size of the Bloom filter; 10 bits find a missing id in 99 of 100 cases.
+// bitsPerID is the number of bits of the Bloom filter for each id. With 10 bits, the filter recognises 99 of 100 ids
+// that a row group does not contain.
 const bitsPerID = 10
 
 // The names of the columns that readers use to select rows.
@@ -186,7 +189,7 @@ func (f *File) Rows(wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) 
 	return nil
 }
 
-// mayHave reports whether the range of ids of a row group includes one of the wanted ids.
+// mayHave reports whether the range of ids of a row group includes one of the wanted ids, or is not known.
 func (f *File) mayHave(group int, wanted map[uuid.UUID]bool) bool {
 	for _, c := range f.file.Metadata().RowGroups[group].Columns {
 		if len(c.MetaData.PathInSchema) != 1 || c.MetaData.PathInSchema[0] != idColumn {
@@ -203,7 +206,7 @@ func (f *File) mayHave(group int, wanted map[uuid.UUID]bool) bool {
 	return true
 }
 
-// prefetch loads the columns of a row group up to the named one, or all columns.
+// prefetch loads the columns of a row group up to the column last, or all columns when no column has this name.
 func (f *File) prefetch(group int, last string) error {
 	var from, to int64 = -1, 0
 	for _, c := range f.file.Metadata().RowGroups[group].Columns {
@@ -223,7 +226,7 @@ func (f *File) prefetch(group int, last string) error {
 	return f.source.Prefetch(from, to-from)
 }
 
-// each reads the rows of a group in the columns of T, until do returns false.
+// each reads of each row of a group the columns that T has, and calls do with them until do returns false.
 func each[T any](group parquet.RowGroup, do func(*T) bool) error {
 	reader := parquet.NewGenericRowGroupReader[T](group)
 	defer func() { _ = reader.Close() }()
@@ -250,7 +253,8 @@ func each[T any](group parquet.RowGroup, do func(*T) bool) error {
 // fewRows is the number of rows up to which it is faster to find each row (3 ms) than to read a whole row group (35 ms).
 const fewRows = 8
 
-// some reads the wanted rows of a group, until do returns false. It finds few rows by the column of ids.
+// some calls do for the wanted rows of a group until do returns false. It finds their positions in the column of ids,
+// and then reads up to fewRows rows one by one, but more rows by reading the whole group.
 func some(group parquet.RowGroup, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) bool) error {
 	var at int64
 	var numbers []int64
