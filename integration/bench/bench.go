@@ -74,7 +74,8 @@ func (o options) chosen() []part {
 	})
 }
 
-// side holds the programs of one of the compared commits, and the databases of these programs in the current turn.
+// side holds the programs of one of the compared commits, and the databases of these programs in the current pair of
+// turns.
 type side struct {
 	*bench
 	commit   string
@@ -177,7 +178,8 @@ func output(ctx context.Context, dir, name string, args ...string) string {
 }
 
 // measure runs the chosen parts once or, if two commits are compared, as many times as -pairs says. Each time, the
-// programs of both commits run every part. Which commit is first alternates from part to part and from time to time.
+// programs of both commits run every part. Which commit is first alternates from part to part and from pair to pair of
+// turns.
 func (b *bench) measure(ctx context.Context) error {
 	for pair := range max(b.opts.pairs*(len(b.sides)-1), 1) {
 		err := attempt(func() {

@@ -20,7 +20,7 @@ import (
 const (
 	askWarm   = 20 // number of first requests to a new API whose times do not count
 	pageSize  = 50
-	deepPages = 100 // number of pages, of deepSize messages each, that are read to find the measured page
+	deepPages = 100 // the measured page begins where page number deepPages, of deepSize messages, begins
 	deepSize  = 1000
 	manyIDs   = 1000
 	maxAnswer = 1000 // the 99th percentile of a search must be below it, in ms

@@ -21,7 +21,7 @@ var (
 	hand = screen{"hand", 390, 844}
 )
 
-// show sets the size and colours of the window. Animations are off, so that screenshots are stable.
+// show sets the size and colours of the window. It asks pages for reduced motion, so that screenshots are stable.
 func (b *Browser) show(s screen, colours string) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
