@@ -108,9 +108,9 @@ type bench struct {
 	done    []figure
 }
 
-// settings holds the settings of PostgreSQL. Except for sizes, the settings are those of a production server: every
-// commit waits for the disk. With shared buffers of 1 GB, the figures do not depend on the system's file cache. The
-// log is in JSON because the measurement of claims reads it.
+// settings holds the settings of PostgreSQL. Except for sizes, the settings are those of a production server: the
+// commit of every transaction waits for the disk. With shared buffers of 1 GB, the figures do not depend on the
+// system's file cache. The log is in JSON because the measurement of claims reads it.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "1GB", "max_wal_size": "4GB",
 	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",

@@ -150,7 +150,7 @@ func payloads(ctx context.Context, s *side) (figures []figure) {
 }
 
 // steady measures the share of messages whose column payload is filled within payloadTarget while records arrive at a
-// steady rate. Every second it counts, among the messages that were stored in the one second before payloadTarget ago,
+// steady rate. Every second it counts, among the messages that were stored in the second that ended payloadTarget ago,
 // those that have a payload.
 func steady(ctx context.Context, s *side) []figure {
 	f := skipped("payloads filled within 5 s, with 2,000 records/s", "no message was stored in time")
