@@ -12,7 +12,7 @@ import (
 // Exported is the result of an export.
 type Exported struct {
 	Messages int64
-	Complete bool // whether these are all; also false when the search index was not up to date
+	Complete bool // whether these are all messages that match; also false if the search index was not up to date
 }
 
 // Export writes the matching messages to out as they arrive, up to the limit in params or, without one, up to the API's

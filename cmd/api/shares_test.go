@@ -121,9 +121,9 @@ func wantMetrics(t *testing.T, c *sharesCollector, want string, names ...string)
 	check.Equal(t, strings.Join(lines, ""), strings.TrimPrefix(want, "\n"), "metrics")
 }
 
-// The metric dlq_pointers_waiting counts the dead letters in the database whose record is waited for or was refused
-// and, while the ingester is stopped, those that are only in the dead-letter topic. The metric of the time that is left
-// is computed from the oldest dead letter; refused ones whose record is gone do not count.
+// The metric dlq_pointers_waiting counts the dead letters in the database whose record is waited for or is not read
+// (refused) and, while the ingester is stopped, those that are only in the dead-letter topic. The metric of the time
+// that is left is computed from the oldest dead letter; refused ones whose record is gone do not count.
 func TestSharesCollector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ type figure struct {
 	ComparedValue float64 `json:"compared_value,omitempty"`
 
 	Load   float64 `json:"load_average"` // load average of the machine, over one minute
-	Others float64 `json:"others"`       // share of processor time, 0 to 1, see the method others
+	Others float64 `json:"others"`       // share of processor time, 0 to 1, that the method others returned
 }
 
 func skipped(name, reason string) figure { return figure{Name: name, Skipped: reason} }

@@ -149,7 +149,7 @@ func (s *service) finish(ctx context.Context, client *kgo.Client, records []*kgo
 	return nil
 }
 
-// finishContext returns a context that ends at the time finishPatience after ctx.
+// finishContext returns a context that ends finishPatience later than ctx.
 func finishContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishPatience, cancel) })

@@ -36,7 +36,7 @@ type Config struct {
 	Partitions int
 
 	// Burst is how many orders, payments and users together the shop writes when it opens. With a registry, it also
-	// writes so many shipments and invoices together. After that, one record follows per Interval.
+	// writes this many shipments and invoices together. After that, one record follows per Interval.
 	Burst    int
 	Interval time.Duration
 

@@ -58,8 +58,9 @@ type loader struct {
 //
 // If the file and the environment have no problem, Load finally calls the method Validate() error of every section that
 // has it. It also calls the method Validate of T, which checks rules across sections. A section with the method
-// Validate has to validate its own parts. The error lists all problems that were found on one line. Each problem names
-// the key and the file or the variable, but never a value. The file must exist and may contain only keys that T has.
+// Validate has to validate its own parts. The error lists, on one line, all problems that were found. Each problem
+// names the key and the file or the variable, but never a value. The file must exist and may contain only keys that T
+// has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
 		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),

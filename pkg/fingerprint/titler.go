@@ -2,7 +2,7 @@ package fingerprint
 
 import "bytes"
 
-const maxTitle = 512 // bytes of a title; a longer one is cut
+const maxTitle = 512 // maximum bytes of a title; a longer one is cut
 
 // titler processes a text once. Its methods consume the text at i: they append the text, or a placeholder for it, to
 // out, and move i past it. Methods that return a bool return false, and consume nothing, when they do not find their

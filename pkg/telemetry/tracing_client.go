@@ -24,7 +24,7 @@ import (
 
 const (
 	maxAnswer = 64 << 10 // bytes of a collector's answer that are read; the rest is ignored
-	maxFile   = 1 << 20  // bytes in each of the two files that TracingConfig names; a larger file is an error
+	maxFile   = 1 << 20  // maximum bytes of each of the two files that TracingConfig names; a larger file is an error
 )
 
 // tracingClient sends requests to the collector, with the headers that headersFile contains at the time of the request.
