@@ -17,8 +17,8 @@ import (
 
 const root = ".."
 
-// checked lists the pages that name tests, log lines, metrics and settings.
-var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md", "kafka-sign-in.md"}
+// checked lists the pages whose names of tests, log lines, metrics and workloads are checked.
+var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md"}
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -104,7 +104,7 @@ func TestNamesThatExist(t *testing.T) {
 	}
 }
 
-// TestSettingsThatExist: every setting that a page names exists in some section of the configuration.
+// TestSettingsThatExist: every setting that a page or README names is in configuration.md.
 func TestSettingsThatExist(t *testing.T) {
 	t.Parallel()
 	settings := read(t, "configuration.md")
@@ -170,7 +170,7 @@ func TestEveryAlertHasItsEntry(t *testing.T) {
 }
 
 // TestFencesAreFences: every code block begins at the start of a line, because Markdown shows other code blocks as
-// plain text.
+// plain text. Every code block has an end, and none begins within another one.
 func TestFencesAreFences(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("*.md")

@@ -19,8 +19,8 @@ import (
 )
 
 // TestArchiveTier: the archiver moves a whole day of archived messages to an object store. After that, the API lists
-// and exports the archive as before, and messages can be restored and erased. Without the object store, the API answers
-// 503 to requests for objects, and the archiver ends with an error.
+// and exports the archive as before, and messages can be restored and erased. When the configuration no longer contains
+// the object store, the API answers 503 to requests for objects, and the archiver ends with an error.
 func TestArchiveTier(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -189,8 +189,8 @@ func (c *cluster) set(topic, name, value string) {
 	}
 }
 
-// TestFaultTargetRefused: Kafka denies the API access to original topics. No attempt is counted for their messages,
-// which show the reason. The messages of other topics are published. When access is granted, the denied messages are
+// TestFaultTargetRefused: Kafka denies the API access to original topics. No attempt is counted for their messages, and
+// the API gives the reason. The messages of other topics are published. When access is granted, the denied messages are
 // published too.
 func TestFaultTargetRefused(t *testing.T) {
 	t.Parallel()

@@ -72,8 +72,8 @@ func TestFaultZombieAPI(t *testing.T) {
 	awake.wantRunning()
 }
 
-// stopAt suspends a process when the proxy sees the nth occurrence of a named request or statement. The proxy forwards
-// it. The returned channel is closed when the process is suspended.
+// stopAt suspends a process when the proxy sees the nth occurrence of a named request or statement. The proxy still
+// forwards this request or statement. The returned channel is closed when the process is suspended.
 func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	stopped := make(chan struct{})
 	var seen atomic.Int64

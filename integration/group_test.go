@@ -7,8 +7,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// committed returns the committed offsets of a consumer group for a topic, by partition. It is
-// empty when the broker does not answer.
+// committed returns the committed offsets of a consumer group for the first four partitions of a topic, by partition.
+// It is empty when the broker does not answer.
 func (c *cluster) committed(group, topic string) map[int]int64 {
 	ask := make([]int, partitions)
 	for p := range ask {
@@ -27,7 +27,8 @@ func (c *cluster) committed(group, topic string) map[int]int64 {
 	return offsets
 }
 
-// logEnds returns the end offset of each partition of a topic. It ends the test when the broker does not answer.
+// logEnds returns the end offsets of the first four partitions of a topic, by partition. It ends the test when the
+// broker does not answer.
 func (c *cluster) logEnds(topic string) map[int]int64 {
 	c.t.Helper()
 	var ask []kafka.OffsetRequest

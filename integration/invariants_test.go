@@ -406,7 +406,8 @@ func (a *account) wantHistory(rows []kept) {
 	a.wantAttemptsNoted(rows, ends)
 }
 
-// wantPresent checks that the last state of each message in the audit trail is the state in the message's row.
+// wantPresent checks that the last state of each message in the audit trail is the state in the message's row. After
+// PENDING, the row may also be RETRYING.
 func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.t.Helper()
 	var elsewhere []string
@@ -497,7 +498,7 @@ func passwordIn(t *testing.T, config string) string {
 }
 
 // watch checks the invariants I3 (committed offsets) and I6 (live or archived) again and again while a test runs, until
-// want is called. The field looks counts the checks.
+// want is called. The field looks counts the checks that found a committed offset.
 type watch struct {
 	a      *account
 	cancel context.CancelFunc

@@ -114,7 +114,7 @@ func (c *cluster) produceAt(ctx context.Context, r *kgo.Record) {
 	r.Offset = written.Records[0].Offset
 }
 
-// readAll returns every record that the topics contain now.
+// readAll returns every record that the topics contain now. No record may ever have been removed from these topics.
 func (c *cluster) readAll(topics ...string) []*kgo.Record {
 	c.t.Helper()
 	want := c.ends(topics)

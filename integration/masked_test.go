@@ -98,8 +98,8 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	}
 }
 
-// everyPage returns the paths of all routes of the API, and of the console's pages. The ids of the message, the error
-// group and the redrive are inserted into the paths.
+// everyPage returns the paths of all routes of the API, and of the console's lists and detail pages. The ids of the
+// message, the error group and the redrive are inserted into the paths.
 func (n *notified) everyPage(message, group, redrive string) []string {
 	n.t.Helper()
 	var paths []string

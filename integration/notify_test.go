@@ -16,16 +16,17 @@ import (
 
 // TestNotificationsSurviveKilledProcesses: the receivers get a notification of a new error group, of a dead message and
 // of a finished redrive. This holds although a receiver refuses requests at first, and although the API is killed
-// before it has read the events, while a receiver is answering, and while a notification waits for its next try. All
-// requests about an event have the same id and text, and a valid signature. Heartbeats, which arrive all the time,
-// cause no notification.
+// before it has read the events, while it waits for a receiver's answer, and while a notification waits for its next
+// try. All requests about an event have the same id and text, and a valid signature. Heartbeats, which arrive all the
+// time, cause no notification.
 func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)
 	n.startReady("ingester")
 	n.up()
 
-	// First, both receivers refuse the notification. Then the API is killed while the receiver hook is answering.
+	// First, both receivers refuse the notification. Then the API is killed while it waits for the answer of the
+	// receiver hook.
 	n.hook.does(refuses)
 	n.chat.does(refuses)
 	n.fails("com.acme.Timeout", "the stock service is late")

@@ -13,8 +13,8 @@ import (
 )
 
 // TestPayloadsSurviveKilledProcesses: the API fills the column payload in the background, after the ingester has stored
-// the messages. Although processes are killed meanwhile, each payload is filled in the end and is the JSON of the
-// message's own record.
+// the messages. Although the API is killed meanwhile, in the end the payload of each message is the JSON of its own
+// record, or missing if the record's value is not JSON.
 func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

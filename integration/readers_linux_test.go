@@ -46,8 +46,9 @@ func (p *process) silent(path string) {
 	}
 }
 
-// TestReadersThatReadNothing: some clients request the largest pages, exports and messages with millions of headers,
-// and never read the answers. They neither exhaust the API's memory nor delay other clients.
+// TestReadersThatReadNothing: some clients request the largest pages and exports, and never read the answers. They
+// neither exhaust the API's memory nor keep other clients from getting answers. Of a message with millions of headers,
+// an answer contains only the first ones.
 func TestReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

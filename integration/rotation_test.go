@@ -218,7 +218,8 @@ func (r *rotation) working() {
 	r.waitStored()
 }
 
-// end stops the load and checks the results.
+// end stops the load and checks the results. A request that failed again when it was repeated fails the test, and so do
+// more repetitions than rounds.
 func (r *rotation) end(rounds int, secret string) {
 	r.t.Helper()
 	close(r.stop)

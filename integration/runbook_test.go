@@ -39,8 +39,9 @@ func runnable(t *testing.T, path string) []block {
 	return blocks
 }
 
-// TestRunbook runs every runnable command of the runbook. For each command it first creates what the command is about:
-// a PENDING message, a message whose attempt cannot be settled, or a redrive that has stopped itself.
+// TestRunbook runs every runnable command of the runbook. PENDING messages and a dead one exist from the start. For
+// each command that needs one, it creates a message whose attempt cannot be settled, or a redrive that has stopped
+// itself.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	blocks := runnable(t, "../docs/runbook.md")

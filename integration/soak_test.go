@@ -67,7 +67,7 @@ type soak struct {
 	comebacks  atomic.Int64 // number of produced dead letters that are replays which failed again
 	stopWork   context.CancelFunc
 	stopFeed   context.CancelFunc
-	work, feed sync.WaitGroup // work waits for the operators and archivers, feed for the producers and consumers
+	work, feed sync.WaitGroup // work waits for the operators and the archiver, feed for the producer and the consumer
 }
 
 // place is one of the programs in the soak test. It always runs at most one process of its program; a fault may replace
@@ -166,7 +166,8 @@ func (s *soak) report() {
 	}
 }
 
-// worksBegin starts the producers, consumers, operators and archivers that put load on the system.
+// worksBegin starts what puts load on the system: a producer, a consumer, three operators and repeated runs of the
+// archiver.
 func (s *soak) worksBegin() {
 	s.began = time.Now()
 	working, stopWork := context.WithCancel(s.t.Context())
@@ -199,8 +200,8 @@ func (s *soak) places() []*place {
 	return []*place{s.ingesters[0], s.ingesters[1], s.apis[0], s.apis[1]}
 }
 
-// quiet stops the producers, consumers, operators and archivers, and cancels paused redrives. The programs still
-// complete everything else that was requested.
+// quiet stops the producer, the consumer, the operators and the archiver, and cancels redrives that are paused or have
+// stopped. The programs still complete everything else that was requested.
 func (s *soak) quiet() {
 	s.t.Helper()
 	s.stopWork()

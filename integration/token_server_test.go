@@ -129,8 +129,8 @@ func (s *tokenServer) count() int {
 	return len(s.issued)
 }
 
-// kafka starts a Kafka with a second listener. Its clients sign in with tokens of this server, and must sign in again
-// after brokerSession.
+// kafka starts a Kafka with a second listener. Clients of this listener sign in with tokens of this server, and must
+// sign in again after brokerSession.
 func (s *tokenServer) kafka() (*stack.Stack, *proxy.Proxy) {
 	s.t.Helper()
 	p := newProxy(s.t, proxy.KafkaRequests)

@@ -12,12 +12,12 @@ import (
 // Exported is the result of an export.
 type Exported struct {
 	Messages int64
-	Complete bool // false: the export ended at the API's limit, and more messages match
+	Complete bool // whether these are all messages that match; also false if the search index was not up to date
 }
 
-// Export writes the matching messages to out as they arrive, up to the API's limit. An answer that ends early, or
-// without the number of its messages, is an error; the part before it is written to out nevertheless. For a refusal,
-// the error wraps a *RefusedError.
+// Export writes the matching messages to out as they arrive, up to the limit in params or, without one, up to the API's
+// default. An answer that ends early, or without the number of its messages, is an error; the part before it is written
+// to out nevertheless. For a refusal, the error wraps a *RefusedError.
 func Export(ctx context.Context, c ClientInterface, params *ExportMessagesParams, out io.Writer) (Exported, error) {
 	res, err := c.ExportMessages(ctx, params)
 	if err != nil {

@@ -17,7 +17,7 @@ type logs interface {
 }
 
 // unread describes the records of a dead-letter topic that are not stored as messages yet: their number, and the
-// timestamp of the oldest one. The timestamp is zero when it is not known.
+// timestamp of the oldest one. The timestamp is zero when there are no such records, or when no timestamp is known.
 type unread struct {
 	records int64
 	oldest  time.Time
@@ -37,11 +37,12 @@ type readTime struct {
 	at     time.Time
 }
 
-// maxTimes is the maximum number of records that one call of read fetches for their timestamps; the next call fetches
-// more.
+// maxTimes is the maximum number of records that one call of read fetches for their timestamps. The timestamps of
+// further records stay unknown until a later call.
 const maxTimes = 100
 
-// read returns the unread records of each topic. It leaves out topics that a broker did not describe completely.
+// read returns the unread records of each topic. It leaves out a topic if the start or end offset of one of its
+// partitions is not known.
 func (b *backlog) read(ctx context.Context, topics []string, positions []repository.IngestPosition) (map[string]unread, error) {
 	if len(topics) == 0 {
 		return nil, nil

@@ -35,7 +35,7 @@ import (
 type parts struct {
 	base    program.Base
 	db      *sqlx.DB        // nil when the store is in memory
-	reads   *postgres.Reads // nil when the database has no replica
+	reads   *postgres.Reads // nil when no replica is configured
 	cluster *broker.Cluster // nil without Kafka
 	labels  *telemetry.TopicLabels
 	topics  *topics             // nil without Kafka

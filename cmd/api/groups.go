@@ -16,7 +16,7 @@ import (
 const recentGroups = time.Hour
 
 // groupsCollector reports the numbers of error groups that are new or have regressed, which an operator may need to
-// examine. Every replica reports the same counts.
+// examine. It leaves out muted groups and those in except. Every replica reports the same counts.
 type groupsCollector struct {
 	store  repository.RecentGroups
 	except []uuid.UUID

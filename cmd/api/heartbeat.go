@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// buildHeart creates the component that sends heartbeats, if the configuration names a topic for heartbeats.
+// buildHeart creates the component that sends heartbeats, if Kafka is configured and the configuration names a topic
+// for heartbeats.
 func (p *parts) buildHeart(store repository.Core) {
 	cfg := p.base.Config.Heartbeat
 	if cfg.Topic == "" || p.cluster == nil {

@@ -32,7 +32,7 @@ func noMapping(context.Context) (entity.Mapping, error) { return entity.Mapping{
 
 // warnUndeclaredAuto logs a warning about the topics for which automatic retry is configured, but which no
 // configuration declares as original topics. Automatic retry then sends only those of their messages whose original
-// topic a mapping or an operator has set.
+// topic a mapping, an operator or a share group declares.
 func warnUndeclaredAuto(cfg program.Config, log *zap.Logger) {
 	if !cfg.HasKafka() {
 		return

@@ -25,7 +25,7 @@ type reading[T any] struct {
 	log  *zap.Logger // logs a line when queries begin to fail and when they work again; nil to log nothing
 	what string      // the name of the value, for these log lines
 
-	silent  bool // whether the last query failed
+	silent  bool // whether the last query failed; always false without log
 	mu      sync.Mutex
 	at      time.Time
 	value   T

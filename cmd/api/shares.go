@@ -19,7 +19,8 @@ import (
 type shareGroups struct{ watcher *sharegroup.Watcher }
 
 // ShareGroups returns the share groups even when the cluster has not reported everything about them. For example, Kafka
-// may not let this program describe a group; then the topics of that group are not known.
+// may not let this program describe a group; then the topics of that group are not known. It returns false while no
+// group is known and the watcher is not ready.
 func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
 	groups := wire.Each(s.watcher.Snapshot().Groups(), func(g sharegroup.Group) entity.ShareGroup {
 		return entity.ShareGroup{
@@ -36,7 +37,8 @@ func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
 }
 
 const (
-	// maxShareGroupLabels is the maximum number of share groups in metrics.
+	// maxShareGroupLabels is the maximum number of share groups that metrics name. Further groups share the label
+	// "other".
 	maxShareGroupLabels = 1000
 
 	// notIngested is the value of the label state for dead letters that are not stored as messages yet.
@@ -49,9 +51,9 @@ type shareStore interface {
 	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
 }
 
-// sharesCollector reports the dead letters of share groups whose record is not stored yet, the time until retention
-// removes these records, and the configurations that would make the broker lose dead letters. Every replica reports the
-// same values.
+// sharesCollector reports how many dead letters of share groups still lack their record, how much time is left until
+// retention removes these records, and the problems because of which the broker would lose dead letters of a share
+// group. Every replica reports the same values.
 type sharesCollector struct {
 	store    shareStore
 	snapshot func() *sharegroup.Snapshot
@@ -126,7 +128,7 @@ func removedBefore(s *sharegroup.Snapshot, now time.Time) map[string]time.Time {
 	return removed
 }
 
-// deadLetterTopics returns the dead-letter topics of share groups, at most as many as may be labels of metrics.
+// deadLetterTopics returns the valid names of dead-letter topics of share groups, at most MaxTopicLabels of them.
 func deadLetterTopics(s *sharegroup.Snapshot) []string {
 	names := slices.DeleteFunc(s.ReadTopics(), func(name string) bool { return !entity.ValidTopic(name) })
 	return names[:min(len(names), telemetry.MaxTopicLabels)]
@@ -185,7 +187,7 @@ func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup
 			first[label] = deadline{left, retention}
 		}
 	}
-	for _, n := range counts { // a message in the state CompletionRefused counts only until the retention of its topic ends
+	for _, n := range counts { // a refused message counts only until retention may have removed its record
 		wait(n.Topic, n.OldestDeath, n.State == entity.CompletionWaiting)
 	}
 	for _, g := range s.Groups() {

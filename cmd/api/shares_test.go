@@ -121,9 +121,9 @@ func wantMetrics(t *testing.T, c *sharesCollector, want string, names ...string)
 	check.Equal(t, strings.Join(lines, ""), strings.TrimPrefix(want, "\n"), "metrics")
 }
 
-// The metric dlq_pointers_waiting counts the dead letters that wait in the database and, while the ingester is stopped,
-// those that are only in the dead-letter topic. The metric of the time that is left is computed from the oldest of all
-// these dead letters.
+// The metric dlq_pointers_waiting counts the dead letters in the database whose record is waited for or is not read
+// (refused) and, while the ingester is stopped, those that are only in the dead-letter topic. The metric of the time
+// that is left is computed from the oldest dead letter; refused ones whose record is gone do not count.
 func TestSharesCollector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 `, left)
 		<-time.After(stateAge)
 		s.pointers = s.pointers[:1]
-		wantMetrics(t, c, "", left) // a refused record whose retention has ended is left out of this metric
+		wantMetrics(t, c, "", left) // retention has removed the record of this refused message
 		delete(s.ends, at("dlq.a", 1))
 		<-time.After(stateAge)
 		wantMetrics(t, c, `dlq_pointers_waiting{state="refused",topic="orders"} 3
@@ -177,8 +177,9 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 	})
 }
 
-// Each problem of a share group is a series of its own. The share groups beyond the limit share the series with the
-// label group="other". When the names of groups are masked, all share groups share that series.
+// Each problem of a share group is a series of its own. The share groups beyond the limit share the label
+// group="other", with one series for each kind of problem. When the names of groups are masked, all share groups share
+// that label.
 func TestSharesCollector_Problems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +206,8 @@ dlq_share_group_problems{code="wrong_prefix",group="other"} 1
 	})
 }
 
-// TestExpiredRefusedRecord: when the retention of one refused record has ended, the metric shows the time that is left
-// for the next record.
+// TestExpiredRefusedRecord: when retention has removed the record of one refused message, the metric shows the time
+// that is left for the record of the next one.
 func TestExpiredRefusedRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

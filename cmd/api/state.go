@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// stateCollector reports, by topic, the number of messages and the creation time of the oldest PENDING message. Every
-// replica reports the same values, so they must be aggregated with max and not with sum.
+// stateCollector reports the number of messages by topic and status, and the creation time of the oldest PENDING
+// message of each topic. Every replica reports the same values, so they must be aggregated with max and not with sum.
 type stateCollector struct {
 	store interface {
 		TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)
@@ -37,8 +37,8 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.oldest
 }
 
-// Collect implements prometheus.Collector. While the store does not answer, it exports no values, because old values
-// would be wrong.
+// Collect implements prometheus.Collector. When the store did not answer the last query, it exports no values, because
+// old values would be wrong.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	topics, _ := c.topics.current(func(ctx context.Context) ([]repository.TopicTotal, error) {
 		return c.store.TopicTotals(ctx, c.labels.Topics())

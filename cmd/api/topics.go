@@ -14,7 +14,8 @@ const (
 	// topicsInterval is the time between two requests for the cluster's topics.
 	topicsInterval = 15 * time.Second
 
-	// topicsFresh is the maximum age of the list of topics. When the list is older, the broker has not answered.
+	// topicsFresh is the maximum age of the list of topics. Exists does not use an older list, because the broker has
+	// not answered for two intervals.
 	topicsFresh = 2*topicsInterval + 5*time.Second
 )
 
@@ -61,7 +62,8 @@ func (t *topics) set(names []string) {
 }
 
 // Exists implements rest.Topics. For a name that is not in the list, Exists asks the cluster, because the topic may be
-// new. While there is no list or an old one, the result is empty.
+// new. A name about which the cluster does not answer is left out of the result. While there is no list or an old one,
+// the result is empty.
 func (t *topics) Exists(ctx context.Context, names ...string) map[string]bool {
 	exists := map[string]bool{}
 	var absent []entity.ReplayQuestion

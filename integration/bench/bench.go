@@ -74,7 +74,8 @@ func (o options) chosen() []part {
 	})
 }
 
-// side holds the programs of one of the compared commits, and the databases of these programs in the current turn.
+// side holds the programs of one of the compared commits, and the databases of these programs in the current pair of
+// turns.
 type side struct {
 	*bench
 	commit   string
@@ -107,9 +108,9 @@ type bench struct {
 	done    []figure
 }
 
-// settings holds the settings of PostgreSQL. Except for sizes, the settings are those of a production server: every
-// commit waits for the disk. With shared buffers of 1 GB, the figures do not depend on the system's file cache. The
-// log is in JSON because the measurement of claims reads it.
+// settings holds the settings of PostgreSQL. Except for sizes, the settings are those of a production server: the
+// commit of every transaction waits for the disk. With shared buffers of 1 GB, the figures do not depend on the
+// system's file cache. The log is in JSON because the measurement of claims reads it.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "1GB", "max_wal_size": "4GB",
 	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",
@@ -177,7 +178,8 @@ func output(ctx context.Context, dir, name string, args ...string) string {
 }
 
 // measure runs the chosen parts once or, if two commits are compared, as many times as -pairs says. Each time, the
-// programs of both commits run every part. Which commit is first alternates from part to part and from time to time.
+// programs of both commits run every part. Which commit is first alternates from part to part and from pair to pair of
+// turns.
 func (b *bench) measure(ctx context.Context) error {
 	for pair := range max(b.opts.pairs*(len(b.sides)-1), 1) {
 		err := attempt(func() {

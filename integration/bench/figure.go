@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// maxMemory limits the resident memory of each measured program on its own, in MB.
+// maxMemory is the limit in MB for the peak of resident memory of each measured program on its own. A program that
+// reaches it has missed its limit.
 const maxMemory = 128
 
 // figure is one measured result of a part of the benchmark.
@@ -25,7 +26,7 @@ type figure struct {
 	ComparedValue float64 `json:"compared_value,omitempty"`
 
 	Load   float64 `json:"load_average"` // load average of the machine, over one minute
-	Others float64 `json:"others"`       // share of the processors used by other programs, 0 to 1
+	Others float64 `json:"others"`       // share of processor time, 0 to 1, that the method others returned
 }
 
 func skipped(name, reason string) figure { return figure{Name: name, Skipped: reason} }

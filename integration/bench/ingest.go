@@ -10,7 +10,7 @@ import (
 
 const (
 	ingestTopics  = 10
-	retriedTopics = 2 // each retry-all of the part named retry republishes one of the first two topics
+	retriedTopics = 2 // the first topics, one for each retry-all of the part named retry
 )
 
 func (b *bench) topicName(n int) string { return fmt.Sprintf("%s-%d", b.id, n) }
@@ -149,9 +149,9 @@ func payloads(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// steady measures the share of messages whose column payload is filled in time while records arrive at a steady rate.
-// Every second it counts, among the messages that were stored in one second some seconds ago, those that have a
-// payload.
+// steady measures the share of messages whose column payload is filled within payloadTarget while records arrive at a
+// steady rate. Every second it counts, among the messages that were stored in the second that ended payloadTarget ago,
+// those that have a payload.
 func steady(ctx context.Context, s *side) []figure {
 	f := skipped("payloads filled within 5 s, with 2,000 records/s", "no message was stored in time")
 	prefix, names := s.createFlood(ctx)

@@ -47,7 +47,7 @@ func main() {
 type options struct {
 	only      []string // names of the parts to run; empty for all parts
 	scale     float64
-	documents int // number of messages in the part named search
+	documents int // number of messages in the parts named search and engines
 	days      int // number of days over which the times of these messages are spread
 	requests  int
 	base      string

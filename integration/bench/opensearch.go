@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	customers     = 100_000   // different customers in the table of search
-	facetNewest   = 100_000   // messages that PostgreSQL counts at most
-	facetMessages = 1_000_000 // messages of a facet of OpenSearch
-	facetEvery    = 10        // one request of a facet for this many searches
+	customers     = 100_000   // number of different customers that fillRows makes
+	facetNewest   = 100_000   // number of newest messages over which PostgreSQL computes a facet
+	facetMessages = 1_000_000 // number of newest messages over which OpenSearch computes a facet
+	facetEvery    = 10        // a facet is requested once for this number of requests of a search
 
-	maxPostgresFacet = 2000 // limit of the p99 of a facet of PostgreSQL, in ms
-	maxFacet         = 1000 // limit of the p99 of a facet of OpenSearch, in ms
-	maxDistinct      = 2.0  // limit of the error of a number of distinct values, in %
+	maxPostgresFacet = 2000 // the 99th percentile of a facet in PostgreSQL must be below it, in ms
+	maxFacet         = 1000 // the 99th percentile of a facet in OpenSearch must be below it, in ms
+	maxDistinct      = 2.0  // the error of a facet's number of customers must be below it, in %
 )
 
 // engines measures the same searches and facets with PostgreSQL and with OpenSearch, on a table of messages with

@@ -20,7 +20,7 @@ import (
 const (
 	askWarm   = 20 // number of first requests to a new API whose times do not count
 	pageSize  = 50
-	deepPages = 100 // number of pages, of deepSize messages each, that are read to find the measured page
+	deepPages = 100 // the measured page begins where page number deepPages, of deepSize messages, begins
 	deepSize  = 1000
 	manyIDs   = 1000
 	maxAnswer = 1000 // the 99th percentile of a search must be below it, in ms
@@ -214,10 +214,9 @@ func mixedFigures(quiet, loaded answers) (figures []figure) {
 	return append(figures, loaded.figure("mixed reads without a good answer", "reads", float64(quiet.failed+loaded.failed)).limit(1))
 }
 
-// mix returns the n-th request of a sequence that is the same in every run. Of 100 requests: 30 for
-// a message, 20 for page 1 of a quiet topic, 20 for page 1 of a topic that gets records, 10 for a
-// list by topic and status, 10 searches of common words or a rare one, 5 for topics, 5 for error
-// groups.
+// mix returns the n-th request of a sequence that is the same in every run. Of 100 requests, there are on average: 30
+// for a message, 20 for page 1 of a quiet topic, 20 for page 1 of a topic that gets records, 10 for a list by topic and
+// status, 10 searches of common words or a rare one, 5 for topics, 5 for error groups.
 func (s *side) mix(messages []string) func(n int) (path string, search bool) {
 	return func(n int) (string, bool) {
 		random := rand.New(rand.NewPCG(uint64(n), 7))

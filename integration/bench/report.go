@@ -58,7 +58,8 @@ func (b *bench) report() report {
 	return r
 }
 
-// compare makes a row of the report from those pairs of figures that both commits have.
+// compare makes a row of the report from the figures of all turns. A ratio is computed only for pairs of turns in which
+// both commits have the figure.
 func (b *bench) compare(shown figure, turns []figure) row {
 	var values [2][]float64 // [0]: the figures of the base commit; [1]: the figures of the checkout
 	var ratios, loads, others []float64
@@ -156,8 +157,9 @@ func (c compared) verdict(moreIsBetter bool) string {
 	return "worse"
 }
 
-// publish prints the figures of the completed parts. With -write, it writes docs/benchmarks.md, but only after a
-// complete run. It fails when a figure missed its limit, unless two commits are compared.
+// publish prints the figures of the completed parts, and writes them to the file that -json names. With -write, it
+// writes docs/benchmarks.md, but only after a complete run. It fails when a figure missed its limit, unless two commits
+// are compared.
 func (b *bench) publish(stdout io.Writer, whole bool) {
 	if len(b.done) == 0 {
 		return

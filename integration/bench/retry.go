@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	oneByOneShare = 50 // one message is retried alone for every 50 messages of retry-all
+	oneByOneShare = 50 // for every 50 messages of retry-all, one message is retried by a request of its own
 	bareBatch     = 500
-	bareWorkers   = 4   // as many connections as an API has redrive workers by default
+	bareWorkers   = 4   // connections of bareRetry: as many as an API has redrive workers by default
 	producerTimes = 3   // how many times more records the tool sends than retry-all, so that its warm-up hardly counts
 	maxClaim      = 100 // the 99th percentile of claims must be below it, in ms
 )

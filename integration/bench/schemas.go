@@ -20,9 +20,9 @@ import (
 
 const (
 	schemaPairs  = 3
-	minIngest    = 0.95 // as a share of the rate of JSON; it is high because ingest decodes neither of the two formats
+	minIngest    = 0.95 // Avro must be ingested at this share of JSON's rate at least; ingest decodes neither format
 	minIndexing  = 0.6
-	maxDecodedMS = 100 // limit of the time for a page of decoded messages
+	maxDecodedMS = 100 // the time for a page of decoded messages must be below it, in ms
 )
 
 // order is the value of a dead letter, see cluster.value.
@@ -144,7 +144,7 @@ func (f *formats) produce(ctx context.Context, id uint32) {
 			f.size[format] += int64(len(r.Value))
 			f.kafka.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
 				if err != nil {
-					f.say("produce: %v", err) // goes on: the counts after ingest show that a record is missing
+					f.say("produce: %v", err) // the run goes on: the counts after ingest will not be the wanted ones
 				}
 			})
 		}

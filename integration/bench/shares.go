@@ -12,7 +12,7 @@ import (
 
 const (
 	pointerRate = 1000 // dead letters a second
-	// completionLimit is the longest time, in seconds, that a dead letter may wait until its record is stored.
+	// completionLimit is a limit in seconds: every dead letter must wait less than that until its record is stored.
 	completionLimit = 5.0
 )
 
@@ -75,7 +75,7 @@ func pointerTo(r *kgo.Record, dlq, group string) *kgo.Record {
 }
 
 // complete writes the dead letters at the rate pointerRate and waits until the records of all of them are stored. It
-// returns the longest wait of a dead letter in seconds.
+// returns the longest wait of a dead letter that it has observed, in seconds.
 func (s *side) complete(ctx context.Context, d *database, pointers []*kgo.Record) (oldest float64) {
 	const tick = 100 * time.Millisecond
 	const each = pointerRate / int(time.Second/tick)

@@ -40,7 +40,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Patience is how long a step may wait. It is long because other tests may keep the machine busy.
+// Patience is how long a step may wait before it fails the test. It is long because other tests may keep the machine
+// busy.
 const Patience = 45 * time.Second
 
 // Browser is a tab that belongs to one test. Its methods end the test when they fail, so call them
@@ -53,9 +54,9 @@ type Browser struct {
 	faults *faults
 }
 
-// Open opens a tab without cookies, 1440 by 900, in light colours. base is the URL to which paths
-// are relative, without a slash at the end. The tab closes at the end of the test, which fails then
-// if one of the tab's pages had an error.
+// Open opens a tab without cookies, 1440 by 900, in light colours. base is the URL to which paths are relative, without
+// a slash at the end. The tab closes at the end of the test, which fails then if one of the tab's pages had an error
+// that Allow has not accepted.
 func Open(t testing.TB, base string) *Browser {
 	t.Helper()
 	chromium := start(t)

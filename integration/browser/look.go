@@ -21,7 +21,7 @@ var (
 	hand = screen{"hand", 390, 844}
 )
 
-// show sets the size and colours of the window. Animations are off, so that screenshots are stable.
+// show sets the size and colours of the window. It asks pages for reduced motion, so that screenshots are stable.
 func (b *Browser) show(s screen, colours string) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -55,8 +55,8 @@ func (b *Browser) Hand() { b.t.Helper(); b.show(hand, "light") }
 func (b *Browser) Desk() { b.t.Helper(); b.show(desk, "light") }
 
 // Screenshot saves the page in light and dark colours, at the width of a desktop and at the width of a phone, as
-// NAME-desk-light.png and so on, up to the height of a few screens. It fails the test if the page is wider than one of
-// the two windows.
+// NAME-desk-light.png and so on, up to four times the height of the window. It fails the test if the page is wider than
+// one of the two windows.
 func (b *Browser) Screenshot(name string) {
 	b.t.Helper()
 	for _, s := range []screen{desk, hand} {
@@ -70,7 +70,8 @@ func (b *Browser) Screenshot(name string) {
 	b.Desk()
 }
 
-// height returns the window height that shows the whole page, within limits.
+// height returns the window height that shows the whole page, but at least the height of the screen and at most four
+// times this height.
 func (b *Browser) height(s screen) int {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

@@ -247,7 +247,7 @@ func (b *Browser) chooseFirst(said string) {
 	b.Wait("the first message to be selected", fmt.Sprintf(`(() => {
 		if (document.body.innerText.includes(%q)) return true;
 		const [box, ...others] = document.querySelectorAll("tbody input[type=checkbox]");
-		for (const other of others) if (other.checked) other.click(); // a reload keeps the checks of a page
+		for (const other of others) if (other.checked) other.click(); // after a reload, boxes may still be checked
 		if (box.checked) box.click(); // so that every try ends with a selected message
 		box.click();
 		return document.body.innerText.includes(%q);

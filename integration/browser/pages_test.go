@@ -9,8 +9,8 @@ import (
 // widths are the widths of windows, from small phones to desktops. They include the widths at which the layout changes.
 var widths = []int{320, 390, 480, 640, 641, 760, 800, 905, 1024, 1280, 1440}
 
-// maxShift is a tenth of the shift that Chromium calls good. A time that becomes a second older may widen its column,
-// which shifts a page by about 0.002.
+// maxShift is the largest shift that a page may have: a tenth of the shift that Chromium calls good. A time that
+// becomes a second older may widen its column, which shifts a page by about 0.002.
 const maxShift = 0.01
 
 // TestEveryPage: no page moves its parts while it loads, scrolls sideways at any width, is heavier than its limit, or

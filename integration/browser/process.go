@@ -15,7 +15,7 @@ import (
 
 const (
 	startPatience = time.Minute
-	maxTests      = 2 // maximum number of tests that have tabs at the same time
+	maxTests      = 2 // number of tests that may have tabs at the same time; others wait
 )
 
 // process is the Chromium of this test process.

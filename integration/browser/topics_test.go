@@ -10,8 +10,7 @@ import (
 // for messages whose original topic is unknown.
 func topics(t *testing.T, site *Site) {
 	original, dead := site.Topics("lost")
-	// The original topic of "lost" cannot be derived from the name, because the name follows no convention of
-	// dead-letter topics.
+	// With these topics, the name of the dead-letter topic fits more than one original topic, so it decides nothing.
 	site.createTopics(site.Prefix+"lost.v1", site.Prefix+"lost")
 	site.Fail("lost", Letter{Value: `{"n":1}`, Original: "-"}, Letter{Value: `{"n":2}`, Original: "-"})
 

@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// sharing: only the person who saved a view sees it; everyone sees a shared view, and only its owner may delete it.
+// sharing: a view that is not shared is seen only by the person who saved it. Everyone sees a shared view, and only its
+// owner may delete it.
 func sharing(t *testing.T, site *Site) {
 	original, _ := site.Topics("views")
 	site.Fail("views", late(1))

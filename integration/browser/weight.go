@@ -6,11 +6,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// MaxWeight is the maximum transfer size of a page's own resources: stylesheet, scripts, libraries
-// and icon.
+// MaxWeight is the maximum transfer size, in bytes, of a page's stylesheet, scripts, libraries and icon together. Look
+// fails the test of a page that exceeds it.
 const MaxWeight = 100_000
 
-// MaxEditor is the maximum transfer size of the editor, which only the page of an edit loads.
+// MaxEditor is the maximum transfer size, in bytes, of the editor, which only the page of an edit loads.
 const MaxEditor = 200_000
 
 // libraries are parts of the file names of third-party libraries.

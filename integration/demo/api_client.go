@@ -39,7 +39,7 @@ func ready(ctx context.Context, base string) error {
 }
 
 // poll calls the function ask repeatedly. It returns when ask returns nil, when the channel ended is closed because a
-// program has ended, or when the time patience has passed.
+// program has ended, or when ctx has ended or the time patience has passed.
 func poll(ctx context.Context, patience time.Duration, ended <-chan struct{}, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -16,7 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// startPatience includes the download of the servers in the first run on a machine.
+// startPatience limits the start of the demo, up to the printed guide. In the first run on a machine, this includes the
+// download of the servers.
 const startPatience = 12 * time.Minute
 
 // demo holds the servers, the programs and the shop.

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
-// stopPatience is the time in which the programs promise to stop.
+// stopPatience is the time in which the programs promise to stop. A program that takes longer is killed.
 const stopPatience = 25 * time.Second
 
 // program describes how to run one of the programs.

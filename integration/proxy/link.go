@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// farewell limits how long the upstream may still work on the requests of a client whose connection was cut.
+// farewell is how long the upstream may still work on the requests of a client whose connection was cut. Then the proxy
+// breaks the connection to the upstream.
 const farewell = 10 * time.Second
 
 // link is a client's connection together with its connection to the upstream.
@@ -125,7 +126,8 @@ type late struct {
 	due   time.Time
 }
 
-// underWay is the maximum number of pieces of answers that wait in one connection until they are due.
+// underWay is the maximum number of pieces of answers that wait in one connection until they are due. When so many
+// wait, the proxy reads no more from the upstream.
 const underWay = 256
 
 // download forwards the bytes from the upstream to the client, unless an action says that they are dropped.

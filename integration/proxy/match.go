@@ -45,7 +45,7 @@ func (m *byteMatcher) Next(b []byte) (int, string) {
 }
 
 // After returns a function that makes matchers. Each matcher finds one match, named "after", which ends with the n-th
-// byte.
+// byte of the client.
 func After(n int) func() Matcher {
 	return func() Matcher { return &afterMatcher{left: n} }
 }

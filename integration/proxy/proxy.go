@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// dialTimeout limits connecting to the upstream.
+// dialTimeout limits connecting to the upstream. After it, the client's connection is reset.
 const dialTimeout = 5 * time.Second
 
 // Proxy forwards connections from its own port to an upstream. Its methods are safe for concurrent

@@ -71,7 +71,8 @@ func (s *store) intern(candidate schema) *schema {
 	return &candidate
 }
 
-// find returns the newest version of a subject whose schema has the key; nil if there is none.
+// find returns the newest version of a subject whose schema has the key; nil if there is none. It finds a deleted
+// version only if deleted is set.
 func (s *store) find(subject, key string, deleted bool) *version {
 	for _, v := range slices.Backward(s.subjects[subject]) {
 		if v.schema.key == key && (deleted || !v.deleted) {
@@ -128,7 +129,7 @@ func versionNumber(text string) (int, error) {
 	return number, nil
 }
 
-// names returns the subjects in order.
+// names returns the subjects that have a version, in alphabetical order. Deleted versions count only if deleted is set.
 func (s *store) names(deleted bool) []string {
 	names := []string{}
 	for _, name := range slices.Sorted(maps.Keys(s.subjects)) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxBody limits the body of a request.
+// maxBody is the maximum size of the body of a request, in bytes. A larger body is refused.
 const maxBody = 16 << 20
 
 // submission is the body of a request that registers or looks up a schema.

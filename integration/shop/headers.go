@@ -14,9 +14,9 @@ import (
 const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 
 // springHeaders returns a function that makes the headers of a dead letter as Spring's DeadLetterPublishingRecoverer
-// does. First come the headers of the record. Then come the headers of the record's position, which Spring adds to
-// those of earlier failures. Last come the headers of the exception, which replace those of an earlier failure. Numbers
-// are binary, big-endian. The parameter listener is the Java method that failed.
+// does. First come the headers of the record and the number of its deliveries. Then come the headers of the record's
+// position, which Spring adds to those of earlier failures. Last come the headers of the exception, which replace those
+// of an earlier failure. Numbers are binary, big-endian. The parameter listener is the Java method that failed.
 func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		thrown := &throwable{

@@ -63,7 +63,7 @@ func (s script) encoded(n int, at time.Time, shipments, invoices versions) *kgo.
 }
 
 // The records of orders, payments and users that fail, by their index in the topic. The indexes repeat after every
-// round records.
+// round records of the topic.
 const round = 20
 
 var (

@@ -12,13 +12,15 @@ import (
 const idHeader = "dlq-message-id"
 
 const (
-	// acceptedIDs limits how many ids of accepted replays a consumer remembers.
+	// acceptedIDs limits how many ids of accepted replays a consumer remembers. It processes a replay again whose id it
+	// has forgotten.
 	acceptedIDs = 10_000
 
 	// tries is how often a consumer tries to process a record whose failure is temporary.
 	tries = 3
 
-	// finishPatience limits how long a consumer still works on records that it has fetched when the shop closes.
+	// finishPatience limits how long a consumer still writes dead letters and commits offsets after the shop begins to
+	// close.
 	finishPatience = 5 * time.Second
 )
 
@@ -147,7 +149,7 @@ func (s *service) finish(ctx context.Context, client *kgo.Client, records []*kgo
 	return nil
 }
 
-// finishContext returns a context that ends some time after ctx.
+// finishContext returns a context that ends finishPatience later than ctx.
 func finishContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishPatience, cancel) })

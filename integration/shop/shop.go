@@ -35,8 +35,8 @@ type Config struct {
 	// Partitions is the number of partitions of each topic.
 	Partitions int
 
-	// Burst is the number of orders, payments and users that the shop writes when it opens, and with a registry also
-	// the number of shipments and invoices. After that, one record follows per Interval.
+	// Burst is how many orders, payments and users together the shop writes when it opens. With a registry, it also
+	// writes this many shipments and invoices together. After that, one record follows per Interval.
 	Burst    int
 	Interval time.Duration
 
@@ -142,7 +142,8 @@ func (s *Shop) BurstFailures() map[string]int {
 	return failures
 }
 
-// services returns the consumers. The records of the script alternate between them in this order.
+// services returns the consumers. The script's records in JSON alternate between the first three of them in this order,
+// and its encoded records between the last two.
 func (s *Shop) services() []*service {
 	list := []*service{
 		newOrders(s.cfg.Prefix, s.world, s.log),

@@ -4,7 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// knownEmails limits how many e-mail addresses of users the sink remembers.
+// knownEmails limits how many e-mail addresses of users the sink remembers. A forgotten address can be used again.
 const knownEmails = 10_000
 
 // newUsers returns a Kafka Connect sink that writes users to a table with unique e-mail addresses.

@@ -7,10 +7,11 @@ import (
 
 // Environment variables of the stack.
 const (
-	// DatabaseURLVariable names an existing PostgreSQL server to use instead of starting one.
+	// DatabaseURLVariable names an existing PostgreSQL server to use instead of starting one, unless Options.Own is
+	// set.
 	DatabaseURLVariable = "DLQ_STACK_DATABASE_URL"
-	// BrokersVariable names existing Kafka brokers to use instead of starting one, separated by
-	// commas.
+	// BrokersVariable names existing Kafka brokers, separated by commas, to use instead of starting one, unless
+	// Options.Own is set.
 	BrokersVariable = "DLQ_STACK_KAFKA_BROKERS"
 	// KafkaVersionVariable selects another version of Kafka than the pinned one. If it is set, no stand-in replaces
 	// Kafka.

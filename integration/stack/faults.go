@@ -7,7 +7,7 @@ import (
 )
 
 // ErrNotOurs is the error of a method that stops or starts a server which this stack has not started, because the
-// server existed before or because Options did not ask for it. After Stop, these methods also return ErrNotOurs.
+// server existed before or because Options did not ask for it. After Stack.Stop, these methods also return ErrNotOurs.
 var ErrNotOurs = errors.New("the server was not started by this stack")
 
 // Broker is one broker of Kafka.

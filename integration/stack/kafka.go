@@ -57,8 +57,8 @@ var kafkaDefaults = settings{
 const clusterSize = 3
 
 // kafkaReplicated overrides kafkaDefaults in a cluster. Every topic has a replica on each of the three brokers, and a
-// record is acknowledged when two of them have it. A suspended broker soon leaves the in-sync replicas, and a killed
-// one soon loses the leadership of its partitions.
+// record is acknowledged only if at least two of them have it. A suspended broker soon leaves the in-sync replicas, and
+// a killed one soon loses the leadership of its partitions.
 var kafkaReplicated = settings{
 	"default.replication.factor":                       "3",
 	"min.insync.replicas":                              "2",

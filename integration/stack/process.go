@@ -26,7 +26,7 @@ func startProcess(cmd *exec.Cmd, logFile string, onDeath syscall.Signal) (*child
 	return p, nil
 }
 
-// run starts cmd and waits for its end. An error includes the end of the output.
+// run starts cmd and waits for its end. If cmd fails by itself, the error includes the end of its output.
 func run(ctx context.Context, cmd *exec.Cmd, logFile string) error {
 	p, err := startProcess(cmd, logFile, syscall.SIGKILL)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	startPatience = 90 * time.Second // long, because a busy machine with two cores needs many seconds for a start
+	startPatience = 90 * time.Second // limit of a start; a busy machine with two cores needs many seconds
 	stopPatience  = 30 * time.Second
 	probePatience = 2 * time.Second
 	probePause    = 25 * time.Millisecond

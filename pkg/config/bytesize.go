@@ -48,8 +48,8 @@ func (b *ByteSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String prints the size with the largest power of 1024 that divides it, so that UnmarshalText reads exactly the same
-// size.
+// String prints the size with the largest power of 1024 that divides it, or as a number of bytes, so that UnmarshalText
+// reads exactly the same size.
 func (b ByteSize) String() string {
 	for _, u := range byteUnits[:3] {
 		if b != 0 && int64(b)%u.size == 0 {

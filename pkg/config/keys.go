@@ -63,8 +63,8 @@ func (s *schema) add(v reflect.Value, parent, optional string) {
 	}
 }
 
-// fields returns the fields of a struct with their keys. For a squashed field, which is a struct, it returns the fields
-// of that struct as if they were fields of v.
+// fields returns the exported fields of a struct with their keys. The key of a squashed field, which is a struct, is
+// the parent, so that the keys of its fields are in the section of v.
 func fields(v reflect.Value, parent string) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		for i := range v.NumField() {

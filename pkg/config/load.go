@@ -52,14 +52,15 @@ type loader struct {
 // those of the section in defaults, changed by the file and the variables. A section's name without a value in the file
 // is an error, because its meaning would not be clear. The parameter defaults is never modified.
 //
-// Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as a
-// number, or as true or false, where the field needs it. But a number is not read as text: an unquoted password 0123
-// would silently become 83.
+// Durations other than 0 are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is
+// read as a number, or as true or false, where the field needs it. But a number is not read as text: an unquoted
+// password 0123 would silently become 83.
 //
-// Finally Load calls the method Validate() error of every section that has it. It also calls the method Validate of T,
-// which checks rules across sections. A section with the method Validate has to validate its own parts. The error lists
-// all problems on one line. Each problem names the key and the file or the variable, but never a value. The file must
-// exist and may contain only keys that T has.
+// If the file and the environment have no problem, Load finally calls the method Validate() error of every section that
+// has it. It also calls the method Validate of T, which checks rules across sections. A section with the method
+// Validate has to validate its own parts. The error lists, on one line, all problems that were found. Each problem
+// names the key and the file or the variable, but never a value. The file must exist and may contain only keys that T
+// has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
 		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),

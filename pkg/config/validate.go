@@ -9,8 +9,8 @@ import (
 
 type validator interface{ Validate() error }
 
-// validate calls Validate of every section, then of the whole struct. A struct that embeds a section inherits the
-// section's Validate, so the same problem may be found twice; it is returned once.
+// validate calls the function section for every section, and then Validate of the whole struct. A struct that embeds a
+// section inherits the section's Validate, so the same problem may be found twice; it is returned once.
 func validate(v reflect.Value) []error {
 	problems := inner("", v)
 	for _, err := range flatten(ask(v)) {

@@ -126,7 +126,8 @@ func (t *titler) email(end int) bool {
 	return true
 }
 
-// host consumes the name of a host, together with a colon and a port. The name must contain a dot or be localhost.
+// host consumes the name of a host, together with a colon and a port. The name must be localhost or contain a dot, and
+// must not be that of a source file or a number.
 func (t *titler) host(end int) bool {
 	name := t.s[t.i:end]
 	port := digits(t.s, end+1, 6)
@@ -152,8 +153,9 @@ func isSource(extension string) bool {
 	return false
 }
 
-// url consumes the scheme of a URL, and drops everything before an @, because that part may contain a password. The
-// other methods of titler process the host and the path of the URL. The query becomes <id>.
+// url consumes the scheme of a URL, and drops everything before an @ in front of the path, because that part may
+// contain a password. The other methods of titler process the host and the path of the URL. A query or fragment becomes
+// ?<id>.
 func (t *titler) url(end int) bool {
 	t.out = append(t.out, t.s[t.i:end+3]...)
 	t.i, t.word = end+3, ""

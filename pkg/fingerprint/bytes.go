@@ -60,7 +60,7 @@ func countDigits(text string) int {
 	return n
 }
 
-// clean returns text as one line of valid UTF-8 without control characters, of at most limit bytes.
+// clean returns text as one line of valid UTF-8 without ASCII control characters, of at most limit bytes.
 func clean(text string, limit int) string {
 	if run(text, 0, func(b byte) bool { return b > ' ' && b < 0x7f }) == len(text) {
 		return cut(text, limit) // the usual case

@@ -8,10 +8,11 @@ import (
 )
 
 // Cause returns, on one line, the text that describes a failure to users best: the message of the innermost cause. If
-// the class of that cause differs from the given class, the text begins with the class of the cause. The cause is
-// read from the stack trace; if the trace contains no cause, Cause removes from the error message the texts with which
-// frameworks wrap the message of the cause. For a cause without a message, Cause returns the cause's class; if that
-// class is the given class, it returns the error message.
+// the class of that cause differs from the given class, the text begins with the class of the cause. The cause is read
+// from the stack trace, or from the message if there is no trace. If neither contains a cause, Cause removes from the
+// error message the texts with which frameworks wrap the message of the cause. If the message is UnknownError, the
+// outermost error of the trace takes the place of a missing cause. For a cause without a message, Cause returns the
+// cause's class; if that class is the given class, it returns the error message.
 func Cause(class, message, stack string) string {
 	return oneLine(innermost(class, message, stack))
 }

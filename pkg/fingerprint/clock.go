@@ -81,7 +81,8 @@ func fractionEnd(s string, i int) int {
 	return i
 }
 
-// zoneEnd returns where the time zone after a time ends, such as Z, +01:00, " +0100", " UTC", or a name in brackets.
+// zoneEnd returns where the time zone after a time ends, such as Z, +01:00, " +0100" or " UTC", or where AM or PM ends;
+// i when neither follows.
 func zoneEnd(s string, i int) int {
 	if at(s, i) == 'Z' && ended(s, i+1) {
 		return i + 1
@@ -150,7 +151,7 @@ func isName(s string, i int, names string) bool {
 	return n >= 0 && n%3 == 0
 }
 
-// monthDay returns where "Nov 21", "21 Nov" or "21-Nov" ends; 0 when neither begins at i.
+// monthDay returns where "Nov 21", "21 Nov", "21-Nov" or "21/Nov" ends; 0 when none of them begins at i.
 func monthDay(s string, i int) int {
 	if isName(s, i, months) && at(s, i+3) == ' ' {
 		from := i + 4

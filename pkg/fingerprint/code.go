@@ -22,9 +22,9 @@ func (t *titler) isCode(length int) bool {
 	return false
 }
 
-// isStatus reports whether three digits are an HTTP status. Three digits are a status if a status name such as "Not
-// Found" follows them. After a word such as "got", three digits are also a status, unless the next word shows that they
-// count something, as in "got 404 rows".
+// isStatus reports whether three digits are an HTTP status: a number from 100 to 599 that a status name such as "Not
+// Found" follows. After a word such as "got", such a number is also a status, unless a word follows that it may count,
+// as in "got 404 rows".
 func (t *titler) isStatus() bool {
 	if t.s[t.i] < '1' || t.s[t.i] > '5' {
 		return false

@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-const maxMessage = 4 << 10 // maximum length in bytes of the part of a message that is read
+const maxMessage = 4 << 10 // bytes of a message that are read; the rest is ignored
 
 // telling returns the most informative line of an error message: its first line with words, together with the line
 // below it if the first line ends with a colon. If the message looks like JSON, telling returns all of it; if the

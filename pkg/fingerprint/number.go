@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// number consumes one of three texts that begin with a digit: a number with its decimals, exponent and unit; a version;
-// a mixture of digits and letters.
+// number consumes a text that begins with a digit: a number with its decimals, exponent and unit; a code; a duration; a
+// version; a mixture of digits and letters.
 func (t *titler) number() {
 	end := run(t.s, t.i, isDigit)
 	whole := end - t.i

@@ -14,8 +14,8 @@ type frame struct {
 	lib  bool   // whether the path shows that the file belongs to a runtime, a library or generated code
 }
 
-// framesOf returns the application's frames of the root cause, the innermost first. If none of the root cause's frames
-// is the application's, it takes those of the next outer error that has such frames.
+// framesOf returns the application's frames of the root cause, the innermost first, at most maxFrames. If none of the
+// root cause's frames is the application's, it takes those of the next outer error that has such frames.
 func (m *Fingerprinter) framesOf(stack string) []string {
 	if stack == "" {
 		return nil

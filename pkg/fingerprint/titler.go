@@ -2,7 +2,7 @@ package fingerprint
 
 import "bytes"
 
-const maxTitle = 512 // maximum length of a title in bytes
+const maxTitle = 512 // maximum bytes of a title; a longer one is cut
 
 // titler processes a text once. Its methods consume the text at i: they append the text, or a placeholder for it, to
 // out, and move i past it. Methods that return a bool return false, and consume nothing, when they do not find their
@@ -47,7 +47,8 @@ func (t *titler) append(placeholder string) {
 	t.out = append(t.out, placeholder...)
 }
 
-// done returns the title, cut at the end of a word.
+// done returns the title. It cuts a title of more than maxTitle bytes before its last word or, if that word is long,
+// within the word.
 func (t *titler) done() string {
 	out := t.out
 	if len(out) > maxTitle {

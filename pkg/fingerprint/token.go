@@ -92,8 +92,9 @@ func technical(text string) bool {
 	return false
 }
 
-// isHash reports whether a text is a hash: hexadecimal letters and digits, at least eight together, or only letters in
-// the length of a usual hash. Texts that are numbers, such as 12345678, 12345678B and 1234567e8, are not hashes.
+// isHash reports whether a text is a hash: at least eight hexadecimal characters with letters and digits, or only
+// letters in the length of a usual hash. Texts that are numbers, such as 12345678, 12345678B and 1234567e8, are not
+// hashes.
 func isHash(text string) bool {
 	n := countDigits(text)
 	if n == 0 {

@@ -66,7 +66,7 @@ func (n *Notifier) notifications(found repository.Events) []repository.NewNotifi
 }
 
 // silent reports whether an event causes no notification: its error group is muted, its spike is already known, Quiet
-// excludes it, or it is too old.
+// excludes it, or it is older than Config.GiveUp or than found.Since.
 func (n *Notifier) silent(e repository.Event, found repository.Events) bool {
 	since := found.Now.Add(-n.cfg.GiveUp)
 	if found.Since.After(since) {

@@ -21,12 +21,16 @@ const (
 
 // Config holds the receivers of notifications, and the intervals and timeouts.
 type Config struct {
-	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: notifications are off
-	Interval time.Duration `mapstructure:"interval"` // time between two queries for new events or due notifications
-	Window   time.Duration `mapstructure:"window"`   // for how long similar events are collected into one notification
-	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notifications about the same object
-	GiveUp   time.Duration `mapstructure:"give_up"`  // for how long sending a notification is tried again
-	Timeout  time.Duration `mapstructure:"timeout"`  // longest time of one request to a receiver
+	Sinks []SinkConfig `mapstructure:"sinks"` // none: notifications are off
+	// Interval is the pause between queries for events or for due notifications, while there are none.
+	Interval time.Duration `mapstructure:"interval"`
+	// Window is the time for which events of one kind and object are collected into one notification of a sink.
+	Window time.Duration `mapstructure:"window"`
+	// Repeat is the shortest time between two notifications of a sink about the same kind and object.
+	Repeat time.Duration `mapstructure:"repeat"`
+	// GiveUp is the age from which an event causes no notification, and a notification is not tried again.
+	GiveUp  time.Duration `mapstructure:"give_up"`
+	Timeout time.Duration `mapstructure:"timeout"` // a request to a receiver that takes longer has failed
 	// Backoff is the pause after the first failed try, doubled after each further failed try up to BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
@@ -55,9 +59,11 @@ type SinkConfig struct {
 	SecretFile string `mapstructure:"secret_file"`
 	// Kinds and Topics select what is sent; empty Kinds means all. Events of unknown topics are sent only to sinks
 	// without Topics.
-	Kinds     []string `mapstructure:"kinds"`
-	Topics    []string `mapstructure:"topics"`
-	PerMinute int      `mapstructure:"per_minute"` // maximum number of notifications a minute; 0: defaultPerMinute
+	Kinds  []string `mapstructure:"kinds"`
+	Topics []string `mapstructure:"topics"`
+	// PerMinute is the maximum number of tries a minute, by all processes together; more notifications wait. 0 means
+	// defaultPerMinute.
+	PerMinute int `mapstructure:"per_minute"`
 }
 
 const (

@@ -39,7 +39,7 @@ type Notifier struct {
 	quiet   Quiet
 	masked  bool // hides the texts of error groups in notifications
 
-	outage outage.Log // logs once that the store does not answer, and once that it answers again
+	outage outage.Log // logs one line when the store stops answering, and one when it answers again
 }
 
 type sink struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// maxRetryAfter limits the pause that a receiver may ask for.
+// maxRetryAfter is the longest pause that a receiver may ask for: a longer one counts as this long.
 const maxRetryAfter = time.Hour
 
 // sender sends a notification to one receiver. Its errors contain no URL and no secret.

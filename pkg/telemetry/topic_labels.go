@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// MaxTopicLabels is the maximum number of topics that are labels in the metrics of one process.
+// MaxTopicLabels is the maximum number of topics that are labels in the metrics of one process. All further topics
+// share the label OtherTopics.
 const MaxTopicLabels = 1000
 
 // OtherTopics is the label value that stands for all topics without a label of their own.

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	maxAnswer = 64 << 10 // maximum number of bytes of a collector's answer that are read
-	maxFile   = 1 << 20  // maximum size in bytes of each of the two files that TracingConfig names
+	maxAnswer = 64 << 10 // bytes of a collector's answer that are read; the rest is ignored
+	maxFile   = 1 << 20  // maximum bytes of each of the two files that TracingConfig names; a larger file is an error
 )
 
 // tracingClient sends requests to the collector, with the headers that headersFile contains at the time of the request.
@@ -170,7 +170,7 @@ func (c *tracingClient) headers() (headers [][2]string, err error) {
 	return headers, nil
 }
 
-// readBounded reads a file of at most maxFile bytes.
+// readBounded reads a file. It returns an error for a file of more than maxFile bytes.
 func readBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -23,8 +23,8 @@ type TracingConfig struct {
 	Queue int `mapstructure:"queue"`
 	// Timeout limits the time for one export, including its retries.
 	Timeout time.Duration `mapstructure:"timeout"`
-	// HeadersFile is the path of a file with headers for the collector, one "name: value" per line. The file is read
-	// before every request to the collector. "" means no headers.
+	// HeadersFile is the path of a file with headers for the collector, one "name: value" per line; lines that begin
+	// with # are ignored. The file is read before every request to the collector. "" means no headers.
 	HeadersFile string `mapstructure:"headers_file"`
 	// CAFile is the path of a PEM file with the certificate authorities that may sign the collector's certificate. ""
 	// means the authorities of the operating system.

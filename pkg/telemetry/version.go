@@ -9,7 +9,7 @@ import (
 //	go build -ldflags "-X github.com/dlq-manager/dlq-manager/pkg/telemetry.version=1.2.3"
 var version string
 
-// Build describes how a binary was made. A field is empty when it is not known.
+// Build describes how a binary was made. Revision and GoVersion are empty when they are not known.
 type Build struct {
 	Version   string // as given to the linker, otherwise the module's version, otherwise "dev"
 	Revision  string // commit, with "-dirty" when the work tree had changes

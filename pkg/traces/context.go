@@ -8,12 +8,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// headerParent is the name of the header that contains a trace context. Names of Kafka's headers are case-sensitive,
-// but producers do not agree on the case of this name.
+// headerParent is the name of the header that contains a trace context. Its case is ignored: names of Kafka's headers
+// are case-sensitive, but producers do not agree on the case of this name.
 const headerParent = "traceparent"
 
-// maxParent is the maximum length of a traceparent that is read. Later versions of the format may be longer than
-// today's 55 bytes.
+// maxParent is the maximum length in bytes of a traceparent; a longer one counts as ill-formed. Later versions of the
+// format may be longer than today's 55 bytes.
 const maxParent = 512
 
 // header has the fields that the header types of all packages have.

@@ -21,7 +21,7 @@ func NewLinks(span trace.Span) *Links { return &Links{span: span} }
 // Full reports whether Add would add no more links. The caller then need not read headers.
 func (l *Links) Full() bool { return l.made >= MaxLinks || !l.span.IsRecording() }
 
-// Add adds a link from the span to another trace. It ignores an invalid context.
+// Add adds a link from the span to another trace. It does nothing if the context is invalid, or if Full returns true.
 func (l *Links) Add(to trace.SpanContext, attributes ...attribute.KeyValue) {
 	if l.Full() || !to.IsValid() {
 		return

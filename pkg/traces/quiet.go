@@ -7,7 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxTries is the number of tries whose spans are recorded while a server does not answer.
+// maxTries is the number of tries whose spans are recorded while a server does not answer. The spans of further tries
+// are not recorded.
 const maxTries = 3
 
 // Tries is the number of times that the work of a span was tried. It is set only when the number is above one.

@@ -122,7 +122,8 @@ func (c Config) Validate() error {
 	return c.validateHeartbeat()
 }
 
-// validateHeartbeat returns an error when the ingester would never read the heartbeat topic.
+// validateHeartbeat returns an error when a heartbeat topic is set, but Kafka or the database is missing, or the
+// ingester would never read this topic.
 func (c Config) validateHeartbeat() error {
 	topic := c.Heartbeat.Topic
 	if topic == "" {

@@ -33,7 +33,7 @@ func (b Base) OpenDatabase() (*sqlx.DB, error) {
 }
 
 // OpenKafka opens the program's only connections to Kafka, without connecting. If the connections need tokens to sign
-// in, it logs once that no token can be obtained, and once that tokens can be obtained again.
+// in, it logs one line when no token can be obtained any more, and one when tokens can be obtained again.
 func (b Base) OpenKafka() (*broker.Cluster, error) {
 	var tokens outage.Log
 	return broker.Open(b.Config.Kafka.Broker, broker.WithTokenReport(func(err error) {

@@ -16,8 +16,8 @@ const patience = 24 * time.Second
 
 // attend waits for the result of Run in the channel ended, and returns the exit code. When the code is not 0, attend
 // writes one line with the reason to stderr. When Run has not returned in time after ctx ended, attend writes a line to
-// stderr and returns although Run still works: the dependencies may never answer, and ending the program at any moment
-// loses no data.
+// stderr and returns 0 although Run still works: the dependencies may never answer, and ending the program at any
+// moment loses no data.
 func attend(ctx context.Context, name string, ended <-chan error, stderr io.Writer) int {
 	var err error
 	select {

@@ -74,8 +74,9 @@ func podDefaults(_ *Set, pod Pod) (problems []string) {
 // pinned matches a tag with a version of at least two parts, or a digest.
 var pinned = regexp.MustCompile(`(:v?[0-9]+\.[0-9]+[0-9A-Za-z._-]*|@sha256:[0-9a-f]{64})$`)
 
-// images reports images that are not pinned. Outside production, it accepts such an image if every pod pulls the image
-// again when it starts. It also reports an API without authentication in production.
+// images reports an image of the program or of the Vault agent that is not pinned. Outside production, it accepts such
+// an image of the program if every pod pulls the image again when it starts. It also reports auth.mode none in
+// production.
 func images(set *Set, pod Pod) (problems []string) {
 	container, production := pod.Container(), set.Setting(pod, "app.environment") == "production"
 	moves := container.ImagePullPolicy == corev1.PullAlways && !production
@@ -150,7 +151,8 @@ var kedaMechanisms = map[string]string{
 }
 
 // scalers reports a ScaledObject whose brokers, consumer group or authentication differ from those of the program that
-// it scales: such a ScaledObject would measure no lag, or the lag of another consumer group.
+// it scales: such a ScaledObject would measure no lag, or the lag of another consumer group. It also reports a
+// TriggerAuthentication that is missing or reads a variable that the pod does not have.
 func scalers(set *Set) (problems []string) {
 	for _, scaler := range All[*unstructured.Unstructured](set) {
 		target, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "name")

@@ -18,7 +18,7 @@ import (
 // variable.
 const cacheVariable = "DLQ_STACK_CACHE"
 
-// installPatience limits one installation.
+// installPatience limits one installation, including the wait for another process that installs.
 const installPatience = 10 * time.Minute
 
 // installation is a set of Python or Node packages that is installed into a folder of the cache.

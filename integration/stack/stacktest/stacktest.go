@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// patience includes the download of the servers in the first run on a machine.
+// patience limits the start of a server. In the first run on a machine, this includes the download of the server.
 const patience = 10 * time.Minute
 
 // shared is one server for all tests of the process. It is a package variable, because there is no other place that all
