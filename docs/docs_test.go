@@ -18,7 +18,7 @@ import (
 const root = ".."
 
 // checked lists the pages whose names of tests, log lines, metrics and workloads are checked.
-var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md"}
+var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md", "kafka-sign-in.md"}
 
 func read(t *testing.T, path string) string {
 	t.Helper()

@@ -23,7 +23,8 @@ type Options struct {
 	Standby bool
 
 	// KafkaCluster starts three brokers instead of one. Each topic has a replica on all three brokers, and a record is
-	// acknowledged only if at least two of them have it. It cannot be combined with KafkaAdvertise.
+	// acknowledged only if at least two of them have it. It cannot be combined with KafkaAdvertise or
+	// KafkaAuthority.
 	KafkaCluster bool
 
 	// Fast makes the servers start and commit quickly, but they lose data when the machine loses power, and their peak
