@@ -2,48 +2,17 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/dlq-manager/dlq-manager/pkg/broker"
-	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/topics"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// topicSet contains the topics of a membership in the consumer group, each with its id and its number of partitions.
-// When two sets are equal, no new membership is needed.
-type topicSet map[string]topicShape
-
-type topicShape struct {
-	id         string
-	partitions int
-}
-
-// deadLetterTopics returns the topics that match the patterns. It leaves out internal topics, and topics that the
-// broker could not describe in this answer.
-func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet {
-	set := topicSet{}
-	for _, t := range all {
-		if t.Internal || t.Err != nil || len(t.Partitions) == 0 || !patterns.Match(t.Name) {
-			continue
-		}
-		set[t.Name] = topicShape{id: t.ID, partitions: len(t.Partitions)}
-	}
-	return set
-}
-
-// names returns the first names in alphabetical order, at most as many as limit says, for the log.
-func (s topicSet) names(limit int) []string {
-	names := slices.Sorted(maps.Keys(s))
-	return names[:min(limit, len(names))]
-}
-
 // discover reads the operators' rules from the store, and the topics from the cluster.
-func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
+func (i *Ingester) discover(ctx context.Context) (topics.Set, error) {
 	i.watchdog.Idle(discoveryLoop)
 	i.refreshRules(ctx)
 	i.watchdog.Active(discoveryLoop)
@@ -57,8 +26,11 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 		known[t.Name], names[n] = true, t.Name
 	}
 	i.known.Store(&known)
-	set := deadLetterTopics(all, i.topics)
-	hidden := i.hiddenTopics(ctx, set)
+	set := topics.Of(all, i.topics)
+	hidden, fresh, reason := i.described.Hidden(ctx, i.cluster, set)
+	if len(fresh) > 0 {
+		i.log.Warn("dead-letter topics may not be described and are not read", zap.Strings("topics", fresh), zap.Error(reason))
+	}
 	if i.metrics.labels != nil {
 		i.metrics.labels.SetTopics(append(names, hidden...))
 	}
@@ -69,45 +41,8 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 	return set, nil
 }
 
-// hiddenTopics returns the topics that this process has read and may not describe any more, and logs those that are new
-// among them. The cluster leaves them out of the list of all topics, as if they were deleted.
-func (i *Ingester) hiddenTopics(ctx context.Context, visible topicSet) (hidden []string) {
-	var missing []string
-	for name := range i.described {
-		if _, ok := visible[name]; !ok {
-			missing = append(missing, name)
-		}
-	}
-	if len(missing) > 0 {
-		topics, err := i.cluster.Topics(ctx, missing...)
-		if err != nil {
-			return nil
-		}
-		var fresh []string
-		var reason error
-		for _, t := range topics {
-			switch {
-			case !errors.Is(t.Err, broker.ErrUnauthorized):
-				delete(i.described, t.Name)
-				continue
-			case i.described[t.Name]:
-				fresh, reason = append(fresh, t.Name), t.Err
-			}
-			hidden = append(hidden, t.Name)
-			i.described[t.Name] = false
-		}
-		if len(fresh) > 0 {
-			i.log.Warn("dead-letter topics may not be described and are not read", zap.Strings("topics", fresh), zap.Error(reason))
-		}
-	}
-	for name := range visible {
-		i.described[name] = true
-	}
-	return hidden
-}
-
 // waitForTopics waits until there is a topic to read, or until ctx ends.
-func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
+func (i *Ingester) waitForTopics(ctx context.Context) topics.Set {
 	for logged := false; ctx.Err() == nil; {
 		set, err := i.discover(ctx)
 		switch {
@@ -131,10 +66,10 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 // show the same difference, so that a deployment that creates twenty topics causes one rebalance and not twenty. When
 // one list shows that a topic was deleted or created again, waitForChange returns at once: a member that still names
 // the deleted topic could create it when it joins again.
-func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet {
+func (i *Ingester) waitForChange(ctx context.Context, current topics.Set) topics.Set {
 	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
 	defer ticker.Stop()
-	var before topicSet
+	var before topics.Set
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,20 +81,9 @@ func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet
 			i.kafkaFailed(ctx, topicsHealth, "list topics", err)
 			continue
 		}
-		if !maps.Equal(now, current) && (maps.Equal(now, before) || removed(current, now)) {
+		if !maps.Equal(now, current) && (maps.Equal(now, before) || current.Lost(now)) {
 			return now
 		}
 		before = now
 	}
-}
-
-// removed reports whether a topic in current does not exist now, or has another id because it was deleted and created
-// again.
-func removed(current, now topicSet) bool {
-	for name, shape := range current {
-		if is, ok := now[name]; !ok || is.id != shape.id {
-			return true
-		}
-	}
-	return false
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/topics"
 )
 
 func TestDeadLetterTopics(t *testing.T) {
 	t.Parallel()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1", "^__.*$"))(t)
 	one := []broker.Partition{{ID: 0, Leader: 1}}
-	got := deadLetterTopics([]broker.Topic{
+	got := topics.Of([]broker.Topic{
 		{Name: "a.dlq.v1", ID: "A", Partitions: one},
 		{Name: "leaderless.dlq.v1", ID: "L", Partitions: []broker.Partition{{Leader: -1}, {ID: 1, Leader: -1}}},
 		{Name: "orders.events.v1", ID: "O", Partitions: one},
@@ -26,9 +27,9 @@ func TestDeadLetterTopics(t *testing.T) {
 		{Name: "secret.dlq.v1", Err: broker.ErrUnauthorized},
 		{Name: "fresh.dlq.v1"},
 	}, patterns)
-	want := topicSet{"a.dlq.v1": {"A", 1}, "leaderless.dlq.v1": {"L", 2}}
+	want := topics.Set{"a.dlq.v1": {ID: "A", Partitions: 1}, "leaderless.dlq.v1": {ID: "L", Partitions: 2}}
 	check.Equal(t, got, want, "topics")
-	found := want.names(1)
+	found := want.Names(1)
 	check.True(t, slices.Equal(found, []string{"a.dlq.v1"}), "names(1) = %v, want the first in order", found)
 }
 
@@ -62,7 +63,7 @@ func TestWaitForChange(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			current := check.Must(w.i.discover(ctx))(w.t)
-			done := make(chan topicSet, 1)
+			done := make(chan topics.Set, 1)
 			go func() { done <- w.i.waitForChange(ctx, current) }()
 			synctest.Wait()
 			looks := 0
@@ -118,7 +119,7 @@ func TestDiscover_HiddenTopics(t *testing.T) {
 func TestWaitForTopics(t *testing.T) {
 	bubble(func(w *world) {
 		w.cluster.set(func() { w.cluster.down = errDown })
-		done := make(chan topicSet, 1)
+		done := make(chan topics.Set, 1)
 		go func() { done <- w.i.waitForTopics(context.Background()) }()
 		pass(time.Minute)
 		check.Is(w.t, w.i.CheckKafka(), errDown, "CheckKafka")
@@ -131,7 +132,7 @@ func TestWaitForTopics(t *testing.T) {
 		w.cluster.topic("a.dlq.v1", "A", 1)
 		pass(5 * time.Second)
 		got := <-done
-		check.True(w.t, maps.Equal(got, topicSet{"a.dlq.v1": {"A", 1}}), "topics = %v, want the one that came", got)
+		check.True(w.t, maps.Equal(got, topics.Set{"a.dlq.v1": {ID: "A", Partitions: 1}}), "topics = %v, want the one that came", got)
 	})(t)
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/topics"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
@@ -63,7 +64,7 @@ func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster
 	i := &Ingester{
 		cfg: cfg, consumerGroup: consumerGroup, topics: patterns, cluster: cluster, stores: stores,
 		metrics: newMetrics(registry), log: log, heavy: semaphore.NewWeighted(1),
-		described: map[string]bool{},
+		described: topics.Described{},
 	}
 	i.decoder.Store(decoder)
 	for _, change := range options {
@@ -79,13 +80,13 @@ func (i *Ingester) Run(ctx context.Context) error {
 	defer trying.Wait()
 	trying.Go(func() { i.tryQuarantined(ctx) })
 	i.waitForShareGroups(ctx)
-	var current topicSet
+	var current topics.Set
 	for ctx.Err() == nil {
 		if len(current) == 0 {
 			current = i.waitForTopics(ctx)
 			continue
 		}
-		i.log.Info("reading dead-letter topics", zap.Int("topics", len(current)), zap.Strings("names", current.names(20)))
+		i.log.Info("reading dead-letter topics", zap.Int("topics", len(current)), zap.Strings("names", current.Names(20)))
 		current = i.readUntilChange(ctx, current)
 	}
 	return nil
@@ -110,7 +111,7 @@ func (i *Ingester) waitForShareGroups(ctx context.Context) {
 }
 
 // readUntilChange joins the consumer group for a fixed set of topics, and returns the next set when the topics change.
-func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicSet {
+func (i *Ingester) readUntilChange(ctx context.Context, current topics.Set) topics.Set {
 	memberCtx, leave := context.WithCancel(ctx)
 	left := make(chan struct{})
 	go func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/errorgroups"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/topics"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -66,9 +67,8 @@ type Ingester struct {
 	known  atomic.Pointer[map[string]bool] // the topics in the last list of the cluster's topics
 	health health.Uses
 
-	// described has the dead-letter topics that this process has read, and false for those that it may not describe any
-	// more. Only the loop that finds topics uses it.
-	described map[string]bool
+	// Only the loop that finds topics uses described.
+	described topics.Described
 
 	quarantine     quarantine
 	consumerGroups consumerGroups

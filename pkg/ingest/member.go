@@ -10,12 +10,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/topics"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // member is a member of the consumer group, for the given topics, until ctx ends. The consumer group only distributes
 // the work: if two members read the same partition, the store's positions allow only one of them to store its records.
-func (i *Ingester) member(ctx context.Context, set topicSet) {
+func (i *Ingester) member(ctx context.Context, set topics.Set) {
 	group, err := i.join(ctx, set)
 	if err != nil {
 		return // ctx ended
@@ -44,7 +45,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 	<-left
 }
 
-func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup, error) {
+func (i *Ingester) join(ctx context.Context, set topics.Set) (*kafka.ConsumerGroup, error) {
 	for attempt := 0; ; attempt++ {
 		group, err := i.cluster.Group(broker.GroupConfig{
 			ID: i.consumerGroup, Topics: slices.Sorted(maps.Keys(set)), SessionTimeout: i.cfg.SessionTimeout,
