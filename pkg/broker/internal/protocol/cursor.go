@@ -179,8 +179,8 @@ func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) 
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }
 
-// claimed returns the first and the last offset that a damaged batch declares. If the log does not contain the declared
-// offsets, it returns the parameter next as first and last offset.
+// claimed returns the first offset to skip, not before the parameter next, and the last offset that a damaged batch
+// declares. If the log ends before one of these offsets, both results are next.
 func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	from, last = max(next, b.base), b.base
 	if !b.legacy && len(b.raw) >= atRecords {

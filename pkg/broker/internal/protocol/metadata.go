@@ -20,7 +20,8 @@ type Topic struct {
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
 	Partitions []Partition
-	// Err is ErrUnknownTopic, ErrUnauthorized, or (for a new topic) ErrNoLeader when a requested topic has no partitions.
+	// Err is the reason why a requested topic has no partitions: usually ErrUnknownTopic, ErrUnauthorized or, for a new
+	// topic, ErrNoLeader; nil when it has partitions.
 	Err error
 }
 
