@@ -74,8 +74,8 @@ func (s *server) open(h view.Handler) http.Handler {
 	})
 }
 
-// checkEnded refuses a request of a session that was ended on any replica. A request with an Authorization header has
-// no session, and is not refused.
+// checkEnded refuses a request of a session that was ended on any replica, and of every session while this cannot be
+// checked. A request with an Authorization header has no session, and is not refused.
 func (s *server) checkEnded(r *http.Request) error {
 	current := session.Of(r)
 	if s.sessions == nil || current.Token == "" || len(r.Header.Values("Authorization")) > 0 {

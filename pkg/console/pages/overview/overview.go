@@ -34,7 +34,7 @@ type page struct {
 	Lag      *int64
 	Ready    readiness
 	Topics   []openTopic
-	MoreOpen int // number of further topics with open messages, for which the page has no row
+	MoreOpen int // number of topics with open messages for which the page has no row
 	Groups   []api.ErrorGroup
 	Causes   string // which error groups the page shows: new, regressed, or "" for all
 	Chart    chart
@@ -275,8 +275,9 @@ func (p page) CauseLinks() []causeLink {
 	return links
 }
 
-// openGroups returns at most maxGroups error groups with open messages: first those with the most arrivals in the last
-// minutes, and muted groups last. If the parameter "only" is not empty, the groups are new or regressed.
+// openGroups reads the 20 error groups with open messages that have the most arrivals in the last minutes, and returns
+// the first maxGroups of them after it has moved muted groups to the end. If the parameter "only" is not empty, the
+// groups are new or regressed.
 func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, error) {
 	var answer struct {
 		Groups []api.ErrorGroup `json:"groups"`

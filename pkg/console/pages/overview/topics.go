@@ -87,7 +87,7 @@ func (t topic) hasNoConsumer() bool {
 	return len(t.Replay.Groups) > 0 && !slices.ContainsFunc(t.Replay.Groups, reads)
 }
 
-// moreTopics limits how many pages of 1,000 topics are read.
+// moreTopics limits how many pages of 1,000 topics are read; topics on further pages are not counted.
 const moreTopics = 5
 
 // allTopics reads the topics that the viewer may see, at most moreTopics pages.
@@ -143,7 +143,8 @@ type shareGroupList struct {
 // More returns how many groups are not shown.
 func (l shareGroupList) More() int64 { return int64(l.Total - len(l.Groups)) }
 
-// shownShareGroups is how many groups the page shows; those with problems come first.
+// shownShareGroups is how many share groups the page shows, those with problems first; of the others it shows only the
+// number.
 const shownShareGroups = 100
 
 // shareGroups reads the share groups that the viewer may see; none where Kafka is not configured.

@@ -53,8 +53,8 @@ var (
 // filterPrefix distinguishes the form fields of the filter from other fields, such as key.
 const filterPrefix = "filter."
 
-// readOrder parses an order from the query of a URL or from a form. If a filter has no created_before, it sets that to
-// now.
+// readOrder parses an order from the query of a URL or from a form. If an order without ids has a filter without
+// created_before, it sets that to now.
 //
 // A URL gives only the messages, the action, its original topic, and the count of a facet. The options, the reason and
 // the confirmation come from the form alone, because any person or site can write a URL.
