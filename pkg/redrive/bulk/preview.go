@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxSamples     = 5 // messages on which a preview shows a patch
+	maxSamples     = 5 // largest number of messages on which a preview shows a patch
 	overlapTimeout = 2 * time.Second
 )
 
