@@ -15,7 +15,8 @@ type endFact struct {
 }
 
 // IngestLag returns how many records of each dead-letter topic the ingester has not stored yet. It leaves out topics
-// whose end offset is not known. It takes about three seconds at most, and answers are up to five seconds old.
+// with a partition whose end offset is not known; it leaves out all topics while other callers ask Kafka for longer
+// than turnTimeout. It takes about three seconds at most, and answers are up to five seconds old.
 func (r *Republisher) IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64 {
 	if !r.facts.acquire(ctx) {
 		return map[string]int64{}

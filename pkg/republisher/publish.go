@@ -16,10 +16,11 @@ var errTooLate = errors.New("it was not sent in time")
 // the order of messages within a partition.
 //
 // When ctx ends, because the process shuts down or because the claims are too old, Publish sends nothing more, and the
-// result of unsent messages is GivenBack. A send that has begun ends within the configured timeout. After a message has
-// failed, the later messages of the same send are GivenBack with the class of the failure. A message whose value must
-// be fetched is a send of its own, which an earlier failure does not stop. Delivery.Throttle is the longest time that
-// the broker asked for during the send.
+// result of unsent messages is GivenBack. A send that has begun ends within the configured timeout. When the broker
+// rejects a message alone, the others of the same send are still sent. After any other failure, the later messages of
+// the same send are GivenBack with its class or, if the topic was refused, Refused. A message whose value must be
+// fetched is a send of its own, which an earlier failure does not stop. Delivery.Throttle is the longest time that the
+// broker asked for during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup
