@@ -21,8 +21,8 @@ const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned is the maximum number of calls that a running generation abandons and that have not returned. Each
-	// abandoned call may hold a batch in memory.
+	// maxAbandoned is the number of abandoned calls that have not returned at which a running generation abandons no
+	// further call but waits for it. Each abandoned call may hold a batch in memory.
 	maxAbandoned = 4
 )
 
