@@ -102,7 +102,7 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 type claim struct{ dlqTopic, original string }
 
 // judge compares the original topic in c with the declarations and with mapped, the topic to which the mapping maps the
-// dead-letter topic ("" for none). A mapping to a topic counts as a declaration of that topic.
+// dead-letter topic ("" for none). A mapping declares its topic, and contradicts every other undeclared topic.
 func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
 	found := o.Declaration(c.dlqTopic, c.original)
 	switch {
