@@ -20,7 +20,7 @@ type Message struct {
 	ID            uuid.UUID
 	OriginalTopic string // the topic in which the record failed; "" when not known
 	ErrorMessage  string // the error message as the consumer wrote it
-	RetryCount    int    // number of attempts that were started on the message and on its ancestors in the lineage; a requeue sets it to 0
+	RetryCount    int    // attempts on the message and its ancestors that count: not those given back, refused or rescued; a requeue sets it to 0
 	MaxRetries    int
 	Status        Status
 	CreatedAt     time.Time
@@ -29,7 +29,7 @@ type Message struct {
 
 	Record  Record  // the record of the dead-letter topic, byte for byte
 	Source  Source  // position of the record in the dead-letter topic
-	Origin  Origin  // position where the record failed, and how it is known
+	Origin  Origin  // position where the record failed, and from which source the original topic is known
 	Failure Failure // the failure that the consumer reported
 	Claim   Claim   // claim of the attempt that holds the message; zero for none
 
