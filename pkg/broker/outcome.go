@@ -25,8 +25,8 @@ const (
 	RecordRejected
 	// TopicRefused: the topic does not exist, or the user may not write to it. The record was not written.
 	TopicRefused
-	// InDoubt: the record was sent, but no answer came. The record may be in the log, or the broker may append it a little
-	// later.
+	// InDoubt: the record may have been sent, and no answer says whether the broker has appended it. The broker may also
+	// append it a little later.
 	InDoubt
 )
 

@@ -52,7 +52,8 @@ func allocated(do func()) int64 {
 // decoderBytes is how much the decoders themselves may allocate.
 const decoderBytes = 24 << 20
 
-// TestCursor_HeaderBombs measures allocations, so it must not run in parallel with other tests.
+// TestCursor_HeaderBombs: a record with millions of headers is read with its first 10,000 headers, within bounded
+// memory. It measures allocations, so it must not run in parallel with other tests.
 func TestCursor_HeaderBombs(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	sizes := []int64{1, 16}
 	if os.Getenv("DLQ_TEST_LONG") == "1" {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// blockBytes is the size of the blocks that hold decompressed bytes. A record that fits is contiguous in one
+	// blockBytes is the largest size of the blocks that hold decompressed bytes. A record that fits is contiguous in one
 	// block.
 	blockBytes = 128 << 10
 	// firstGrant is the most memory that is allocated for a declared length before its bytes arrive.
