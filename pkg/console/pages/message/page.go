@@ -42,7 +42,7 @@ type page struct {
 	Trace       trace
 	Past        []event
 	Lineage     []ancestor
-	Parent      string // where the message is whose replay failed again as this message: live, archived or unknown
+	Parent      string // where the message is whose replay came back as this one: live, archived, unknown; "": none
 	Children    []api.Message
 	Outlook     outcome
 	Acts        acts

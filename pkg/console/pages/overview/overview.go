@@ -44,7 +44,7 @@ type page struct {
 	Redrives []liveRedrive
 	Range    string
 	Ranges   []string
-	Empty    bool   // no message was ever stored
+	Empty    bool   // the list of topics is empty, and every part could be read
 	Refused  bool   // the quarantine holds records
 	Mine     string // the topics that the viewer may see; empty: all
 	Faults   []string
