@@ -30,7 +30,8 @@ func (c *Console) server() *server {
 	return &server{c.api, c.renderer, c.logger, c.sessions, signIn}
 }
 
-// maxForm limits the bytes of a form: it holds an edited payload of 1 MiB in its encoded form.
+// maxForm is the maximum size in bytes of a form; a larger form is refused. An edited payload of 1 MiB fits even when
+// it is encoded.
 const maxForm = 4 << 20
 
 // page serves a handler with the viewer, whom the API identifies by the session or the Authorization header.

@@ -113,7 +113,7 @@ func mayReturn(r *http.Request, now time.Time) bool {
 
 type signInPage struct {
 	Return  string
-	Problem *view.Problem // problem of the last attempt; nil: none
+	Problem *view.Problem // problem of the last try to sign in; nil: none
 }
 
 func (p signInPage) Issuer() string {

@@ -29,7 +29,7 @@ type Error struct {
 	Message    string           `json:"message"`
 	RequestID  string           `json:"request_id"`
 	Details    []map[string]any `json:"details"`
-	RetryAfter string           // header of the answer; "" for none
+	RetryAfter string           // value of the header Retry-After; "" when the answer has none
 }
 
 func (e *Error) Error() string { return e.Message }

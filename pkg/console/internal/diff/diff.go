@@ -10,7 +10,7 @@ import (
 
 const (
 	maxCompared  = 1 << 20 // limit for the product of both numbers of lines; beyond it, all lines are shown as replaced
-	maxDiff      = 2000    // limit for the lines of each compared text, and for the lines of a difference that are shown
+	maxDiff      = 2000    // limit for the lines of a text, with the same effect; also for the lines of a shown difference
 	maxDiffLine  = 500     // characters of a line that are shown; the rest of the line is cut off
 	maxFormatted = 4 << 20 // maximum size of formatted JSON in bytes; if either text is larger, both are compared unformatted
 )

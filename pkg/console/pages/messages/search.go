@@ -29,7 +29,7 @@ var tokens = []token{
 	{"before", "created_before", "received before: 2026-02-20"},
 }
 
-var severalOf = []string{"header", "payload"} // parameters that can have several values, which all apply
+var severalOf = []string{"header", "payload"} // parameters that can have several values; all of them must match
 
 // typedName is the parameter that keeps the text as the user typed it. It is set when the list shows the messages that
 // contain the words of the text, which may be more messages than those that contain the text itself.

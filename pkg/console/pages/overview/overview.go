@@ -29,7 +29,7 @@ type Overview struct {
 // helps.
 type page struct {
 	Counts   api.Counts
-	Oldest   time.Time // creation of the oldest pending message; zero: there is none
+	Oldest   time.Time // when the oldest PENDING message was created; zero: there is none
 	LastSeen time.Time // time of the last arrival in any topic; zero: none
 	Lag      *int64
 	Ready    readiness

@@ -87,7 +87,7 @@ func (t topic) hasNoConsumer() bool {
 	return len(t.Replay.Groups) > 0 && !slices.ContainsFunc(t.Replay.Groups, reads)
 }
 
-// moreTopics limits how many pages of 1,000 topics are read; topics on further pages are not counted.
+// moreTopics is the maximum number of pages of 1,000 topics that are read; topics on further pages are left out.
 const moreTopics = 5
 
 // allTopics reads the topics that the viewer may see, at most moreTopics pages.

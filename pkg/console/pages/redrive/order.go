@@ -23,8 +23,8 @@ type order struct {
 	Canary  string
 	Wait    string
 	Rate    string
-	Failing string // highest share that may fail, in percent
-	Coming  string // highest share that may fail again, in percent
+	Failing string // percentage of the sent messages; if more fail, the redrive stops itself
+	Coming  string // the same for sent messages that fail again
 	Sample  string
 	Ordered bool
 	Requeue bool

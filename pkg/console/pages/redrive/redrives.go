@@ -126,7 +126,7 @@ type page struct {
 	Next     string
 	Moves    []move
 	Denied   string // the reason for which the viewer cannot change the redrive's state; "": the viewer can
-	Undo     int64  // how many messages can be requeued
+	Undo     int64  // number of messages that the form "Undo" requeues; 0: there is no undo
 	Audit    string
 }
 
