@@ -59,10 +59,10 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	return group, nil
 }
 
-// GroupStates returns the state of every consumer group that the user may see, as its coordinator names it ("Stable",
-// "Empty", ...). It includes groups of every protocol. Each broker is asked once for the groups that it coordinates.
-// When one broker does not answer, GroupStates returns no result, because the missing groups would look as if they did
-// not exist.
+// GroupStates returns the state of every group that the user may see, as its coordinator names it ("Stable", "Empty",
+// ...): of consumer groups, and of groups of every other protocol. Each broker is asked once for the groups that it
+// coordinates. When one broker does not answer, GroupStates returns no result, because the missing groups would look as
+// if they did not exist.
 func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err

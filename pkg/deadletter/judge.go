@@ -98,7 +98,7 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	return decoder
 }
 
-// claim is a pair of topics: a dead-letter topic, and the original topic that its records name.
+// claim says that records of a dead-letter topic name an original topic; it is no claim of an attempt.
 type claim struct{ dlqTopic, original string }
 
 // judge compares the original topic in c with the declarations and with mapped, the topic to which the mapping maps the

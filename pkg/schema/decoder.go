@@ -148,8 +148,8 @@ func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
 	return r
 }
 
-// refill sets how much more time a reader gets that is used for long: it may wait one second more, up to the timeout,
-// for every 10 seconds in which it did not wait.
+// refill says how much more waiting time a reader gets: one second for every 10 seconds in which it did not wait. It
+// never has more than the timeout left.
 const refill = 10
 
 // wait calls look with a context that ends when the reader has waited for as long as it may.

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Compare compares two messages, mostly of one group.
+// Compare compares two messages, mostly of one error group.
 type Compare struct {
 	api         api.Client
 	renderer    *view.Renderer

@@ -18,7 +18,7 @@ import (
 type sample struct {
 	Messages []sampled // the latest messages of the sample, which the page lists
 	Of       int       // number of messages in the sample
-	All      bool      // the sample holds all messages of the group
+	All      bool      // the sample holds all messages of the error group
 	Versions []version
 	Without  int    // messages of the sample that have none of the version headers
 	Headers  string // names of the version headers

@@ -125,7 +125,7 @@ type shareGroup struct {
 	Problems []shareProblem `json:"problems"`
 }
 
-// Known reports whether the topics of the group are known.
+// Known reports whether the topics that the share group reads are known.
 func (g shareGroup) Known() bool { return g.Topics != nil }
 
 type shareProblem struct {
@@ -137,7 +137,7 @@ type shareProblem struct {
 type shareGroupList struct {
 	Groups  []shareGroup `json:"share_groups"`
 	Total   int          `json:"total"`
-	Unknown string       `json:"-"` // why the groups are not known
+	Unknown string       `json:"-"` // why the share groups are not known; "": they are
 }
 
 // More returns how many groups are not shown.
