@@ -22,8 +22,8 @@ type ProducerConfig struct {
 	Timeout time.Duration `mapstructure:"timeout"`
 	// RequestTimeout limits one try, so that a silent connection leaves time for another try.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
-	// MaxBatchBytes limits a batch; a larger record is sent alone. MaxBatchBytes should be below message.max.bytes of the
-	// brokers.
+	// MaxBatchBytes limits the size of a batch before compression; a larger record is sent alone. MaxBatchBytes should be
+	// below message.max.bytes of the brokers.
 	MaxBatchBytes int `mapstructure:"max_batch_bytes"`
 	// Compression is none, gzip, snappy, lz4 or zstd.
 	Compression string `mapstructure:"compression"`
