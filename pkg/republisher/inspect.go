@@ -26,8 +26,8 @@ const (
 	factsFresh = 5 * time.Second
 )
 
-// facts caches recent answers of Kafka. Only the caller that has acquired the turn sends requests. Other callers wait,
-// and then use its answers.
+// facts caches recent answers of Kafka. Only the caller that has acquired the turn sends requests. Other callers wait
+// up to turnTimeout, and then use its answers.
 type facts struct {
 	turn    *semaphore.Weighted
 	replays map[string]replayFact
