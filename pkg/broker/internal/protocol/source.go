@@ -217,7 +217,8 @@ func (p *part) varint() int64 {
 	return v
 }
 
-// consumed returns how many bytes were read from this source, up to a constant.
+// consumed returns how many bytes were read from this source, minus a number that never changes; callers use only
+// differences.
 func (p *part) consumed() int64 { return p.work - int64(len(p.b)) }
 
 func (p *part) skip(n int64, sum hash.Hash) {
