@@ -174,7 +174,7 @@ type part struct {
 	read func(r *http.Request) error
 }
 
-// partTimeout limits the time for a part of the page, because a page without one part is better than none.
+// partTimeout limits the time for a part of the page; after it, the page shows a reason in place of the part.
 const partTimeout = 3 * time.Second
 
 // read reads all parts concurrently. If a part fails, the page shows the reason in its place. Without credentials or a
@@ -276,8 +276,8 @@ func (p page) CauseLinks() []causeLink {
 }
 
 // openGroups reads the 20 error groups with open messages that have the most arrivals in the last minutes, and returns
-// the first maxGroups of them after it has moved muted groups to the end. If the parameter "only" is not empty, the
-// groups are new or regressed.
+// the first maxGroups of them after it has moved muted groups to the end. The parameter only is "new" or "regressed" to
+// read only such groups, or "" to read all.
 func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, error) {
 	var answer struct {
 		Groups []api.ErrorGroup `json:"groups"`
