@@ -42,7 +42,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// maxBatch is the largest batch.
+// maxBatch is the largest valid value of Config.Batch.
 const maxBatch = 500
 
 // Validate reports every setting that cannot work.
