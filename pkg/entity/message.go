@@ -112,7 +112,7 @@ const (
 	// ValueNotLoaded: the store has the value, but the reader did not load it, because it is longer than requested.
 	ValueNotLoaded
 	// ValueOverLimit: the record was too large to be stored completely. The dead-letter topic contains the whole record
-	// until its retention ends.
+	// until Kafka deletes it.
 	ValueOverLimit
 	// ValueFromPayload: the message was inserted by SQL; Value is the text of its column payload.
 	ValueFromPayload
@@ -133,7 +133,7 @@ func (r *Record) Loaded() bool {
 	return r.State != ValueNotLoaded && r.KeyOmitted == 0 && !r.HeadersOmitted
 }
 
-// LimitRecordBytes is the Limit of a record whose key and value are too large.
+// LimitRecordBytes is the Limit of a record whose key and value together exceed the setting max_record_bytes.
 const LimitRecordBytes = "max_record_bytes"
 
 // Source is the position of the record in the dead-letter topic. It is zero for a message that was inserted by SQL and
@@ -194,7 +194,7 @@ type Failure struct {
 	Class         string // class of the exception, preferably that of the root cause
 	StackTrace    string // read from the headers; not stored separately
 	ConsumerGroup string
-	Attempts      *int // attempts that the consumer made; nil when not reported
+	Attempts      *int // how often the consumer tried to process the record; nil when not reported
 	Dialect       string
 }
 

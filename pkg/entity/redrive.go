@@ -126,6 +126,7 @@ type RedriveOptions struct {
 
 	// KeepKeyOrder sends messages of the same original topic and key one after the other. When a message does not succeed,
 	// later messages of the same topic and key are not sent; but a message refused for its undeclared origin stops none.
+	// Messages with a null or empty key have no order, nor have pointers.
 	KeepKeyOrder bool
 	// Requeue makes the redrive also retry DEAD messages, whose attempts are reset to 0.
 	Requeue bool
