@@ -157,8 +157,8 @@ const listGroupsWithStates = 4
 
 var errNoStates = errors.New("the broker is too old to tell the states of groups")
 
-// ListGroups returns the request for the states of the consumer groups that a broker coordinates, in a version that
-// kafka-go does not have.
+// ListGroups returns the request for the states of all groups that a broker coordinates, in a version that kafka-go
+// does not have.
 func ListGroups() Request[map[string]string] {
 	return Request[map[string]string]{kafkaprotocol.ListGroups, func(rw io.ReadWriter, _ Versions) (map[string]string, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.ListGroups)
