@@ -25,7 +25,7 @@ type ErrorGroup struct {
 	Counts      Counts       `json:"counts"`
 	Arrived     int64        `json:"arrived"`
 	Topics      []GroupTopic `json:"topics"`
-	Missing     []string     `json:"missing_topics"` // topics that neither exist nor have a redirect; only in the answer about a single group
+	Missing     []string     `json:"missing_topics"` // missing topics without a redirect; nil in lists of error groups
 	Hours       []Hour       `json:"trend"`
 	Recent      Recent       `json:"recent"`
 	Note        string       `json:"note"`

@@ -27,8 +27,8 @@ type Facets struct {
 const (
 	maxFacets     = 5
 	facetValues   = 20
-	facetSample   = 3  // messages whose payloads are read for suggestions
-	maxSuggestion = 30 // suggested paths
+	facetSample   = 3  // maximum number of messages whose payloads are read for suggestions
+	maxSuggestion = 30 // maximum number of suggested paths
 )
 
 // facetFields are the fields of a message for which the API can count values. It can also count headers and payload

@@ -140,7 +140,7 @@ type shareGroupList struct {
 	Unknown string       `json:"-"` // why the share groups are not known; "": they are
 }
 
-// More returns how many groups are not shown.
+// More returns how many share groups are not shown.
 func (l shareGroupList) More() int64 { return int64(l.Total - len(l.Groups)) }
 
 // shownShareGroups is how many share groups the page shows, those with problems first; of the others it shows only the

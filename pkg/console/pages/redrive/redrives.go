@@ -101,7 +101,7 @@ func (i item) Why() string { return reasonWords(i.Reason) }
 
 const (
 	itemsPerPage = 50
-	itemsRead    = 1000   // items that one request returns, when the page reads all items of a redrive
+	itemsRead    = 1000   // maximum number of items in one answer, when the page reads all items of a redrive
 	maxUndone    = 10_000 // largest number of ids in a selection; a redrive with more successes cannot be undone
 	partTimeout  = 2 * time.Second
 )
