@@ -33,8 +33,8 @@ var (
 	ErrGone = errors.New("record is gone")
 	// ErrTooLarge means that a record or its batch does not fit into the memory for reading it.
 	ErrTooLarge = protocol.ErrTooLarge
-	// ErrNotTried means that no byte of the record was sent: an earlier record of the same call failed, or the time limit
-	// had passed.
+	// ErrNotTried means that no byte of the record was sent: an earlier record of the same call failed, or the time was
+	// over while the call waited for the partition's turn or for the end of a throttle.
 	ErrNotTried = errors.New("record not tried")
 	// ErrClosed means that Cluster.Close was called before.
 	ErrClosed = conn.ErrClosed

@@ -13,7 +13,8 @@ import (
 // partition is in that partition's entry of the response.
 //
 // Keys and values of uncompressed batches point into the bytes of the broker's answer, one block of memory for each
-// partition. Keys and values of compressed batches point into blocks of 128 KiB.
+// partition. Keys and values of compressed batches point into blocks of at most 128 KiB, or have memory of their own
+// when their record is larger.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	if len(req.Partitions) == 0 {
 		return FetchResponse{}, nil

@@ -21,9 +21,9 @@ type GroupConfig struct {
 	ID string
 	// Topics must exist, because the broker may create a topic that does not exist.
 	Topics []string
-	// SessionTimeout is how long a member that sends no heartbeat keeps its partitions, 20 s when 0.
+	// SessionTimeout is how long a member that sends no heartbeat keeps its partitions; 0 means 20 s.
 	SessionTimeout time.Duration
-	// RebalanceTimeout is how long a rebalance waits for members, 30 s when 0.
+	// RebalanceTimeout is how long a rebalance waits for members; 0 means 30 s.
 	RebalanceTimeout time.Duration
 	// ErrorLog receives kafka-go's error messages about the membership; nil drops them.
 	ErrorLog func(message string)
@@ -59,10 +59,10 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	return group, nil
 }
 
-// GroupStates returns the state of every consumer group that the user may see, as its coordinator names it ("Stable",
-// "Empty", ...). It includes groups of every protocol. Each broker is asked once for the groups that it coordinates.
-// When one broker does not answer, GroupStates returns no result, because the missing groups would look as if they did
-// not exist.
+// GroupStates returns the state of every group that the user may see, as its coordinator names it ("Stable", "Empty",
+// ...): of consumer groups, and of groups of every other protocol. Each broker is asked once for the groups that it
+// coordinates. When one broker does not answer, GroupStates returns no result, because the missing groups would look as
+// if they did not exist.
 func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
@@ -95,9 +95,9 @@ func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	return states, nil
 }
 
-// CheckDescribe returns an error unless the user has the permission to describe a consumer group. The group need not
-// exist. GroupStates does not show whether the permission is missing, because it leaves out groups that the user may
-// not describe.
+// CheckDescribe returns an error when the user may not describe a consumer group, and when no broker says whether the
+// user may. The group need not exist. GroupStates does not show whether the permission is missing, because it leaves
+// out groups that the user may not describe.
 func (c *Cluster) CheckDescribe(ctx context.Context, group string) error {
 	if err := c.pool.Closed(); err != nil {
 		return err

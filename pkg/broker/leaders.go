@@ -8,7 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
 )
 
-// leaders caches partitions' leaders, for writes and single reads, until a broker reports another leader.
+// leaders caches partitions' leaders, for writes and single reads, for leadersTTL or until the method forget is called
+// for their topic.
 type leaders struct {
 	pool   *conn.Pool
 	mu     sync.Mutex
@@ -55,7 +56,8 @@ func (l *leaders) forget(topic string) {
 	delete(l.topics, topic)
 }
 
-// of returns a partition's leader from the cache or from a broker. It returns the errors of Topics, or ErrNoLeader.
+// of returns a partition's leader from the cache or from a broker. It returns the errors of Topics and of
+// Topic.LeaderOf.
 func (l *leaders) of(ctx context.Context, tp TopicPartition) (int32, error) {
 	if leader, ok := l.get(tp); ok {
 		return leader, nil

@@ -143,8 +143,9 @@ func byTopic(parts []TopicPartition) map[string][]int32 {
 	return topics
 }
 
-// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions for which the group
-// has never committed an offset are missing from the result. Errors are as in StartOffsets.
+// CommittedOffsets returns the committed offset of a consumer group in each partition: the offset that the group reads
+// next. Partitions for which the group has never committed an offset are missing from the result. Errors are as in
+// StartOffsets.
 func (c *Cluster) CommittedOffsets(ctx context.Context, consumerGroup string, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	if len(parts) == 0 {
 		return map[TopicPartition]int64{}, nil // a request without topics would ask for all topics

@@ -20,13 +20,13 @@ type Fate int
 const (
 	// NotSent: this call has not written the record and never will. Another try may succeed.
 	NotSent Fate = iota + 1
-	// RecordRejected: the broker permanently refuses this record. Other records of the same call may have been
-	// written.
+	// RecordRejected: the broker refuses this record for good, or the record cannot be encoded. Other records of the same
+	// call may have been written.
 	RecordRejected
-	// TopicRefused: the topic does not exist, or the user may not write to it. Nothing was written.
+	// TopicRefused: the topic does not exist, or the user may not write to it. The record was not written.
 	TopicRefused
-	// InDoubt: the record was sent, but no answer came. The record may be in the log, or the broker may append it a little
-	// later.
+	// InDoubt: the record may have been sent, and no answer says whether the broker has appended it. The broker may also
+	// append it a little later.
 	InDoubt
 )
 

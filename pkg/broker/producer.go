@@ -23,8 +23,8 @@ type ProducerConfig struct {
 	Timeout time.Duration `mapstructure:"timeout"`
 	// RequestTimeout limits one try, so that a silent connection leaves time for another try.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
-	// MaxBatchBytes limits a batch; a larger record is sent alone. MaxBatchBytes should be below message.max.bytes of the
-	// brokers.
+	// MaxBatchBytes limits the size of a batch before compression; a larger record is sent alone. MaxBatchBytes should be
+	// below message.max.bytes of the brokers.
 	MaxBatchBytes int `mapstructure:"max_batch_bytes"`
 	// Compression is none, gzip, snappy, lz4 or zstd.
 	Compression string `mapstructure:"compression"`
@@ -160,12 +160,13 @@ func (r ProduceResult) Err() error {
 
 // Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate is
 // known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
-// until the rejected record is alone. Any other failure ends the call. After another failure, the remaining records are
-// NotSent with ErrNotTried; after TopicRefused they are TopicRefused too.
+// until the rejected record is alone. Any other failure ends the call: after TopicRefused the remaining records are
+// TopicRefused too, and otherwise they are NotSent with ErrNotTried.
 //
-// When ctx ends, records in progress are InDoubt and all other records are NotSent. The bytes of a batch in doubt may
-// still reach the broker until the RequestTimeout of its last try has passed. The caller must not change records during
-// the call, nor before the RequestTimeout of the last try has passed.
+// When ctx ends, the records of the batch in progress are InDoubt if the broker may have written them, and otherwise
+// NotSent; all later records are NotSent. The bytes of a batch in doubt may still reach the broker until the
+// RequestTimeout of its last try has passed. The caller must not change records during the call, nor before the
+// RequestTimeout of the last try has passed.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {

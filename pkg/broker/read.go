@@ -18,15 +18,16 @@ const (
 	retryWait = 100 * time.Millisecond
 )
 
-// Memory that calls of ReadAt and Scan use. All calls in a process share this memory.
+// Memory in bytes that calls of ReadAt, Scan and Mark use. All calls in a process share this memory.
 const (
 	// readBytes is the usual memory of one call. largeRead is the memory of a call that needs more; only one such call
 	// runs at a time.
 	readBytes    = 8 << 20
 	largeRead    = 144 << 20
-	decoderBytes = 20 << 20 // memory of the decoder, which each call needs in addition
+	decoderBytes = 20 << 20 // memory of the decoder, which ReadAt and Scan need in addition
 	cloneBelow   = 1 << 20  // smaller records are copied, because they would keep the whole answer in memory
-	// ReadLimit is the largest key and value, together, that ReadAt returns.
+	// ReadLimit is the largest size in bytes of a key and a value, together, that ReadAt returns; for more it returns
+	// ErrTooLarge.
 	ReadLimit = 128 << 20
 )
 
@@ -35,7 +36,7 @@ func readLimits() Limits {
 	return Limits{RecordBytes: ReadLimit, Headers: 100_000, HeaderBytes: 16 << 20, BatchBytes: DefaultLimits().BatchBytes}
 }
 
-// reads is the memory that calls of ReadAt and Scan share.
+// reads is the memory that calls of ReadAt, Scan and Mark share.
 var reads = semaphore.NewWeighted(largeRead + 2*readBytes + 3*decoderBytes)
 
 // reserveRead waits until the memory to read and decompress memory bytes is free.

@@ -17,7 +17,7 @@ import (
 type ShareGroup struct {
 	Name            string
 	DeadLetterTopic string // need not be the name of an existing topic, because the broker does not check it
-	CopiesRecords   bool   // the group's dead letters contain the key and the value of their record
+	CopiesRecords   bool   // the share group's dead letters contain the key and the value of the failed record
 }
 
 // ShareOffset is how far a share group has come in a partition.
@@ -29,9 +29,9 @@ const (
 	groupCopiesRecords   = "errors.deadletterqueue.copy.record.enable"
 )
 
-// ShareGroups returns the groups whose configuration names a dead-letter topic, in the order of their names. It needs
-// the permission to describe the configurations of the cluster and of the groups. With brokers before Kafka 4.4,
-// ShareGroups returns no group.
+// ShareGroups returns the share groups whose configuration names a dead-letter topic, in the order of their names. It
+// needs the permission to describe the configurations of the cluster and of the groups. With brokers before Kafka 4.4,
+// ShareGroups returns none.
 func (c *Cluster) ShareGroups(ctx context.Context) ([]ShareGroup, error) {
 	names, err := conn.Ask(ctx, c.pool, conn.AnyBroker, conn.RequestTimeout, protocol.ConfiguredGroups())
 	if err != nil {

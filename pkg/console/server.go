@@ -30,7 +30,8 @@ func (c *Console) server() *server {
 	return &server{c.api, c.renderer, c.logger, c.sessions, signIn}
 }
 
-// maxForm limits the bytes of a form: it holds an edited payload of 1 MiB in its encoded form.
+// maxForm is the maximum size in bytes of a form; a larger form is refused. An edited payload of 1 MiB fits even when
+// it is encoded.
 const maxForm = 4 << 20
 
 // page serves a handler with the viewer, whom the API identifies by the session or the Authorization header.
@@ -74,8 +75,8 @@ func (s *server) open(h view.Handler) http.Handler {
 	})
 }
 
-// checkEnded refuses a request of a session that was ended on any replica. A request with an Authorization header has
-// no session, and is not refused.
+// checkEnded refuses a request of a session that was ended on any replica, and of every session while this cannot be
+// checked. A request with an Authorization header has no session, and is not refused.
 func (s *server) checkEnded(r *http.Request) error {
 	current := session.Of(r)
 	if s.sessions == nil || current.Token == "" || len(r.Header.Values("Authorization")) > 0 {

@@ -103,8 +103,9 @@ func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
 // redirect would not help.
 const tooSoon = time.Minute
 
-// mayReturn reports whether the console may redirect the browser to the issuer without a click of the user. This renews
-// the sessions of issuers whose sessions last only minutes.
+// mayReturn reports whether the console may redirect the browser to the issuer without a click of the user: when the
+// last sign-in was at the issuer, at least tooSoon ago. This renews the sessions of issuers whose sessions last only
+// minutes.
 func mayReturn(r *http.Request, now time.Time) bool {
 	at, err := strconv.ParseInt(session.CookieValue(r, issuerCookie), 10, 64)
 	return err == nil && now.Sub(time.Unix(at, 0)) >= tooSoon
@@ -112,7 +113,7 @@ func mayReturn(r *http.Request, now time.Time) bool {
 
 type signInPage struct {
 	Return  string
-	Problem *view.Problem // problem of the last attempt; nil: none
+	Problem *view.Problem // problem of the last try to sign in; nil: none
 }
 
 func (p signInPage) Issuer() string {

@@ -51,8 +51,8 @@ func (d *dialect) latestTopic(h headers) string {
 	return ""
 }
 
-// position returns the index of the last header that the dialect wrote. For a dialect whose producer writes its headers
-// before those of the record, the index has no meaning.
+// position returns the index of the last header that the dialect wrote; -1 for a dialect whose producer writes its
+// headers before those of the record, because their index has no meaning.
 func (d *dialect) position(h headers) int {
 	last := -1
 	if d.newestFirst {

@@ -20,8 +20,8 @@ type Reading struct {
 	Origin        entity.Origin
 	Failure       entity.Failure // its field Dialect is "" when no dialect was recognised
 
-	// Returned contains the values of the dlq- headers, with which dlq-manager marks its replays; nil when one of them is
-	// missing or malformed. Any producer can write dlq- headers, so the caller must check that the attempt exists.
+	// Returned contains the values of the dlq- headers, with which dlq-manager marks replays; nil when one of them, except
+	// dlq-redriven-at, is missing or malformed. Any producer can write them, so the caller must check the attempt.
 	Returned *Lineage
 
 	// Pointer means that the dead letter names the position of the record that failed but contains no copy of it; see

@@ -98,11 +98,11 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	return decoder
 }
 
-// claim is a pair of topics: a dead-letter topic, and the original topic that its records name.
+// claim says that records of a dead-letter topic name an original topic; it is no claim of an attempt.
 type claim struct{ dlqTopic, original string }
 
 // judge compares the original topic in c with the declarations and with mapped, the topic to which the mapping maps the
-// dead-letter topic ("" for none). A mapping to a topic counts as a declaration of that topic.
+// dead-letter topic ("" for none). A mapping declares its topic, and contradicts every other undeclared topic.
 func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
 	found := o.Declaration(c.dlqTopic, c.original)
 	switch {

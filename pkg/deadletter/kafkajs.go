@@ -20,7 +20,7 @@ var kafkajsAsyncRetry = dialect{
 	},
 }
 
-// maxAsyncRetry is the maximum size of a value that is parsed. The value contains only a topic and two numbers.
+// maxAsyncRetry is the maximum size in bytes of a value that is parsed; a larger one is ignored.
 const maxAsyncRetry = 4 << 10
 
 func asyncRetry(f field, raw []byte) []byte {

@@ -33,7 +33,7 @@ func (d *Decoder) Masking(masks HeaderMasks) *Masking {
 func (k *Masking) Fields() entity.MaskedFields { return k.fields }
 
 // Of returns the fields of a stored message that were read from a masked header: those fields whose values change when
-// the record is decoded without its masked headers. For a message whose headers are not loaded, it returns Fields.
+// the record is decoded without its masked headers. For a message without all its headers, it returns Fields.
 func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	if k.fields == (entity.MaskedFields{}) {
 		return entity.MaskedFields{}

@@ -12,7 +12,7 @@ import (
 type ErrorClass string
 
 const (
-	// NetworkTimeout, BrokerUnavailable and RateLimited are transient.
+	// NetworkTimeout, BrokerUnavailable and RateLimited are transient: a later attempt may succeed.
 	NetworkTimeout    ErrorClass = "NETWORK_TIMEOUT"
 	BrokerUnavailable ErrorClass = "BROKER_UNAVAILABLE"
 	RateLimited       ErrorClass = "RATE_LIMITED"
@@ -21,7 +21,7 @@ const (
 	BadRecord ErrorClass = "BAD_RECORD"
 
 	// Unauthorized, UnknownTopic and LoopRefused mean that nothing may be sent to the target topic. With these error
-	// classes the message stays as it was, and no attempt is counted.
+	// classes no attempt is counted, and the status of the message is the same as before.
 	Unauthorized ErrorClass = "UNAUTHORIZED"
 	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
 	LoopRefused  ErrorClass = "LOOP_REFUSED"

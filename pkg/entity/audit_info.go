@@ -57,7 +57,7 @@ const (
 	ActionMap     Action = "map"     // the original topic was set
 	ActionRestore Action = "restore" // a message was moved back from the archive
 	ActionErase   Action = "erase"   // a message of the archive was deleted for good
-	ActionUnmask  Action = "unmask"  // a user saw masked values
+	ActionUnmask  Action = "unmask"  // values were shown to a user without their masks
 
 	// ActionReadPointer: the record that a pointer names was read for a user.
 	ActionReadPointer Action = "read_pointer"

@@ -21,8 +21,8 @@ type ReplayHealth struct {
 type GroupHealth struct {
 	Group string
 	State GroupState
-	// Lag is the number of records between the group's committed offsets and the end offsets, in the partitions for
-	// which it has committed an offset; nil when not known.
+	// Lag is the number of offsets between the group's committed offsets and the end offsets, in the partitions for which
+	// it has committed an offset; nil when not known.
 	Lag *int64
 
 	Partitions []GroupPartition // partitions of the topic; empty when not known

@@ -20,7 +20,7 @@ type Message struct {
 	ID            uuid.UUID
 	OriginalTopic string // the topic in which the record failed; "" when not known
 	ErrorMessage  string // the error message as the consumer wrote it
-	RetryCount    int    // number of attempts that were started on the message and on its ancestors in the lineage; a requeue sets it to 0
+	RetryCount    int    // attempts on the message and its ancestors that count: not those given back, refused or rescued; a requeue sets it to 0
 	MaxRetries    int
 	Status        Status
 	CreatedAt     time.Time
@@ -29,7 +29,7 @@ type Message struct {
 
 	Record  Record  // the record of the dead-letter topic, byte for byte
 	Source  Source  // position of the record in the dead-letter topic
-	Origin  Origin  // position where the record failed, and how it is known
+	Origin  Origin  // position where the record failed, and from which source the original topic is known
 	Failure Failure // the failure that the consumer reported
 	Claim   Claim   // claim of the attempt that holds the message; zero for none
 
@@ -112,7 +112,7 @@ const (
 	// ValueNotLoaded: the store has the value, but the reader did not load it, because it is longer than requested.
 	ValueNotLoaded
 	// ValueOverLimit: the record was too large to be stored completely. The dead-letter topic contains the whole record
-	// until its retention ends.
+	// until Kafka deletes it.
 	ValueOverLimit
 	// ValueFromPayload: the message was inserted by SQL; Value is the text of its column payload.
 	ValueFromPayload
@@ -133,7 +133,7 @@ func (r *Record) Loaded() bool {
 	return r.State != ValueNotLoaded && r.KeyOmitted == 0 && !r.HeadersOmitted
 }
 
-// LimitRecordBytes is the Limit of a record whose key and value are too large.
+// LimitRecordBytes is the Limit of a record whose key and value together exceed the setting max_record_bytes.
 const LimitRecordBytes = "max_record_bytes"
 
 // Source is the position of the record in the dead-letter topic. It is zero for a message that was inserted by SQL and
@@ -194,7 +194,7 @@ type Failure struct {
 	Class         string // class of the exception, preferably that of the root cause
 	StackTrace    string // read from the headers; not stored separately
 	ConsumerGroup string
-	Attempts      *int // attempts that the consumer made; nil when not reported
+	Attempts      *int // how often the consumer tried to process the record; nil when not reported
 	Dialect       string
 }
 

@@ -124,8 +124,9 @@ type RedriveOptions struct {
 	MaxReturnShare  float64
 	MinSample       int
 
-	// KeepKeyOrder sends messages of the same topic and key one after the other. When a message does not succeed, later
-	// messages of the same topic and key are not sent.
+	// KeepKeyOrder sends messages of the same original topic and key one after the other. When a message does not succeed,
+	// later messages of the same topic and key are not sent; but a message refused for its undeclared origin stops none.
+	// Messages with a null or empty key have no order, nor have pointers.
 	KeepKeyOrder bool
 	// Requeue makes the redrive also retry DEAD messages, whose attempts are reset to 0.
 	Requeue bool
@@ -152,9 +153,9 @@ const (
 type RedriveCounts struct {
 	Succeeded int // messages that became RESOLVED; for actions other than retry: messages that were changed
 	Failed    int // messages whose attempt failed, so that they became PENDING again or DEAD
-	Dead      int // messages that became DEAD; Failed includes them
+	Dead      int // messages that became DEAD because their attempt failed; Failed includes them
 	InDoubt   int // messages that are RETRYING until their attempt is settled
-	Skipped   int // messages that were refused, held by another attempt, in another status, or deleted
+	Skipped   int // messages that were left unchanged, for example because they were refused, claimed by others or deleted
 	Waiting   int // messages without a result, including UnderWay
 	UnderWay  int // messages in progress in a process, or left by a process that died
 	Returned  int // sent messages whose record came back as another message
@@ -209,18 +210,18 @@ type Preview struct {
 	// Reasons counts the messages that would not be sent, by error class or reason.
 	Reasons map[string]int
 	Groups  []PreviewGroup
-	// Samples show some of the messages before and after the redrive's patch, if there is one. Check counts the
-	// messages to which the patch can be applied.
+	// Samples show the payloads of some messages before and after the redrive's patch, if there is one. Check counts the
+	// messages on which the patch was tried, and those on which it failed.
 	Samples  []PatchSample
 	Check    PatchCheck
-	Overlaps []Overlap // other unfinished redrives with the same messages; nil when they are not known
+	Overlaps []Overlap // other unfinished redrives with some of the same messages; nil when they are not known
 }
 
-// PatchCheck counts the messages to which a patch was applied for a preview.
+// PatchCheck counts the messages on which a patch was tried for a preview.
 type PatchCheck struct {
 	Checked  int
 	Failed   int            // messages to which the patch cannot be applied; Checked includes them
-	Complete bool           // all messages of the selection were checked
+	Complete bool           // the patch was tried on all messages of the selection that can be sent now
 	Failures []PatchFailure // the most frequent reasons why the patch cannot be applied to messages
 }
 

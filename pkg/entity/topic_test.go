@@ -154,7 +154,7 @@ func TestValidTopic(t *testing.T) {
 	}
 }
 
-// Patterns joined by And match a topic only when both lists match it, whether they are globs or regular expressions.
+// Patterns joined by And match a topic only when all lists match it, whether they are globs or regular expressions.
 func TestTopicPatterns_And(t *testing.T) {
 	t.Parallel()
 	parse := func(texts ...string) TopicPatterns {

@@ -16,10 +16,10 @@ type chunk struct {
 	done     func() // called when the chunk is stored; nil for no call
 }
 
-// batchRows and batchBytes limit the size of a batch and of a chunk. A statement with more than a thousand rows stores
-// hardly more rows a second, and a limit of a few megabytes keeps statements short. Much larger statements are even
-// slower, because PostgreSQL keeps the rows of a statement for its triggers in memory only up to work_mem, whose
-// default is enough for about a thousand rows of 1 KB.
+// batchRows and batchBytes limit the size of a batch and of a chunk; a single larger record is a batch of its own. A
+// statement with more than a thousand rows stores hardly more rows a second, and a limit of a few megabytes keeps
+// statements short. Much larger statements are even slower, because PostgreSQL keeps the rows of a statement for its
+// triggers in memory only up to work_mem, whose default is enough for about a thousand rows of 1 KB.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20

@@ -38,7 +38,7 @@ type Config struct {
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
 	// BufferBytes limits the memory for records that are fetched but not stored yet.
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
-	// Writers is the number of batches that are stored at the same time.
+	// Writers is the maximum number of batches that are stored at the same time.
 	Writers int `mapstructure:"writers"`
 	// ReturnWindow is the time after a replay in which a dead letter with the same key and value counts as the return
 	// of that replay, although it has no dlq- headers; 0 means never.

@@ -78,9 +78,10 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 	return m
 }
 
-// share returns the ShareRecord of a share group's dead letter. It returns nil for other messages, and for a dead
-// letter that exceeds a limit of ingest. It does not check whether the group's configuration names the dead-letter
-// topic, because the group may not be known yet; package completion checks this later.
+// share returns the ShareRecord of a share group's dead letter. It returns nil for other messages, without the option
+// WithShareGroups, for a dead letter that exceeds a limit of ingest, and for one that does not name the position of its
+// record. It does not check whether the group's configuration names the dead-letter topic, because the group may not be
+// known yet; package completion checks this later.
 func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
 	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored || !deadletter.PointsToOrigin(m) {
 		return nil

@@ -62,10 +62,10 @@ func (i *Ingester) waitForTopics(ctx context.Context) topics.Set {
 	return nil
 }
 
-// waitForChange waits until the topics differ from current, and returns the new set. Two lists of topics in a row must
-// show the same difference, so that a deployment that creates twenty topics causes one rebalance and not twenty. When
-// one list shows that a topic was deleted or created again, waitForChange returns at once: a member that still names
-// the deleted topic could create it when it joins again.
+// waitForChange waits until the topics differ from current, and returns the new set; when ctx ends it returns current.
+// Two lists of topics in a row must show the same difference, so that a deployment that creates twenty topics causes
+// one rebalance and not twenty. When one list shows that a topic was deleted or created again, waitForChange returns at
+// once: a member that still names the deleted topic could create it when it joins again.
 func (i *Ingester) waitForChange(ctx context.Context, current topics.Set) topics.Set {
 	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
 	defer ticker.Stop()

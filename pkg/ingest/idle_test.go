@@ -18,7 +18,7 @@ func TestIdle(t *testing.T) {
 			pass(time.Minute)
 			before := w.cluster.fetched()
 			pass(10 * time.Minute)
-			if n := w.cluster.fetched() - before; n > 250 { // 12 requests a minute; the fake cluster counts each one twice
+			if n := w.cluster.fetched() - before; n > 250 { // 12 requests a minute, each counted twice, are 240
 				w.t.Errorf("requests in 10 idle minutes = %d, want 12 a minute", n)
 			}
 		},

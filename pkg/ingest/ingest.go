@@ -95,8 +95,8 @@ func (i *Ingester) Run(ctx context.Context) error {
 // shareGroupsTimeout limits the wait for the first list of share groups.
 const shareGroupsTimeout = 10 * time.Second
 
-// waitForShareGroups waits until the share groups are known, so that the first membership includes their dead-letter
-// topics and no second one is needed.
+// waitForShareGroups waits until the share groups are known, or for shareGroupsTimeout, so that the first membership
+// includes their dead-letter topics and no second one is needed.
 func (i *Ingester) waitForShareGroups(ctx context.Context) {
 	if i.shareGroups == nil {
 		return
@@ -132,7 +132,7 @@ func (i *Ingester) CheckKafka() error {
 // CheckDatabase returns the last error of storing records, or nil when storing works. It sends no request.
 func (i *Ingester) CheckDatabase() error { return i.health.Get(databaseHealth) }
 
-// Alive returns an error when only a restart can help, for a liveness probe: when a loop that reads records hangs
-// longer than its timeouts allow. It returns nil while the database or Kafka is unavailable, because a restart does not
-// help then.
+// Alive returns an error when only a restart can help, for a liveness probe: when a loop that finds topics or reads
+// records hangs longer than its timeouts allow. It returns nil while the database or Kafka is unavailable, because a
+// restart does not help then.
 func (i *Ingester) Alive() error { return i.watchdog.Check(time.Now()) }

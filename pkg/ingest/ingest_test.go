@@ -66,8 +66,8 @@ type noGroups struct{}
 func (noGroups) IsRead(string) bool        { return false }
 func (noGroups) Answered() <-chan struct{} { return nil }
 
-// TestShareRecords: the dead letter of a share group is marked to be completed, even if the share group is not known
-// when the dead letter arrives.
+// TestShareRecords: the dead letter of a share group is marked to be completed if it names the position of its record,
+// even if the share group is not known when the dead letter arrives.
 func TestShareRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

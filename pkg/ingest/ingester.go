@@ -107,7 +107,7 @@ func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error
 	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
 }
 
-// backoff returns the pause after a failed attempt. The pause doubles with each attempt, from 100 ms to 5 s.
+// backoff returns the pause after a failed try. The pause doubles with each try, from 100 ms to 5 s.
 func backoff(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
 }

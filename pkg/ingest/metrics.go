@@ -129,7 +129,7 @@ func (m *metrics) showLag(p *partition, records int64) {
 	l.shown = records
 }
 
-// forgetLag removes the lag of partitions that now belong to another ingester.
+// forgetLag removes the lag of the partitions of a generation that has ended.
 func (m *metrics) forgetLag(partitions []*partition) {
 	for _, p := range partitions {
 		if p.lag.gauge == nil {

@@ -203,9 +203,9 @@ func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 }
 
 // resolveOffset changes a position that the log does not contain. When the position is below the log's start, records
-// were lost, which is logged. When the position is above the log's end, an unclean election has truncated the log of a
-// topic with an id, and the ingester goes on at the end. A topic without an id then counts as created again, and its
-// log is read from the start.
+// were lost; the loss is logged, and the ingester goes on at the start. When the position is above the log's end, an
+// unclean election has truncated the log of a topic with an id, and the ingester goes on at the end. A topic without an
+// id then counts as created again, and its log is read from the start.
 func (i *Ingester) resolveOffset(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {

@@ -15,9 +15,9 @@ const partitionBackoff = 5 * time.Second
 // again at once while brokers disagree about the partition's leader.
 const reopenBackoff = 250 * time.Millisecond
 
-// partition is one partition of a generation. At any time only one goroutine uses a partition: the reader's or a
-// fetcher's. Reader and fetchers pass partitions on through channels. While chunks of the partition wait for the
-// writers, its fields do not change, so the writers may read them.
+// partition is one partition of a generation. At any time only one goroutine uses a partition: the reader's, a
+// fetcher's or an unpacker's. They pass partitions on. While chunks of the partition wait for the writers, topicID and
+// ref do not change, so the writers may read these two.
 type partition struct {
 	broker.TopicPartition
 	writer *writer
@@ -27,7 +27,7 @@ type partition struct {
 	ref     repository.TopicRef
 	next    int64
 
-	failures     int // number of requests in a row that the partition's leader did not answer
+	failures     int // number of requests in a row about this partition that failed
 	backoffUntil time.Time
 
 	damage struct { // the last batch that could not be read, by its offset

@@ -25,7 +25,7 @@ type QuarantineStore interface {
 	Release(ctx context.Context, batch repository.Batch) (repository.Stored, error)
 }
 
-// quarantine remembers which topics have too many records in quarantine.
+// quarantine remembers which topics have more than Config.QuarantineMaxRows records in quarantine.
 type quarantine struct {
 	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read because they have too many records in quarantine
 }
@@ -108,7 +108,8 @@ func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[errorg
 	return batch, errorGroups.Found
 }
 
-// countQuarantined reads the number of quarantined records of each topic, and pauses the topics that have too many.
+// countQuarantined reads the number of quarantined records of each topic, and pauses the topics that have more than
+// Config.QuarantineMaxRows.
 func (i *Ingester) countQuarantined(ctx context.Context) error {
 	counts, err := i.stores.Quarantine.QuarantineCounts(ctx)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned is the maximum number of calls that a running generation abandons and that have not returned. Each
-	// abandoned call may hold a batch in memory.
+	// maxAbandoned is the number of abandoned calls that have not returned at which a running generation abandons no
+	// further call but waits for it. Each abandoned call may hold a batch in memory.
 	maxAbandoned = 4
 )
 
@@ -102,9 +102,9 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 }
 
 // storeBatch stores b and returns the ranges that are completely stored. A range may have been stored by an earlier try
-// whose answer was lost. Logs and metrics do not report the returns in a range that an earlier try stored; only the
-// stored messages show them. If PostgreSQL refuses a message of the batch, a failed try may have stored a part of the
-// batch; the next try stores the rest.
+// whose answer was lost. Logs and metrics do not report the returns that such a try stored; only the stored messages
+// show them. If PostgreSQL refuses a message of the batch, a failed try may have stored a part of the batch; the next
+// try stores the rest.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {

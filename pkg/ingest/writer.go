@@ -141,7 +141,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 			}
 		}
 		w.i.saveMark(ctx, c)
-		c.p.waiting.Add(-1) // the last use of c.p: from now on the reader may change the partition's fields
+		c.p.waiting.Add(-1) // the last use of c.p: from now on the reader may change its topicID and ref
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
 	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(stored.Ranges)), traces.InLog(ctx))

@@ -1,9 +1,9 @@
 package payload
 
-// Payload returns value with Mask in place of each value at a masked path. names lists the masked paths that occur in
-// value, in the form of Path.String. All other bytes stay unchanged, including duplicate members and white space. If
-// any path is masked, a value that is not JSON is masked as a whole, with the name "$". Null and empty values stay
-// unchanged. When nothing was masked, the result is value itself.
+// Payload returns value with Mask in place of each value at a masked path. names lists the masked paths at which values
+// were replaced, in the form of Path.String. All other bytes stay unchanged, including duplicate members and white
+// space. If the configuration masks any path, a value that is not JSON is masked as a whole, with the name "$". Kafka's
+// null and a value without bytes stay unchanged. When nothing was masked, the result is value itself.
 func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 	if len(m.rules()) == 0 || len(value) == 0 {
 		return value, nil

@@ -6,7 +6,8 @@ import (
 )
 
 // Patch returns a JSON Patch (RFC 6902) in which Mask replaces the values, or parts of values, that an operation sets
-// or tests at a masked path. A patch that cannot be parsed is masked as a whole.
+// or tests at a masked path. If the configuration masks any path, a patch that is not a JSON array is masked as a
+// whole.
 func (m *Masks) Patch(patch []byte) []byte {
 	if len(m.rules()) == 0 || len(patch) == 0 {
 		return patch

@@ -7,7 +7,7 @@ import (
 
 // Text returns the text that a free-text search finds. For JSON, the result contains the strings, numbers and member
 // names, separated by spaces, but nothing at or below a masked path. For text that is not JSON, the result is the whole
-// text, or "" if any path is masked. For bytes that are not UTF-8, it is "". The result is in lower case
+// text, or "" if the configuration masks any path. For bytes that are not UTF-8, it is "". The result is in lower case
 // (strings.ToLower), valid UTF-8, without NUL, and at most limit bytes long.
 func Text(value []byte, masks *Masks, limit int) string {
 	c, ok := open(value)

@@ -15,7 +15,8 @@ const minClaimExpiry = 12 * time.Second
 
 // Config holds the settings of attempts, redrives and automatic retry.
 type Config struct {
-	// Workers is how many parts of one redrive this process sends at once; 0 leaves redrives to other processes.
+	// Workers is the maximum number of parts of one redrive that this process sends at once; 0 leaves redrives to other
+	// processes.
 	Workers int `mapstructure:"workers"`
 	// ClaimExpiry is how long a claim is valid. The attempt's record is sent only in the first half of that time; after
 	// it, another process may settle the attempt.

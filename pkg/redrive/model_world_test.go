@@ -43,9 +43,9 @@ type world struct {
 	edits     map[uuid.UUID]*entity.Edit     // stored edits of attempts
 	leases    map[batchOf]map[uuid.UUID]bool
 	redrives  map[uuid.UUID]*redriveShadow
-	order     []uuid.UUID // ids of redrives
+	order     []uuid.UUID // ids of the redrives, in the order in which they were created
 	returned  map[uuid.UUID]bool
-	seen      int64       // number of the last audit entry that the model has read
+	seen      int64       // id of the last audit entry that the model has read
 	operation []uuid.UUID // ids of the retries that were requested twice
 
 	failure string

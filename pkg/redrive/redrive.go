@@ -27,7 +27,8 @@ type Stores struct {
 	Redirects  attempt.Redirects // nil: no topic is redirected
 }
 
-// Publisher writes the records of messages to their original topics, or to the topics that their edits name.
+// Publisher writes the records of messages to their original topics, or to the topics that their edits or redirects
+// name.
 type Publisher = attempt.Publisher
 
 // Offsets reads the committed offsets of consumer groups from Kafka.

@@ -21,7 +21,7 @@ import (
 )
 
 // TestStatementsOfRetryAll limits the number of SQL statements that a redrive of 1,000 messages needs. Statements that
-// meanwhile poll for other work count too.
+// meanwhile poll for other work count too, except the calls that polled counts.
 func TestStatementsOfRetryAll(t *testing.T) {
 	t.Parallel()
 	const n, most = 1000, 25

@@ -14,7 +14,8 @@ func WithShareGroups(isShareGroup func(group string) bool) Option {
 }
 
 // Committed returns the committed offsets of a consumer group in the partitions of topics. Each comes with the present
-// id of its topic. It leaves out partitions in which the group has committed no offset, and topics that do not exist.
+// id of its topic. It leaves out partitions in which the group has committed no offset, and topics that do not exist or
+// cannot be read. If only some offsets can be read, it returns these without an error.
 //
 // A share group commits no offsets. For a share group, Committed returns the offset before which every record is final:
 // the share group acknowledged the record, or gave it up and the broker wrote a dead letter. The broker does not say

@@ -1,7 +1,8 @@
-// Package republisher sends dead letters back to their original topic, byte for byte. It first decides to which
-// partition a message would go, or why the message must not be sent. It sends the record with headers that mark it as a
-// replay. If a process has died, it finds out whether the record of its attempt is in the target's log. Package redrive
-// decides when attempts start, and handles their results.
+// Package republisher sends dead letters back to their original topic, or to the topic of an edit or a redirect. Key
+// and value are sent byte for byte unless an edit or a setting changes them. It first decides to which partition a
+// message would go, or why the message must not be sent. It sends the record with headers that mark it as a replay. If
+// a process has died, it finds out whether the record of its attempt is in the target's log. Package redrive decides
+// when attempts start, and handles their results.
 //
 // In reading order:
 //

@@ -162,7 +162,8 @@ func (s source) refusal(err error) error {
 	}
 }
 
-// checkValues refuses messages whose value must be read from a topic and is no longer there.
+// checkValues sets the errors of messages whose value must be read from a topic that no longer has it, or whose log
+// cannot be asked now.
 func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) {
 	parts := open(targets, func(i int) broker.TopicPartition {
 		at, _ := sourceOf(&batch[i])

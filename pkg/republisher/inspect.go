@@ -26,8 +26,8 @@ const (
 	factsFresh = 5 * time.Second
 )
 
-// facts caches recent answers of Kafka. Only the caller that has acquired the turn sends requests. Other callers wait,
-// and then use its answers.
+// facts caches recent answers of Kafka. Only the caller that has acquired the turn sends requests. Other callers wait
+// up to turnTimeout, and then use its answers.
 type facts struct {
 	turn    *semaphore.Weighted
 	replays map[string]replayFact
@@ -274,8 +274,8 @@ func (s *inspection) partitions(topic, group string) (list []entity.GroupPartiti
 	return list
 }
 
-// lag returns how many records of a topic a consumer group has not consumed; nil when the consumer group has committed
-// no offset, or when the end offset of a partition is not known.
+// lag returns the number of offsets between the offsets that a consumer group has committed in a topic and the end
+// offsets; nil when the consumer group has committed no offset, or when the end offset of a partition is not known.
 func (s *inspection) lag(topic, group string) *int64 {
 	var lag *int64
 	for tp, offset := range s.committed[group].offsets {

@@ -14,8 +14,10 @@ type endFact struct {
 	at     time.Time
 }
 
-// IngestLag returns how many records of each dead-letter topic the ingester has not stored yet. It leaves out topics
-// whose end offset is not known. It takes about three seconds at most, and answers are up to five seconds old.
+// IngestLag returns, for each dead-letter topic, the number of offsets from the ingester's positions to the ends of the
+// logs; some of these offsets may have no record. It leaves out topics with a partition whose end offset is not known;
+// it leaves out all topics while other callers ask Kafka for longer than turnTimeout. It takes about three seconds at
+// most, and answers are up to five seconds old.
 func (r *Republisher) IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64 {
 	if !r.facts.acquire(ctx) {
 		return map[string]int64{}

@@ -17,9 +17,10 @@ var errTooLate = errors.New("it was not sent in time")
 // the order of messages within a partition.
 //
 // When ctx ends, because the process shuts down or because the claims are too old, Publish sends nothing more, and the
-// result of unsent messages is GivenBack. A send that has begun ends within the configured timeout. After a message was
-// not written, the later messages of its partition are GivenBack with the class of the failure, unless the message can
-// never be written. Delivery.Throttle is the longest time that the broker asked for during the send.
+// result of unsent messages is GivenBack. A send that has begun ends within the configured timeout. When the broker
+// rejects a message alone, the others are still sent. After any other failure, the later messages of the partition are
+// GivenBack with its class or, if the topic was refused during the same send, Refused. Delivery.Throttle is the longest
+// time that the broker asked for during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup

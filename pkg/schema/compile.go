@@ -51,7 +51,7 @@ type compiled struct {
 	json  *jsonschema.Schema
 }
 
-// maxSchema is the maximum size in bytes of a schema together with its references.
+// maxSchema is the maximum size in bytes of a schema together with its references; a larger schema cannot be used.
 const maxSchema = 4 << 20
 
 var errSchemaSize = fmt.Errorf("the schema and its references are larger than %d bytes", maxSchema)

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Registries []RegistryConfig `mapstructure:"registries"`
 	Topics     []TopicConfig    `mapstructure:"topics"`
-	// time limit of one request to a registry, and of all look-ups for one page together
+	// Timeout limits one request to a registry, and the time that one reader waits for all its requests; see refill.
 	Timeout time.Duration `mapstructure:"timeout"`
 }
 

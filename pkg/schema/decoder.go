@@ -129,8 +129,8 @@ func loaded(m *entity.Message, kind entity.RecordPart) bool {
 	return m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload
 }
 
-// reader implements entity.PartReader. It waits for all of its look-ups together for at most the configured timeout.
-// After that, parts whose schema is not in the cache get the reason entity.SchemaUnavailable.
+// reader implements entity.PartReader. It waits for all of its look-ups together for at most the configured timeout,
+// and what refill adds. After that, parts whose schema is not in the cache get the reason entity.SchemaUnavailable.
 type reader struct {
 	decoder *Decoder
 	ctx     context.Context //nolint:containedctx // a reader is used only while ctx lives
@@ -139,7 +139,7 @@ type reader struct {
 }
 
 // Reader returns a PartReader whose look-ups end with ctx, and which waits for all of its look-ups together for at most
-// the configured timeout.
+// the configured timeout, and what refill adds.
 func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
 	r := &reader{decoder: d, ctx: ctx, used: time.Now()}
 	if d != nil {
@@ -148,8 +148,8 @@ func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
 	return r
 }
 
-// refill sets how much more time a reader gets that is used for long: it may wait one second more for every 10 seconds
-// in which it did not wait.
+// refill says how much more waiting time a reader gets: one second for every 10 seconds in which it did not wait. It
+// never has more than the timeout left.
 const refill = 10
 
 // wait calls look with a context that ends when the reader has waited for as long as it may.

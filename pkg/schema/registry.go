@@ -20,7 +20,8 @@ const (
 	// lookupsPerSecond limits the requests to one registry, because records may name any number of schemas that do not
 	// exist.
 	lookupsPerSecond = 10
-	// unknownAge is the time after which a schema or subject that the registry does not have is requested again.
+	// unknownAge is the time after which a schema or subject is requested again that the registry did not have, or for
+	// which its answer was too large.
 	unknownAge = time.Minute
 	// subjectAge is how long two answers are cached that may change: the latest version of a subject, and the list of
 	// the subjects that contain a schema.

@@ -41,8 +41,8 @@ type Store interface {
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
-// Publisher writes the records of messages to their original topics, or to the topics that their edits name. Results
-// are in the order of the input.
+// Publisher writes the records of messages to their original topics, or to the topics that their edits or redirects
+// name. Results are in the order of the input.
 type Publisher interface {
 	// Plan decides to which partitions messages with their edits would be sent, and refuses messages that cannot be
 	// sent. It ignores the targets in batch. With bulk, no person has reviewed each message, so Plan also refuses

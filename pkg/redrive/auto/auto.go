@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	refusedPause = time.Minute // how long automatic retry skips a message or topic that was refused
+	refusedPause = time.Minute // how long automatic retry skips a refused message, topic or pair of topics
 
 	// If no leader was reachable for a topic in unreachableBatches batches in a row, or its partitions are unknown,
 	// automatic retry pauses the topic. Each further pause is longer, up to unreachablePauseMax.

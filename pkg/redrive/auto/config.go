@@ -10,14 +10,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Config holds the settings of automatic retry. Backoff, BackoffMax and Jitter also set the next attempt after every
-// failure.
+// Config holds the settings of automatic retry. Backoff, BackoffMax and Jitter also set when a message is due again
+// after any other attempt on it has failed.
 type Config struct {
 	// Topics are the original topics to retry, as globs or anchored regular expressions; empty turns automatic retry off.
 	Topics []string `mapstructure:"topics"`
-	// Batch is how many messages are claimed and sent together.
+	// Batch is the maximum number of messages that are claimed and sent together.
 	Batch int `mapstructure:"batch"`
-	// Parallelism is how many batches a process sends at once.
+	// Parallelism is the maximum number of batches that a process sends at once.
 	Parallelism int `mapstructure:"parallelism"`
 	// IdleSleep is the first pause when no message is due. While no message is due, the pause doubles up to two
 	// seconds.
@@ -42,7 +42,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// maxBatch is the largest batch.
+// maxBatch is the largest valid value of Config.Batch.
 const maxBatch = 500
 
 // Validate reports every setting that cannot work.

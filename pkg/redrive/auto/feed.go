@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	topicsFresh = 2 * time.Second // maximum age of the list of topics with PENDING messages
+	topicsFresh = 2 * time.Second // maximum age of the list of topics with PENDING messages; an older list is read again
 	// walkAgain is the pause between two walks over the messages that have no attempt yet. A new walk also finds
 	// messages that were committed late, after the last walk had passed their position.
 	walkAgain = 30 * time.Second
@@ -29,7 +29,7 @@ const (
 	// heldMax is the largest number of messages that are held back one by one. Beyond it, the whole topic of a further
 	// message is paused.
 	heldMax   = 2000
-	exceptMax = 256 // maximum number of pairs of topics that queries leave out; see leaveOut
+	exceptMax = 256 // maximum number of pairs (original topic, dead-letter topic) that queries leave out; see leaveOut
 )
 
 // Store is the part of a repository in which automatic retry finds messages.
@@ -260,8 +260,8 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 }
 
-// hold holds a message back until the given time, or until the partition at accepts a record. It returns false, without
-// effect, when heldMax messages are held back already.
+// hold holds a message back until the given time, or until the partition in the parameter at accepts a record. It
+// returns false, without effect, when heldMax messages are held back already.
 func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,7 +272,7 @@ func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bo
 	return true
 }
 
-// free releases the messages that are held back because the partition at failed.
+// free releases the messages that are held back because of the partition in the parameter at.
 func (f *feed) free(at attempt.TopicPartition) {
 	f.mu.Lock()
 	for id, h := range f.held {

@@ -81,7 +81,7 @@ func (h *health) missing(at attempt.TopicPartition, now time.Time) time.Time {
 	return s.until
 }
 
-// failed records that every record sent to a partition has failed.
+// failed records that all those records of a batch have failed that were sent to one partition.
 func (h *health) failed(at attempt.TopicPartition, now time.Time) {
 	if s := h.worse(at, now); s.since.IsZero() {
 		s.since = now

@@ -118,7 +118,7 @@ func (l *limiter) fill(now time.Time) {
 	}
 }
 
-// capacity returns the maximum number of tokens: the messages of one second, and at most a batch.
+// capacity returns the maximum number of tokens: the messages of one second, but at least one and at most a batch.
 func (l *limiter) capacity() float64 { return min(max(1, l.rate), l.batch) }
 
 func (l *limiter) unlimited() bool { return math.IsInf(l.rate, 1) }

@@ -7,9 +7,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// canaryQuiet is how long a canary still waits for returns after all its records were consumed. A consumer may commit
-// the offset of a record and write its dead letter at the same moment, and the dead letter is known only after the
-// ingester has stored it.
+// canaryQuiet is how long a canary still waits for returns after all its records were consumed, if CanaryWait is not
+// shorter. A consumer may commit the offset of a record and write its dead letter at the same moment, and the dead
+// letter is known only after the ingester has stored it.
 const canaryQuiet = 5 * time.Second
 
 // canary holds the times from which this process waits for the outcome of a redrive's canary. Another process that

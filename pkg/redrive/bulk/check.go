@@ -27,9 +27,9 @@ const (
 // errChecked ends the check of a patch when its time is over.
 var errChecked = errors.New("the time for the check of a patch is over")
 
-// checkPatch applies the patch to the messages of the selection, until it has checked all of them or checkTime is over.
-// It returns the counts of the check, and for each original topic the number of messages to which the patch cannot be
-// applied.
+// checkPatch applies the patch to those messages of the selection whose present state allows the redrive to send them,
+// until it has checked all of them or checkTime is over. It returns the counts of the check, and for each original
+// topic the number of messages to which the patch cannot be applied.
 func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.NewRedrive, redirects map[string]string) (entity.PatchCheck, map[string]int, error) {
 	filter := n.Selection.Filter
 	filter.MessageIDs = append(slices.Clone(filter.MessageIDs), n.Selection.IDs...)

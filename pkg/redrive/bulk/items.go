@@ -18,7 +18,7 @@ type items struct {
 
 	mu          sync.Mutex // guards the fields below
 	results     map[uuid.UUID]entity.RedriveItem
-	unreachable []uuid.UUID // messages for which no leader was reachable
+	unreachable []uuid.UUID // messages whose target was unreachable, or that were given back because of an error
 	locked      bool        // another database session locks rows of some of the messages
 	// keys of the messages that are being sent and whose results keyOrder.learn has not read yet
 	sending  map[uuid.UUID]recordKey
@@ -155,8 +155,8 @@ func attemptOf(o attempt.Outcome) entity.Attempt {
 	}
 }
 
-// recordKey identifies the messages of one topic and key. It contains a hash of the key, which may be long, because it
-// stays in memory until the redrive ends.
+// recordKey identifies the messages of one original topic and key. It contains a hash of the key, which may be long,
+// because it stays in memory until the redrive ends.
 type recordKey struct {
 	topic string
 	key   [sha256.Size]byte

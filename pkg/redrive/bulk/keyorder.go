@@ -13,9 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyOrder keeps messages of the same topic and key in order. After a message that did not succeed, it lets no later
-// message with the same key be sent. Messages without a key are not kept in order, and neither are pointers, whose key
-// is unknown. A nil keyOrder keeps no order.
+// keyOrder keeps messages of the same original topic and key in order. After a message that did not succeed, it lets no
+// later message with the same topic and key be sent. Messages with a null or empty key are not kept in order, and
+// neither are pointers, whose key is unknown. A nil keyOrder keeps no order.
 type keyOrder struct {
 	mu sync.Mutex
 	// By key, blocked contains the smallest number, in the selection, of a message that did not succeed: later messages

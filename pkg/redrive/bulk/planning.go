@@ -89,7 +89,7 @@ func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait
 	return true, nil
 }
 
-// withoutRefused skips messages whose topic has refused records in this pass.
+// withoutRefused skips the messages of original topics whose target has refused a record in this pass.
 func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxSamples     = 5 // messages on which a preview shows a patch
+	maxSamples     = 5 // largest number of messages on which a preview shows a patch
 	overlapTimeout = 2 * time.Second
 )
 
@@ -107,7 +107,7 @@ func leaveOut(p *entity.Preview, failed map[string]int) {
 	p.Groups = slices.DeleteFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Messages == 0 })
 }
 
-// mergeGroups adds up the groups with equal topic, class and reason, and returns the largest first.
+// mergeGroups adds up the preview's groups with equal topic, class and reason, and returns the largest first.
 func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 	var sums []entity.PreviewGroup
 	for _, g := range groups {
@@ -163,7 +163,7 @@ func (s *Redrives) previewOf(
 	return shown, nil
 }
 
-// sendable returns a message of each group whose messages the redrive would send.
+// sendable returns the id of one message of each group of the preview whose messages the redrive would send.
 func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) []uuid.UUID {
 	var ids []uuid.UUID
 	for i, g := range groups {

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxFailedBatches is how many batches in a row may fail with all their records. If all records for one partition
-	// fail in so many batches, the pass sends no more to that partition. If no partition accepts records, the pass
-	// ends: the broker counts as unavailable, so that messages keep their attempts.
+	// maxFailedBatches is a number of batches in a row. If all records for one partition fail in that many batches, the
+	// pass sends no more to that partition. If that many batches fail and no partition accepts records, the pass ends: the
+	// broker counts as unavailable, so that messages keep their attempts.
 	maxFailedBatches = 2
 
 	// maxUnreachableBatches is the number of batches in a row without a reachable leader after which the pass skips

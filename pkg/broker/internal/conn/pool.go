@@ -109,7 +109,8 @@ func (p *Pool) Dialer() *kafka.Dialer {
 // ends.
 func (p *Pool) forgetConnections() { p.transport.CloseIdleConnections() }
 
-// followUser is called before every request. It reads the file with the user's name every userPollInterval.
+// followUser is called before every request. If a file with the user's name is configured, it reads that file at most
+// once per userPollInterval, and forgets the connections of an old user.
 func (p *Pool) followUser() {
 	d := &p.dialer
 	if d.cfg.usesSASL() && d.cfg.SASL.UsernameFile != "" && p.follower.leave(d.cfg.SASL, d.logins.Accepted().username) {
@@ -253,8 +254,8 @@ func CallerError(caller context.Context, err error) error {
 // broker restarts.
 const maxAsks = 6
 
-// Ask does the same as Send, for requests that change nothing: it repeats the request when an idle connection turns out
-// to be dead.
+// Ask does the same as Send, for requests that change nothing: after a failure because the connection was closed, it
+// sends the request again, up to maxAsks times in all.
 func Ask[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	for try := 1; ; try++ {
 		res, err := Send(ctx, p, broker, timeout, req)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// renewTimeout is the time limit for opening a connection in the background.
+	// renewTimeout is the time limit for opening a connection in the background, and for a request that waits for that.
 	renewTimeout = 10 * time.Second
 	// renewPause is the least time between two tries to open a connection in the background.
 	renewPause = time.Second

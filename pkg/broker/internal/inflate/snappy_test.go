@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Go's encoder makes one block of a whole batch, and refers back over its whole length.
+// Go's encoder makes one block of a whole batch, and refers back over the block's whole length.
 func TestInflate_SnappyBlockOfTenMegabytes(t *testing.T) {
 	t.Parallel()
 	want := bytes.Repeat([]byte("0123456789"), 1<<20)

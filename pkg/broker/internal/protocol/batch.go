@@ -11,7 +11,7 @@ import (
 // for each batch however small, drops the whole response for one bad checksum, and holds a decompressed batch
 // completely in memory.
 const (
-	batchPrefix  = 12 // base offset and length
+	batchPrefix  = 12 // number of bytes of the base offset and the length together
 	atMagic      = 16
 	atCRC        = 17
 	atAttributes = 21

@@ -52,7 +52,8 @@ func allocated(do func()) int64 {
 // decoderBytes is how much the decoders themselves may allocate.
 const decoderBytes = 24 << 20
 
-// TestCursor_HeaderBombs measures allocations, so it must not run in parallel with other tests.
+// TestCursor_HeaderBombs: a record with millions of headers is read with its first 10,000 headers, within bounded
+// memory. It measures allocations, so it must not run in parallel with other tests.
 func TestCursor_HeaderBombs(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	sizes := []int64{1, 16}
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
@@ -412,7 +413,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("0000000000000000000000X00000000000000000000000000000000000000100"), uint8(1), uint16(0)) // a batch with a record of negative length
 	control := brokertest.BatchOf(f, brokertest.None, brokertest.Record{})
 	control[atAttributes+1] |= attrControl
-	binary.BigEndian.PutUint32(control[atLastDelta:], math.MaxInt32) // the batch claims to contain two billion end markers of transactions
+	binary.BigEndian.PutUint32(control[atLastDelta:], math.MaxInt32) // the header of the batch declares two billion end markers of transactions
 	f.Add(control, uint8(1), uint16(0))
 	limits := Limits{RecordBytes: 64 << 10, Headers: 100, HeaderBytes: 16 << 10, BatchBytes: 4 << 20}
 	const portion = 64 << 10

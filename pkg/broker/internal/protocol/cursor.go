@@ -40,8 +40,9 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 
 // Read returns the next records, up to about portion bytes, or all remaining records. Next is the offset to continue
 // from, and the result done means that the cursor is at its end. A batch that cannot be read has placeholders (see
-// Defect), or p.Err says why it cannot be read; see SkipUnreadable. An error means that memory is used up. The records
-// that were read before the error are returned too, and the cursor must not be used again.
+// Defect), or p.Err says why it cannot be read; see SkipUnreadable. An error means that memory is used up, or that its
+// field Done was closed. The records that were read before the error are returned too, and the cursor must not be used
+// again.
 func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	memory.taken = 0
@@ -179,8 +180,8 @@ func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) 
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }
 
-// claimed returns the first and the last offset that a damaged batch declares. If the log does not contain the declared
-// offsets, it returns the parameter next as first and last offset.
+// claimed returns the first offset to skip, not before the parameter next, and the last offset that a damaged batch
+// declares. If the log ends before one of these offsets, both results are next.
 func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	from, last = max(next, b.base), b.base
 	if !b.legacy && len(b.raw) >= atRecords {

@@ -83,7 +83,8 @@ type FetchedPartition struct {
 	Heavy int
 	// Portions reads the records of an answer that was fetched with Stream; nil when there are none.
 	Portions Portions
-	// Err wraps ErrOutOfRange, ErrNotLeader, ErrUnknownTopic, ErrUnauthorized, ErrUnavailable or ErrCorrupt.
+	// Err is the partition's error, nil for none. It usually wraps ErrOutOfRange, ErrNotLeader, ErrUnknownTopic,
+	// ErrUnauthorized, ErrUnavailable or ErrCorrupt.
 	Err error
 }
 

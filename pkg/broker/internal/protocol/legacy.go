@@ -64,7 +64,7 @@ func openLegacy(o opened, inflater *inflate.Inflater, memory *MemoryReservation)
 	return r, r.inflate(inflater, codec, body, memory)
 }
 
-// lastOffset inflates the list once to find the offset that its last record claims.
+// lastOffset inflates the list once to find the offset that its last record declares.
 func (r *legacyReader) lastOffset(inflater *inflate.Inflater, codec int, body []byte, memory *MemoryReservation) (last int64, err error) {
 	if err := r.inflate(inflater, codec, body, memory); err != nil {
 		return 0, err

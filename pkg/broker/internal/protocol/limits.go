@@ -8,14 +8,16 @@ import (
 
 // Limits limit the memory of one record and the work of one batch.
 type Limits struct {
-	// RecordBytes is the largest key and value, together.
+	// RecordBytes limits the bytes of the key and the value together. Of a larger record, the key or the value, or both,
+	// are left out.
 	RecordBytes int64
-	// Headers is the largest number of headers.
+	// Headers limits the number of headers; further headers are left out.
 	Headers int
-	// HeaderBytes is the largest sum of the names and values of all headers.
+	// HeaderBytes limits the bytes of the names and values of all headers together; the header that exceeds it and all
+	// headers after it are left out.
 	HeaderBytes int64
-	// BatchBytes limits the decompressed size of a batch, and so also the time that reading the batch takes. It does
-	// not limit memory.
+	// BatchBytes limits the decompressed size of a batch in bytes; the records after this size are unreadable. It limits
+	// the time that reading the batch takes, not the memory.
 	BatchBytes int64
 }
 

@@ -20,7 +20,8 @@ type Topic struct {
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
 	Partitions []Partition
-	// Err is ErrUnknownTopic, ErrUnauthorized, or (for a new topic) ErrNoLeader when a requested topic has no partitions.
+	// Err is the reason why a requested topic has no partitions: usually ErrUnknownTopic, ErrUnauthorized or, for a new
+	// topic, ErrNoLeader; nil when it has partitions.
 	Err error
 }
 
@@ -156,8 +157,8 @@ const listGroupsWithStates = 4
 
 var errNoStates = errors.New("the broker is too old to tell the states of groups")
 
-// ListGroups returns the request for the states of the consumer groups that a broker coordinates, in a version that
-// kafka-go does not have.
+// ListGroups returns the request for the states of all groups that a broker coordinates, in a version that kafka-go
+// does not have.
 func ListGroups() Request[map[string]string] {
 	return Request[map[string]string]{Key: kafkaprotocol.ListGroups, Exchange: func(rw io.ReadWriter, _ Versions) (map[string]string, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.ListGroups)

@@ -218,7 +218,8 @@ func (o *opened) limit(rec *Record) {
 	}
 }
 
-// maxWanted is the largest header value that is kept when only one header is requested.
+// maxWanted is the size in bytes of the largest header value that is kept when only one header is requested; a header
+// with a larger value is ignored.
 const maxWanted = 1 << 10
 
 // piecewise reads a record that is not completely in memory. The parts of the record that are kept have memory of their

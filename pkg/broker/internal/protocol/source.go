@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// blockBytes is the size of the blocks that hold decompressed bytes. A record that fits is contiguous in one
+	// blockBytes is the largest size of the blocks that hold decompressed bytes. A record that fits is contiguous in one
 	// block.
 	blockBytes = 128 << 10
 	// firstGrant is the most memory that is allocated for a declared length before its bytes arrive.
@@ -217,7 +217,8 @@ func (p *part) varint() int64 {
 	return v
 }
 
-// consumed returns how many bytes were read from this source, up to a constant.
+// consumed returns how many bytes were read from this source, minus a number that never changes; callers use only
+// differences.
 func (p *part) consumed() int64 { return p.work - int64(len(p.b)) }
 
 func (p *part) skip(n int64, sum hash.Hash) {

@@ -29,7 +29,7 @@ type Error struct {
 	Message    string           `json:"message"`
 	RequestID  string           `json:"request_id"`
 	Details    []map[string]any `json:"details"`
-	RetryAfter string           // header of the answer; "" for none
+	RetryAfter string           // value of the header Retry-After; "" when the answer has none
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -88,8 +88,8 @@ func (c Client) Head(r *http.Request, path string, n int) (b []byte, all bool, e
 
 // How many bytes of an answer are read.
 const (
-	MaxAnswer  = 32 << 20 // maximum size in bytes of a successful answer; the answers that pages show are smaller
-	MaxProblem = 1 << 20  // maximum size in bytes of an error response
+	MaxAnswer  = 32 << 20 // maximum size in bytes of a successful answer; a larger one is an error
+	MaxProblem = 1 << 20  // maximum size in bytes of an error response; a larger one cannot be read
 )
 
 // call returns the answer of the API, or its error. The parameter most limits how many bytes of the body are read; with

@@ -25,7 +25,7 @@ type ErrorGroup struct {
 	Counts      Counts       `json:"counts"`
 	Arrived     int64        `json:"arrived"`
 	Topics      []GroupTopic `json:"topics"`
-	Missing     []string     `json:"missing_topics"` // topics that neither exist nor have a redirect; only in the answer about a single group
+	Missing     []string     `json:"missing_topics"` // missing topics without a redirect; nil in lists of error groups
 	Hours       []Hour       `json:"trend"`
 	Recent      Recent       `json:"recent"`
 	Note        string       `json:"note"`
@@ -92,13 +92,13 @@ type Hour struct {
 	Messages int64     `json:"messages"`
 }
 
-// Heading returns the title of the group, or the class if its error has no message.
+// Heading returns the title of the error group; if there is none, its class or "failures without a message".
 func (g ErrorGroup) Heading() string { return cmp.Or(g.Title, g.Class, "failures without a message") }
 
-// Ticket returns the group's link if it is an http or https address, else "".
+// Ticket returns the error group's link if it is an http or https address, else "".
 func (g ErrorGroup) Ticket() string { return link.Web(g.Link) }
 
-// URL returns the address of the group's page.
+// URL returns the address of the error group's page.
 func (g ErrorGroup) URL() string { return link.ErrorGroup(g.ID) }
 
 // ErrorGroup returns an error group without its trend, and whether the group could be read.

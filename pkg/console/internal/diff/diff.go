@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	maxCompared  = 1 << 20 // pairs of lines that are compared; with more pairs, all lines are shown as replaced
-	maxDiff      = 2000    // lines of a difference that are shown
-	maxDiffLine  = 500     // characters of a line that are shown
+	maxCompared  = 1 << 20 // limit for the product of both numbers of lines; beyond it, all lines are shown as replaced
+	maxDiff      = 2000    // limit for the lines of a text, with the same effect; also for the lines of a shown difference
+	maxDiffLine  = 500     // characters of a line that are shown; the rest of the line is cut off
 	maxFormatted = 4 << 20 // maximum size of formatted JSON in bytes; if either text is larger, both are compared unformatted
 )
 
@@ -93,7 +93,8 @@ func later(text string, end int) int {
 	return end
 }
 
-// lineDifference compares the lines pair by pair. If there are too many lines or pairs, it shows all lines as replaced.
+// lineDifference compares each line of a with each line of b. If a text has more than maxDiff lines, or there are more
+// than maxCompared pairs of lines, it shows all lines as replaced.
 func lineDifference(a, b string) []Line {
 	n, m := strings.Count(a, "\n")+1, strings.Count(b, "\n")+1
 	if n <= maxDiff && m <= maxDiff && n*m <= maxCompared {

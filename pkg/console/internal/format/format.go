@@ -152,7 +152,8 @@ func Shares(parts []int64) []string {
 	return shown
 }
 
-// Short returns the last characters of an id, which differ even between ids that were created in the same millisecond.
+// Short returns the last eight characters of an id, which differ even between ids that were created in the same
+// millisecond.
 func Short(id string) string {
 	if len(id) < 8 {
 		return id

@@ -106,7 +106,7 @@ func Back(r *http.Request) string {
 	}
 }
 
-// Web returns an http or https address, which is safe as a link, or "".
+// Web returns the address in text if it is an http or https address with a host, which is safe as a link; otherwise "".
 func Web(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

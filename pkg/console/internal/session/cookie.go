@@ -22,7 +22,7 @@ const (
 	partSize = 3800
 	maxParts = 4
 
-	MaxToken = maxParts * partSize // bytes that the cookies can hold
+	MaxToken = maxParts * partSize // maximum size in bytes of a token; the cookies can hold no larger one
 )
 
 // ErrTokenTooLong is the error of Keep for a token of more than MaxToken bytes.

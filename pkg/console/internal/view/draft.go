@@ -132,7 +132,8 @@ var noDraft = Problem{
 }
 
 // WithDraft reads the draft that the address of a page names, if it names one. It returns the request with the draft,
-// and with the draft's form as its form.
+// and with the draft's form as its form. In place of a draft that is not available, the request gets one without a form
+// that says so.
 func (v *Renderer) WithDraft(r *http.Request) (*http.Request, error) {
 	id := r.URL.Query().Get(draftParameter)
 	if r.Method != http.MethodGet || id == "" || !request.Navigates(r) {

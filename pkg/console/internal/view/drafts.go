@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// maxDrafts is the number of drafts that MemoryDrafts keeps.
+// maxDrafts is the largest number of drafts that MemoryDrafts keeps; a further draft takes the place of the oldest.
 const maxDrafts = 20
 
 // MemoryDrafts stores the newest drafts of all owners in memory, however old, for a program without a database, which

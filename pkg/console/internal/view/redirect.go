@@ -53,8 +53,8 @@ func Redirect(w http.ResponseWriter, r *http.Request, path string, pairs ...stri
 	return nil
 }
 
-// RedirectDone redirects after a change as Redirect does. The next page shows, once, the sentence of Done whose code is
-// in the parameter what.
+// RedirectDone redirects after a change as Redirect does. The page at the address shows, once, the sentence of Done
+// whose code is in the parameter what.
 func RedirectDone(w http.ResponseWriter, r *http.Request, what, address string) error {
 	if u, err := url.Parse(address); err == nil {
 		setDone(w, r, what+"."+format.Digest(u.Path), doneLifetime)

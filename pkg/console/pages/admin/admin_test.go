@@ -126,7 +126,7 @@ func TestMapping(t *testing.T) {
 			"redrives": ["`+redriveID+`"], "preview": [{"dlq_topic": "b", "original": "c", "selected": 5, "sendable": 4, "reasons": {"taken": 1}}]}`))
 		s := consoletest.Site(t, a)
 		sent := maps.Clone(form)
-		// the form claims a preview that the console has not shown
+		// the form names a preview that the console has not shown
 		sent["do"], sent["looked"] = []string{"replace"}, []string{"0123456789abcdef"}
 		w := consoletest.Post(t, s, "/topics/mapping", sent)
 		consoletest.WantSays(t, "the preview", w, http.StatusOK, "What would change", "4 get this original topic; 1 do not (taken)", `value="asked"`, `href="/messages?origin=unknown&amp;topic=b"`)

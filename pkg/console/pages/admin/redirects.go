@@ -94,7 +94,7 @@ func (p *Redirects) Show(w http.ResponseWriter, r *http.Request) error {
 	return p.Renderer.Render(w, r, status, "redirects", shown)
 }
 
-// preview requests the dry run of the form's change, if the form is complete.
+// preview requests the dry run of the form's change, if the form is complete and the viewer may make the change.
 func (p *Redirects) preview(r *http.Request, data *redirectsPage) error {
 	var answer struct {
 		Preview *redirectPreview `json:"preview"`

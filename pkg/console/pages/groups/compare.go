@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Compare compares two messages, mostly of one group.
+// Compare compares two messages, mostly of one error group.
 type Compare struct {
 	api         api.Client
 	renderer    *view.Renderer
@@ -26,8 +26,8 @@ type Compare struct {
 
 const (
 	maxComparisons = 2         // comparisons of large texts that run at once; further comparisons wait
-	maxCompared    = 256 << 10 // bytes that are compared of a payload that is not JSON
-	maxHeaderLine  = 200       // characters of a header that are shown
+	maxCompared    = 256 << 10 // largest payload in bytes that is compared if it is not JSON; a larger one is not compared
+	maxHeaderLine  = 200       // characters of a header value that are compared; the middle of a longer value is left out
 )
 
 // NewCompare returns the page.
@@ -38,7 +38,7 @@ func NewCompare(client api.Client, renderer *view.Renderer) *Compare {
 type comparison struct {
 	ID, URL string // id and address of the error group
 	A, B    string // ids of the messages, as typed
-	Sides   []side // the two messages; empty until the address names two
+	Sides   []side // the two messages; empty until the address names two messages that can be read
 
 	Same      bool // the payloads are equal
 	SpaceOnly bool // only the space between JSON tokens differs

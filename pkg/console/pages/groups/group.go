@@ -27,7 +27,7 @@ type note struct {
 	Muted bool
 }
 
-// action is an action on all messages of a group, with a description of its effect.
+// action is an action on all messages of an error group, with a description of its effect.
 type action struct {
 	Name         string
 	Link         string
@@ -36,7 +36,7 @@ type action struct {
 	Hurts        bool
 }
 
-// Show shows a group.
+// Show shows the page of an error group.
 func (p *Pages) Show(w http.ResponseWriter, r *http.Request) error {
 	var g errorGroup
 	id := r.PathValue("id")
@@ -124,7 +124,7 @@ func allOf(n int64, state string) string {
 	return "the " + format.Messages(n, state)
 }
 
-// Annotate stores the note, the link and the mute of a group.
+// Annotate stores the note and the link of an error group, and whether it is muted.
 func (p *Pages) Annotate(w http.ResponseWriter, r *http.Request) error {
 	typed := typedNote(r)
 	body := request.Body(r)

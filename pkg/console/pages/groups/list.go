@@ -40,7 +40,7 @@ func (g errorGroup) ByTopic() []api.Annotation {
 	return nil
 }
 
-// LiveCount returns how many messages of the group are not archived.
+// LiveCount returns how many messages of the error group are live, which means neither archived nor deleted.
 func (g errorGroup) LiveCount() int64 { return g.Counts.Open() + g.Counts.Dead + g.Counts.Resolved }
 
 func (g errorGroup) Shares() []string {
@@ -107,7 +107,7 @@ func (p listPage) Same(name, value string) string {
 	return link.WithQuery(link.Groups, q)
 }
 
-// List lists the groups that the filter selects.
+// List shows the list of those error groups that the filter selects.
 func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	shown := listPage{

@@ -16,9 +16,9 @@ import (
 )
 
 type sample struct {
-	Messages []sampled // latest messages of the sample
+	Messages []sampled // the latest messages of the sample, which the page lists
 	Of       int       // number of messages in the sample
-	All      bool      // the sample holds all messages of the group
+	All      bool      // the sample holds all messages of the error group
 	Versions []version
 	Without  int    // messages of the sample that have none of the version headers
 	Headers  string // names of the version headers
@@ -31,7 +31,7 @@ type sampled struct {
 	Cause []format.Part
 }
 
-const sampledCause = 160 // characters of a cause that are shown
+const sampledCause = 160 // characters of a cause that are shown; the middle of a longer cause is left out
 
 func sampledOf(messages []api.Message) []sampled {
 	causes := make([]string, len(messages))

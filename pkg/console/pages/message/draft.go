@@ -16,7 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// maxEdited is the largest payload that can be edited, in bytes, because the API accepts no larger body.
+// maxEdited is the size in bytes of the largest payload that can be edited. By default, the API accepts no larger
+// request body.
 const maxEdited = 1 << 20
 
 // payloadMark marks the position of a JSON payload in a request. No other text in the request can look like it, because

@@ -55,7 +55,7 @@ type editPage struct {
 	Unsettled bool
 	Check     *editCheck // nil: the user has not requested a check
 
-	open bool // a header was refused
+	open bool // a header was refused, so the form shows its part for headers unfolded
 }
 
 // HeadersOpen reports whether the headers are shown unfolded, because they were changed or refused, or because some of
@@ -70,7 +70,7 @@ type editCheck struct {
 	Lines     []diff.Line
 	SpaceOnly bool // the payloads differ only in the space between JSON tokens
 	Payload   bool // the payload differs
-	Bytes     bool // the payload differs, and cannot be compared as text
+	Bytes     bool // the payload differs, but the old or the new one is no text, so Lines is empty
 	Key       bool
 	Topic     string
 	Headers   []diff.Line

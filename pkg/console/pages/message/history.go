@@ -56,7 +56,7 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-const maxOperations = 50 // operations of a patch that are shown
+const maxOperations = 50 // operations of a patch that are shown; further operations are left out
 
 func (o operation) Text() string {
 	text := o.Op + " " + o.Path
@@ -80,7 +80,7 @@ func (h history) masked() bool {
 		slices.ContainsFunc(h.Lineage, func(a ancestor) bool { return slices.ContainsFunc(a.Attempts, hides) })
 }
 
-// Operations returns the operations of the patch; none when the patch is unknown.
+// Operations returns at most the first maxOperations operations of the patch; none when the patch is unknown.
 func (e edited) Operations() []operation {
 	patch := e.PayloadPatch
 	if len(e.RedrivePatch) > 0 && string(e.RedrivePatch) != "null" {
@@ -166,9 +166,9 @@ func pastOf(m *api.Message, h history) []event {
 	return events[max(0, len(events)-maxEvents):]
 }
 
-// childrenOf finds the messages that were stored when this message failed again: their records have the header
-// dlq-message-id with its id. After an error it returns no messages, because the search may be too slow, or forbidden
-// for the viewer, and the page can be shown without them.
+// childrenOf finds at most ten of the messages that were stored when this message failed again: those with this message
+// as parent, whose records have the header dlq-message-id with its id. After an error it returns no messages, because
+// the search may be too slow, or forbidden for the viewer, and the page can be shown without them.
 func childrenOf(r *http.Request, client api.Client, id string) []api.Message {
 	var list struct {
 		Messages []api.Message `json:"messages"`

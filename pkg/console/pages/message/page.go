@@ -31,8 +31,8 @@ type page struct {
 	*api.Message
 	Archived    bool
 	Base        string // address of the page
-	Unmask      bool   // the page shows masked values, and the audit trail has an entry about that
-	MayUnmask   bool   // masked values are hidden, and the viewer may request that the page shows them
+	Unmask      bool   // the page shows values without their masks, and the audit trail has an entry about that
+	MayUnmask   bool   // the page hides values behind masks, and the viewer may request the page without masks
 	Group       *api.ErrorGroup
 	Stack       stack
 	Origin      []fact
@@ -42,7 +42,7 @@ type page struct {
 	Trace       trace
 	Past        []event
 	Lineage     []ancestor
-	Parent      string // where the message is whose replay failed again as this message: live, archived or unknown
+	Parent      string // where the message is whose replay came back as this one: live, archived, unknown; "": none
 	Children    []api.Message
 	Outlook     outcome
 	Acts        acts
@@ -165,7 +165,7 @@ func (p *page) KeyText() string {
 // CameBack returns how often this message and its known ancestors failed again after they were sent back; at least 1.
 func (p *page) CameBack() int { return max(1, len(p.Lineage)) }
 
-const longCause = 180 // characters of a cause in the heading
+const longCause = 180 // characters of a cause that the heading shows; it cuts off the rest
 
 // WholeError returns the error message when the heading does not show all of it, else "".
 func (p *page) WholeError() string {

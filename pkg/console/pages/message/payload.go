@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	maxText = 64 << 10 // bytes of a payload that are shown as text
-	maxHex  = 4 << 10  // bytes of a payload that are shown in hex
+	maxText = 64 << 10 // bytes of a payload that are shown as text; the rest is cut off
+	maxHex  = 4 << 10  // bytes of a payload that are shown in hex; the rest is cut off
 
-	maxShort = 1 << 10 // bytes of a payload that is shown above the stack trace
+	maxShort = 1 << 10 // a payload with at most this many bytes is shown above the stack trace
 
-	// Formatted JSON that does not fit on the page is shown only if it has at most maxExpansion bytes per raw byte.
+	// Formatted JSON that does not fit on the page is shown only if it has at most maxExpansion bytes per byte of the
+	// payload; otherwise the payload is shown unformatted.
 	maxExpansion = 8
 )
 

@@ -33,11 +33,11 @@ type shownBytes struct {
 }
 
 const (
-	longHeader = 240      // a header with more bytes of text than this is folded
-	maxHeader  = 16 << 10 // bytes of a header's text that are shown
+	longHeader = 240      // a header with more bytes of text than this, or with more than three lines, is folded
+	maxHeader  = 16 << 10 // bytes of a header's text that are shown; the rest is cut off
 	hexHeader  = 256
 
-	maxHeaders = 1000 // headers that a page shows
+	maxHeaders = 1000 // headers that a page shows; further headers are left out
 )
 
 func decodeHeaders(m *api.Message) []shownHeader {
@@ -114,7 +114,7 @@ func keyOf(m *api.Message) shownBytes {
 
 type trace struct{ ID, URL string }
 
-// traceOf reads the W3C trace header. Of several such headers it reads the last one, which the last sender has added.
+// traceOf reads the W3C trace header. Of several valid ones it reads the last, which the last sender has added.
 func traceOf(headers []api.Header, traceURL func(id string) string) trace {
 	var found trace
 	for _, h := range headers {

@@ -32,7 +32,7 @@ type Schema struct {
 	Renderer *view.Renderer
 }
 
-const maxSchema = 64 << 10 // bytes of a schema that are shown
+const maxSchema = 64 << 10 // bytes of a schema that are shown; the rest is cut off
 
 type schemaPage struct {
 	api.SchemaComparison

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	maxNodes    = 2000 // nodes of a tree that are shown
-	maxNesting  = 48   // levels of a tree that are shown
-	maxLeaf     = 2000 // bytes of a text that are shown
+	maxNodes    = 2000 // nodes of a tree that are shown; further nodes are left out and counted
+	maxNesting  = 48   // levels below the root that are shown; deeper values are left out and counted
+	maxLeaf     = 2000 // bytes of a text that are shown; the rest is cut off
 	fewNodes    = 150  // a tree with at most this many nodes is shown unfolded
 	openNesting = 2    // levels of a larger tree that are shown unfolded
 )
@@ -36,7 +36,7 @@ type node struct {
 type tree struct {
 	Root  *node
 	Nodes int
-	Left  int64 // number of values that are not shown
+	Left  int64 // number of values in the whole tree that are not shown
 }
 
 // treeOf parses JSON into a tree of limited size, and counts the values that are left out. It keeps members with

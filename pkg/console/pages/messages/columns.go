@@ -20,7 +20,7 @@ type table struct {
 	Rows     []api.Message
 	Select   bool   // rows have a checkbox
 	Form     string // id of the form that sends the selected rows
-	ClipAt   int    // characters of an error that are shown
+	ClipAt   int    // characters of a cause that are shown; the middle of a longer cause is left out
 	HideHead bool   // shows the caption only to screen readers
 	Uniform  bool   // all rows have the same status
 	Find     *highlighter

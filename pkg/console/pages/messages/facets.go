@@ -27,8 +27,8 @@ type Facets struct {
 const (
 	maxFacets     = 5
 	facetValues   = 20
-	facetSample   = 3  // messages whose payloads are read for suggestions
-	maxSuggestion = 30 // suggested paths
+	facetSample   = 3  // maximum number of messages whose payloads are read for suggestions
+	maxSuggestion = 30 // maximum number of suggested paths
 )
 
 // facetFields are the fields of a message for which the API can count values. It can also count headers and payload
@@ -241,8 +241,8 @@ func (f *Facets) export(w http.ResponseWriter, r *http.Request) error {
 	return f.API.Stream(w, r, api.Endpoint("messages", "facets"), asked)
 }
 
-// paths returns the paths of scalars in the payloads of the latest messages, without those whose value is api.Mask. It
-// returns at most maxSuggestion paths.
+// paths returns paths of scalars in the payloads of the latest facetSample messages that match, at most maxSuggestion.
+// It leaves out long paths, and paths whose only values are api.Mask.
 func (f *Facets) paths(r *http.Request, asked url.Values) ([]string, error) {
 	query := maps.Clone(asked)
 	query.Set("limit", strconv.Itoa(facetSample))
@@ -261,7 +261,7 @@ func (f *Facets) paths(r *http.Request, asked url.Values) ([]string, error) {
 	return paths[:min(len(paths), maxSuggestion)], nil
 }
 
-// addPaths adds the paths of scalars within a value.
+// addPaths adds the paths of scalars within a value, without long paths and without scalars that are api.Mask.
 func addPaths(to map[string]bool, path string, value any) {
 	switch v := value.(type) {
 	case map[string]any:

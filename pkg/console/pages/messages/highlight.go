@@ -71,8 +71,8 @@ func anyOf(patterns []string) *regexp.Regexp {
 }
 
 const (
-	before     = 40  // characters before the first match in an excerpt
-	excerptLen = 120 // characters of an excerpt
+	before     = 40  // maximum number of characters before the first match in an excerpt
+	excerptLen = 120 // characters of an excerpt; more only if the first match is long
 )
 
 // Error returns the beginning of an error or, if the first match is not there, an excerpt around it; nil: the error has

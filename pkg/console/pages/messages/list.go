@@ -161,7 +161,7 @@ func removeEmpty(query url.Values) (untidy bool) {
 	return untidy
 }
 
-// load requests only what the page, or its polled part, shows.
+// load requests only what the page shows, or the part of it that a script requests alone.
 func (l *List) load(r *http.Request, q listQuery, asked url.Values) (p page, err error) {
 	switch part := partOf(r); part {
 	case arrivalsPart:
@@ -181,7 +181,7 @@ func (l *List) load(r *http.Request, q listQuery, asked url.Values) (p page, err
 	return p, err
 }
 
-// partOf returns the id of the polled part, or "" for a whole page.
+// partOf returns the id of the part that a script requests alone, or "" for a whole page.
 func partOf(r *http.Request) string {
 	if r.Header.Get("HX-Request") != "true" {
 		return ""

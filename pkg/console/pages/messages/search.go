@@ -29,7 +29,7 @@ var tokens = []token{
 	{"before", "created_before", "received before: 2026-02-20"},
 }
 
-var severalOf = []string{"header", "payload"} // parameters that can have several values, which all apply
+var severalOf = []string{"header", "payload"} // parameters that can have several values; all of them must match
 
 // typedName is the parameter that keeps the text as the user typed it. It is set when the list shows the messages that
 // contain the words of the text, which may be more messages than those that contain the text itself.
@@ -250,8 +250,8 @@ func cutPair(text string) (name, value string) {
 	return text[:at], text[at+1:]
 }
 
-// pair adds a search for a name and its value. It searches for both as a phrase if the value is short, because in the
-// index of a JSON payload they follow each other.
+// pair adds a search for a name and its value. If the value is short, it searches for both as one phrase, because in
+// the index of a JSON payload they follow each other. Otherwise it searches for each of them, without a short name.
 func (in *searchReader) pair(name, value string) {
 	in.changed = true
 	switch {

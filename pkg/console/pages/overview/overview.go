@@ -29,12 +29,12 @@ type Overview struct {
 // helps.
 type page struct {
 	Counts   api.Counts
-	Oldest   time.Time // creation of the oldest pending message; zero: there is none
+	Oldest   time.Time // when the oldest PENDING message was created; zero: there is none
 	LastSeen time.Time // time of the last arrival in any topic; zero: none
 	Lag      *int64
 	Ready    readiness
 	Topics   []openTopic
-	MoreOpen int // number of further topics with open messages, for which the page has no row
+	MoreOpen int // number of topics with open messages for which the page has no row
 	Groups   []api.ErrorGroup
 	Causes   string // which error groups the page shows: new, regressed, or "" for all
 	Chart    chart
@@ -44,7 +44,7 @@ type page struct {
 	Redrives []liveRedrive
 	Range    string
 	Ranges   []string
-	Empty    bool   // no message was ever stored
+	Empty    bool   // the list of topics is empty, and every part could be read
 	Refused  bool   // the quarantine holds records
 	Mine     string // the topics that the viewer may see; empty: all
 	Faults   []string
@@ -174,7 +174,7 @@ type part struct {
 	read func(r *http.Request) error
 }
 
-// partTimeout limits the time for a part of the page, because a page without one part is better than none.
+// partTimeout limits the time for a part of the page; after it, the page shows a reason in place of the part.
 const partTimeout = 3 * time.Second
 
 // read reads all parts concurrently. If a part fails, the page shows the reason in its place. Without credentials or a
@@ -275,8 +275,9 @@ func (p page) CauseLinks() []causeLink {
 	return links
 }
 
-// openGroups returns at most maxGroups error groups with open messages: first those with the most arrivals in the last
-// minutes, and muted groups last. If the parameter "only" is not empty, the groups are new or regressed.
+// openGroups reads the 20 error groups with open messages that have the most arrivals in the last minutes, and returns
+// the first maxGroups of them after it has moved muted groups to the end. The parameter only is "new" or "regressed" to
+// read only such groups, or "" to read all.
 func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, error) {
 	var answer struct {
 		Groups []api.ErrorGroup `json:"groups"`

@@ -26,7 +26,7 @@ type topicPage struct {
 	Advice   advice
 	Groups   []api.ErrorGroup
 	Redrives []topicRedrive
-	Rules    []string // rules of the mapping whose original topic is exactly this name
+	Rules    []string // rules, also of the configuration, whose original topic is exactly this name
 	Chart    chart
 	Range    string
 	Ranges   []string
@@ -124,7 +124,7 @@ func (t *Topic) groups(r *http.Request, name string) ([]api.ErrorGroup, error) {
 	return answer.Groups, err
 }
 
-// redrives returns the latest redrives whose filter names the topic.
+// redrives returns those of the latest 100 redrives whose filter names the topic, at most maxRedrives.
 func (t *Topic) redrives(r *http.Request, name string) (found []topicRedrive, err error) {
 	var answer struct {
 		Redrives []topicRedrive `json:"redrives"`

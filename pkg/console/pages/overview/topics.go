@@ -87,7 +87,7 @@ func (t topic) hasNoConsumer() bool {
 	return len(t.Replay.Groups) > 0 && !slices.ContainsFunc(t.Replay.Groups, reads)
 }
 
-// moreTopics limits how many pages of 1,000 topics are read.
+// moreTopics is the maximum number of pages of 1,000 topics that are read; topics on further pages are left out.
 const moreTopics = 5
 
 // allTopics reads the topics that the viewer may see, at most moreTopics pages.
@@ -125,7 +125,7 @@ type shareGroup struct {
 	Problems []shareProblem `json:"problems"`
 }
 
-// Known reports whether the topics of the group are known.
+// Known reports whether the topics that the share group reads are known.
 func (g shareGroup) Known() bool { return g.Topics != nil }
 
 type shareProblem struct {
@@ -137,13 +137,14 @@ type shareProblem struct {
 type shareGroupList struct {
 	Groups  []shareGroup `json:"share_groups"`
 	Total   int          `json:"total"`
-	Unknown string       `json:"-"` // why the groups are not known
+	Unknown string       `json:"-"` // why the share groups are not known; "": they are
 }
 
-// More returns how many groups are not shown.
+// More returns how many share groups are not shown.
 func (l shareGroupList) More() int64 { return int64(l.Total - len(l.Groups)) }
 
-// shownShareGroups is how many groups the page shows; those with problems come first.
+// shownShareGroups is how many share groups the page shows, those with problems first; of the others it shows only the
+// number.
 const shownShareGroups = 100
 
 // shareGroups reads the share groups that the viewer may see; none where Kafka is not configured.

@@ -23,8 +23,8 @@ type order struct {
 	Canary  string
 	Wait    string
 	Rate    string
-	Failing string // highest share that may fail, in percent
-	Coming  string // highest share that may fail again, in percent
+	Failing string // percentage of the sent messages; if more fail, the redrive stops itself
+	Coming  string // the same for sent messages that fail again
 	Sample  string
 	Ordered bool
 	Requeue bool
@@ -53,8 +53,8 @@ var (
 // filterPrefix distinguishes the form fields of the filter from other fields, such as key.
 const filterPrefix = "filter."
 
-// readOrder parses an order from the query of a URL or from a form. If a filter has no created_before, it sets that to
-// now.
+// readOrder parses an order from the query of a URL or from a form. If an order without ids has a filter without
+// created_before, it sets that to now.
 //
 // A URL gives only the messages, the action, its original topic, and the count of a facet. The options, the reason and
 // the confirmation come from the form alone, because any person or site can write a URL.

@@ -101,8 +101,8 @@ func (i item) Why() string { return reasonWords(i.Reason) }
 
 const (
 	itemsPerPage = 50
-	itemsRead    = 1000   // items that one request returns, when the page reads all items of a redrive
-	maxUndone    = 10_000 // the largest number of messages that can be selected by their ids
+	itemsRead    = 1000   // maximum number of items in one answer, when the page reads all items of a redrive
+	maxUndone    = 10_000 // largest number of ids in a selection; a redrive with more successes cannot be undone
 	partTimeout  = 2 * time.Second
 )
 
@@ -126,7 +126,7 @@ type page struct {
 	Next     string
 	Moves    []move
 	Denied   string // the reason for which the viewer cannot change the redrive's state; "": the viewer can
-	Undo     int64  // how many messages can be requeued
+	Undo     int64  // number of messages that the form "Undo" requeues; 0: there is no undo
 	Audit    string
 }
 

@@ -26,7 +26,7 @@ type dryRun struct {
 	Samples  []drySample      `json:"samples"`
 	Checked  int64            `json:"patch_checked"`
 	Misfits  int64            `json:"patch_failed"`
-	Complete bool             `json:"patch_complete"` // the patch was tried on all messages
+	Complete bool             `json:"patch_complete"` // the patch was tried on all messages that can be sent
 	Failures []patchFailure   `json:"patch_failures"`
 	Until    string           `json:"searched_until"`
 	Overlaps []overlap        `json:"overlaps"` // nil: not known
@@ -106,8 +106,8 @@ func (d dryRun) Reasons() []reason { return reasonsOf(d.Counted) }
 
 func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
 
-// Later returns the number of selected messages that the redrive could not take in their present state. It takes such a
-// message if the message has a suitable state when the redrive reaches it.
+// Later returns the number of selected messages, without deleted ones, that the redrive could not take in their present
+// state. It takes such a message if the message has a suitable state when the redrive reaches it.
 func (d dryRun) Later() int64 { return d.Selected - d.Startable() - d.Counted["gone"] }
 
 // Startable returns how many messages a redrive would take, including those whose broker is unreachable now.
@@ -186,7 +186,7 @@ func (o order) Address(action string) string {
 }
 
 // Compared says how the number of selected messages differs from the number that the facet counted. It returns "" when
-// the numbers are equal, or when the user does not come from a facet.
+// the user does not come from a facet, and when the facet counted all matching messages and the numbers are equal.
 func (p startPage) Compared() string {
 	counted := "The facet counted " + format.Messages(p.Counted, "") + " with this value"
 	switch {
@@ -324,8 +324,8 @@ func (s *Start) dry(r *http.Request, body map[string]any) (*dryRun, error) {
 	return &dry, nil
 }
 
-// propose fills in the options of a careful retry of several messages: a canary of one message, and a stop when 10 % of
-// the messages fail or fail again.
+// propose fills in the options of a careful retry of several messages: a canary of one message, and a stop when more
+// than 10 % of the messages fail or fail again.
 func (o *order) propose(dry *dryRun) {
 	if o.Does().Retry && (dry == nil || dry.Startable() > 1) {
 		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = "1", "60s", "10", "10", "20"

@@ -131,8 +131,8 @@ func (d redrive) Means() []phrase {
 	return d.Selection.Filter.phrases(does, d.titles)
 }
 
-// Every returns how often the page polls the redrive; "" for never. The page polls for a while after the end, because
-// messages may fail again.
+// Every returns how often the page polls the redrive; "" for never. After the end, the page polls for returnsWatched if
+// there are published messages or messages in doubt, because they may fail again.
 func (d redrive) Every(now time.Time) string {
 	switch {
 	case d.Active():

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Limits for schemas that are compiled. The library's time grows with the square of the number of schemas in a
-// document, and it stores the full path of each of them.
+// Limits for schemas that are compiled; values with a schema beyond them are shown without a check. The library's time
+// grows with the square of the number of schemas in a document, and it stores the full path of each of them.
 const (
 	maxObjects = 10_000
 	maxPaths   = 4 << 20
@@ -80,7 +80,8 @@ func shortNumber(n json.Number) bool {
 	return len(text) <= maxDigits && (exponent == "" || err == nil && max(e, -e) <= maxDigits)
 }
 
-// Limits for the work of checking one value. A step takes about a tenth of a microsecond.
+// Limits, in steps, for the work of checking one value; a value that needs more work is not accepted. A step takes
+// about a tenth of a microsecond.
 const (
 	minSteps = 2 << 20
 	// less than minSteps, because each step of a check that explains an error may store an error with its path

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// explain finds the first field of a JSON text that does not fit the schema. It does not use the errors of the library,
-// because these quote the value.
+// explain finds the first field of a JSON text, by the order of the names, that does not fit the schema. It does not
+// use the errors of the library, because these quote the value.
 func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte) error {
 	v, err := codec.Value(text)
 	if err != nil {
