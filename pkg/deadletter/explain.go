@@ -102,7 +102,7 @@ func (c *decoding) tellHops() []entity.Hop {
 			hops = append(hops, entity.Hop{Dialect: d.name, Topic: p.topic, Partition: p.partition, Offset: p.offset})
 			named = true
 		}
-		if !named {
+		if !named && len(hops) < MaxHops {
 			hops = append(hops, entity.Hop{Dialect: d.name})
 		}
 	}

@@ -46,7 +46,7 @@ func newMetrics(registry prometheus.Registerer, label func(topic string) string)
 		}),
 		stuck: gauge("dlq_redrive_stuck_claims",
 			"Messages that have been RETRYING for longer than redrive.stuck_after; every replica reports the same number."),
-		sends:    counters("dlq_redrive_send_total", "Attempts by original topic and outcome.", "topic", "outcome"),
+		sends:    counters("dlq_redrive_send_total", "Attempts by target topic and outcome.", "topic", "outcome"),
 		inflight: gauge("dlq_redrive_inflight", "Messages claimed by this process whose attempt has not ended."),
 		duration: build.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_duration_seconds",

@@ -3,6 +3,7 @@ package groups
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,7 +28,7 @@ type Compare struct {
 const (
 	maxComparisons = 2         // comparisons of large texts that run at once; further comparisons wait
 	maxCompared    = 256 << 10 // largest payload in bytes that is compared if it is not JSON; a larger one is not compared
-	maxHeaderLine  = 200       // characters of a header value that are compared; the middle of a longer value is left out
+	maxHeaderLine  = 200       // characters of a header value that are shown; the middle of a longer value is compared by its hash
 )
 
 // NewCompare returns the page.
@@ -151,11 +152,22 @@ func headerLines(m *api.Message) string {
 	for i, h := range m.Headers {
 		value := "null"
 		if h.Value != nil {
-			value = strings.ReplaceAll(format.Middle(maxHeaderLine, headerText(h.Value)), "\n", `\n`)
+			value = strings.ReplaceAll(shortened(headerText(h.Value)), "\n", `\n`)
 		}
 		lines[i] = strings.ReplaceAll(h.Key, "\n", `\n`) + ": " + value
 	}
 	return strings.Join(lines, "\n")
+}
+
+// shortened leaves out the middle of a long value. It adds a part of the value's hash, so that two values that differ in
+// the middle differ.
+func shortened(text string) string {
+	short := format.Middle(maxHeaderLine, text)
+	if short != text {
+		sum := sha256.Sum256([]byte(text))
+		short += fmt.Sprintf(" (SHA-256 %x…)", sum[:6])
+	}
+	return short
 }
 
 // headerText returns a value as text, or in hex if it is not text or has control characters.

@@ -20,6 +20,11 @@ func two(t *testing.T, first, second string) *consoletest.API {
 	return consoletest.WithMessage(t, first).Says("GET /api/v1/dlq/messages/"+otherID, consoletest.AMessage(`"id":"`+otherID+`"`+second))
 }
 
+// header returns a header of a message in JSON.
+func header(name, value string) string {
+	return `{"key":"` + name + `","value":{"encoding":"utf8","data":"` + value + `"}}`
+}
+
 func TestTwoMessagesAreCompared(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -44,6 +49,12 @@ func TestTwoMessagesAreCompared(t *testing.T) {
 			`"headers":[{"key":"version","value":{"encoding":"utf8","data":"1.4"}},{"key":"n","value":null},{"key":"at","value":{"encoding":"utf8","data":"\u0000\u0001"}}]`, `,"headers":[{"key":"version","value":{"encoding":"utf8","data":"1.5"}},{"key":"n","value":null}]`,
 			[]string{"<code>version: 1.4</code>", "<code>version: 1.5</code>", "<code>n: null</code>", "<code>at: 0x0001</code>"},
 			[]string{"The headers are equal."},
+		},
+		"LongHeaders": {
+			`"headers":[` + header("middle", strings.Repeat("a", 150)+"1"+strings.Repeat("a", 300)) + `,` + header("same", strings.Repeat("b", 400)) + `]`,
+			`,"headers":[` + header("middle", strings.Repeat("a", 150)+"2"+strings.Repeat("a", 300)) + `,` + header("same", strings.Repeat("b", 400)) + `]`,
+			[]string{`class="gone"`, `class="new"`, "SHA-256"},
+			[]string{"The headers are equal.", strings.Repeat("a", 200)},
 		},
 	} {
 		w := consoletest.Get(t, consoletest.Site(t, two(t, c.first, c.second)), comparison)
