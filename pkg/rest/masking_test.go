@@ -215,6 +215,20 @@ func TestSearchOfMaskedFields_ByGrantsWrittenDifferently(t *testing.T) {
 	}
 }
 
+// A key with a schema may have masked values, so a caller who may not see them may not search for such a key.
+func TestSearchOfMaskedFields_InKeys(t *testing.T) {
+	t.Parallel()
+	f := maskedFixture(t)
+	search := func(who, key string) *reply {
+		return f.by(who, "GET", "/api/v1/messages?key="+url.QueryEscape(key), "")
+	}
+	wantEnvelope(t, search("ana", `{"card":{"number":"4111"}}`), 403, "key")
+	for who, key := range map[string]string{"ana": `{"order":1}`, "root": `{"card":{"number":"4111"}}`} {
+		wantStatus(t, search(who, key), 200)
+	}
+	wantStatus(t, search("ana", "card-4111"), 200)
+}
+
 // unrecorded returns a store that accepts no entry of the audit trail.
 func unrecorded(s *fake.Store) *hooked {
 	store := hook(s)

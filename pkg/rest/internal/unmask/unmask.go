@@ -4,6 +4,7 @@ package unmask
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -138,6 +139,11 @@ func (u Rules) maskedCondition(f entity.Filter) string {
 	for _, h := range f.Headers {
 		if u.Masking.Header(h.Name) {
 			return "header"
+		}
+	}
+	if json.Valid(f.Key) { // as the key of a record with a schema
+		if _, names := u.Masking.Payload(f.Key); len(names) > 0 {
+			return "key"
 		}
 	}
 	for _, m := range f.Fields {
