@@ -23,15 +23,16 @@ func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield fu
 	if !q.Archived {
 		return a.db.Export(ctx, q, yield)
 	}
-	if err := searchable(q.Filter, repository.Sort{}); err != nil {
+	if err := searchable("", q.Filter, repository.Sort{}); err != nil {
 		return err
 	}
 	if q.Limit < 1 {
 		return nil
 	}
-	e := &export{archive: a, list: listing{filter: q.Filter, limit: firstStep}, left: q.Limit, yield: yield, limits: repository.ShownLimits{
+	e := &export{archive: a, list: newListing(q.Filter), left: q.Limit, yield: yield, limits: repository.ShownLimits{
 		Value: q.MaxValue, Key: -1, Headers: -1,
 	}}
+	e.list.limit = firstStep
 	err := a.db.Export(ctx, q, func(m *entity.Message) error {
 		same, err := e.until(ctx, m)
 		if err != nil || e.left == 0 {
@@ -56,7 +57,7 @@ func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield fu
 // export inserts the messages of objects into an export of the database, in the order of the list.
 type export struct {
 	archive *Archive
-	list    listing
+	list    *listing
 	limits  repository.ShownLimits
 	yield   func(*entity.Message) error
 	left    int // how many more messages may be exported

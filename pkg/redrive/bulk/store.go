@@ -40,6 +40,7 @@ type Config struct {
 	Workers     int           // parts of one redrive that a process sends at once; 0 leaves redrives to other processes
 	ClaimExpiry time.Duration // duration of a lease, which is also the duration of a claim
 	Schemas     Schemas       // decodes and encodes payloads with a schema; nil: no payload has a schema
+	Archive     Archive       // nil: a redrive selects live messages only
 }
 
 // dependencies are shared by the types of this package.
@@ -47,6 +48,7 @@ type dependencies struct {
 	cfg      Config
 	store    Store
 	selected Selections // nil: the store supports only redrives that retry all messages of a topic
+	archive  Archive    // nil: there is no archive
 	parts    *attempt.Parts
 	log      *zap.Logger
 	tracer   trace.Tracer // nil: there are no spans
@@ -61,6 +63,9 @@ const (
 // reasons of the store.
 const (
 	SkippedKeyBlocked = "key_blocked" // an earlier message with the same key did not succeed
+
+	// SkippedUnreadable: the message is in an object of the archive that is missing or damaged.
+	SkippedUnreadable = "unreadable"
 
 	// SkippedPatchFailed: the patch cannot be applied to the value, or the store does not contain the message's value
 	// (it is too large, or the record is a pointer), so the patched value cannot be shown before it is sent.

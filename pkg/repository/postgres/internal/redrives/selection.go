@@ -3,6 +3,7 @@ package redrives
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -23,6 +24,9 @@ type selection struct {
 // newSelection returns the selection of the redrive r. The parameter first is the number of the query's first
 // parameter. When r selects all messages, without any condition, the error is of the kind entity.ErrInvalid.
 func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
+	if r.Selection.Archived {
+		return archivedSelection(r, first)
+	}
 	takes, err := taken(r)
 	if err != nil {
 		return nil, err
@@ -40,6 +44,24 @@ func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRe
 	} else {
 		q.byFilter(r, n, takes)
 	}
+	return q, nil
+}
+
+// archivedSelection returns the selection of a redrive of archived messages. The caller has found the messages. An id of
+// the selection that is not among them counts as gone.
+func archivedSelection(r repository.NewRedrive, first int) (*selection, error) {
+	if r.Found == nil || r.Selection.Empty() || !slices.Contains(entity.ArchivedActions(), r.Action) {
+		return nil, fmt.Errorf("action %q on archived messages: %w", r.Action, entity.ErrInvalid)
+	}
+	q := &selection{Arguments: search.Arguments{First: first}, order: "ord"}
+	found := "unnest(" + q.Arg(codec.UUIDArray(*r.Found)) + "::uuid[])"
+	from, reason := found+" WITH ORDINALITY AS w (id, ord)", "NULL::text"
+	if len(r.Selection.IDs) > 0 {
+		from = "unnest(" + q.Arg(codec.UUIDArray(codec.Unique(r.Selection.IDs))) + "::uuid[]) WITH ORDINALITY AS w (id, ord)\n" +
+			"	LEFT JOIN " + found + " AS f (id) ON f.id = w.id"
+		reason = "CASE WHEN f.id IS NULL THEN '" + repository.SkippedGone + "' END"
+	}
+	q.query = "SELECT w.ord, w.id, '' AS original_topic, NULL::int AS dlq_topic_id, '' AS confidence, " + reason + " AS reason\n	FROM " + from
 	return q, nil
 }
 
