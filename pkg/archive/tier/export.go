@@ -8,12 +8,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Limits of one step of an export, which loads the next messages from objects. Each step reads parts of all objects
-// whose times overlap, so a step with more messages takes little more time. Only large messages make a step smaller.
+// Limits of one step of an export, which loads the next messages from objects. When the ids of messages are random, each
+// step reads all objects whose times overlap, whatever the number of its messages. So the steps are as long as
+// their memory allows.
 const (
 	firstStep   = 100
-	longestStep = 2000
-	stepBytes   = 8 << 20
+	longestStep = 20_000
+	stepBytes   = 16 << 20
 )
 
 // Export implements repository.Searcher. It exports the messages in the database with their state at one moment. It
@@ -97,6 +98,7 @@ func (e *export) load(ctx context.Context) (err error) {
 	if e.ended {
 		return nil
 	}
+	e.loaded = nil // frees the memory of the step before
 	if e.loaded, err = e.archive.list(ctx, e.list, e.limits); err != nil {
 		return fmt.Errorf("export messages of objects: %w", err)
 	}
