@@ -15,23 +15,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Archive finds and changes archived messages, wherever they are stored.
-type Archive interface {
-	// Select returns the archived messages of a selection, the oldest first, or in the order of its ids. A condition
-	// that the archive cannot be searched for, and a selection of more than limit messages, is an *entity.FieldError.
-	Select(ctx context.Context, s entity.Selection, limit int) ([]repository.ArchivedEntry, error)
-	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
-	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
-
-	// RestoreEach restores messages as repository.Archive does it for one message. EraseEach erases them. Both call done
-	// once for each message that they have tried: with nil, with a *entity.NotFoundError when the message is not in the
-	// archive, with a *repository.ObjectError when its object cannot be read, or with an error of the kind
-	// entity.ErrConflict when a message with its id is live too. Any other error ends the work and is
-	// returned; done was not called for the remaining messages.
-	RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(id uuid.UUID, err error)) error
-	EraseEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(id uuid.UUID, err error)) error
-}
-
 // maxArchived is the number of archived messages that one redrive may select. Their ids are in memory together.
 const maxArchived = 1_000_000
 

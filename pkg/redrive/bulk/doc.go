@@ -11,10 +11,10 @@
 //   - runner.go: a process works on all active redrives, and renews its leases
 //   - run.go: one redrive in one process: the next pass, or the next state
 //   - pass.go: goes through the available batches once: lease, load, plan
+//   - archived.go: archived messages: selection, preview, restoring them before the action
 //   - planning.go: to which partitions messages may be sent, patches, and waiting for leaders
 //   - send.go: claims and sends the planned messages, and records the results
 //   - change.go: actions other than retry
-//   - archived.go: archived messages: selection, preview, restoring them before the action
 //   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results
 //   - state.go: the fields of a run and a pass, and until when this process holds which batches
 //   - trace.go: the span of a batch

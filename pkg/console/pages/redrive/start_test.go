@@ -89,8 +89,10 @@ func TestNewRedrive(t *testing.T) {
 		}},
 		"TakesArchivedMessages": {
 			Path: "/redrives/new?archived=true&action=restore&topic=x", Lacks: []string{"with status", "Requeue", `name="canary"`},
-			Has: []string{"<strong>12,431 messages</strong> of topic", "in the archive", `name="archived" value="true"`, "Restore 12,400 messages</button>",
-				`?action=delete&amp;archived=true&amp;created_before=`, ">Erase</a>"},
+			Has: []string{
+				"<strong>12,431 messages</strong> of topic", "in the archive", `name="archived" value="true"`, "Restore 12,400 messages</button>",
+				`?action=delete&amp;archived=true&amp;created_before=`, ">Erase</a>",
+			},
 		},
 		"ArchivedRetryTakesNoDeadMessages": {
 			Path: "/redrives/new?archived=true&topic=x", Lacks: []string{`name="requeue"`}, Has: []string{`name="canary"`, `name="patch"`},

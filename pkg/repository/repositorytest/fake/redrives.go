@@ -414,6 +414,7 @@ func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 		return func(m *entity.Message) bool { return !m.Claimed() }, nil
 	case entity.RedriveMap:
 		return func(m *entity.Message) bool { return mappable(m) && m.Origin.Confidence != entity.FromHeader }, nil
+	case entity.RedriveRestore: // only for archived messages
 	}
 	return nil, fmt.Errorf("action %q: %w", n.Action, entity.ErrInvalid)
 }

@@ -81,6 +81,7 @@ func taken(r repository.NewRedrive) (string, error) {
 		return "(m.status <> 'RETRYING')", nil
 	case entity.RedriveMap:
 		return "(m.status IN ('PENDING', 'DEAD') AND m.origin_confidence IS DISTINCT FROM 'header')", nil
+	case entity.RedriveRestore: // only for archived messages
 	}
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
@@ -99,7 +100,7 @@ func worked(r repository.NewRedrive) []entity.Status {
 		}
 	case entity.RedriveMap:
 		return []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
-	case entity.RedriveDead:
+	case entity.RedriveDead, entity.RedriveRestore:
 	}
 	return []entity.Status{entity.Pending, entity.Retrying}
 }
