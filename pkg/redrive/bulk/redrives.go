@@ -24,7 +24,7 @@ const (
 	// waitTimeout is how long Wait waits for a redrive that makes no progress. The redrive itself continues without
 	// such a limit.
 	waitTimeout = 30 * time.Second
-	// shortest pause between two polls of a redrive for which Wait waits, when another process runs it
+	// shortest pause between two polls of a redrive for which Wait waits, when another process runs it.
 	watchPause    = 20 * time.Millisecond
 	watchPauseMax = 500 * time.Millisecond
 )
