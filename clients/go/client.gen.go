@@ -194,6 +194,7 @@ const (
 	ChangeRedriveActionDelete  ChangeRedriveAction = "delete"
 	ChangeRedriveActionMap     ChangeRedriveAction = "map"
 	ChangeRedriveActionRequeue ChangeRedriveAction = "requeue"
+	ChangeRedriveActionRestore ChangeRedriveAction = "restore"
 	ChangeRedriveActionRetry   ChangeRedriveAction = "retry"
 )
 
@@ -207,6 +208,8 @@ func (e ChangeRedriveAction) Valid() bool {
 	case ChangeRedriveActionMap:
 		return true
 	case ChangeRedriveActionRequeue:
+		return true
+	case ChangeRedriveActionRestore:
 		return true
 	case ChangeRedriveActionRetry:
 		return true
@@ -911,6 +914,7 @@ const (
 	RedriveActionDelete  RedriveAction = "delete"
 	RedriveActionMap     RedriveAction = "map"
 	RedriveActionRequeue RedriveAction = "requeue"
+	RedriveActionRestore RedriveAction = "restore"
 	RedriveActionRetry   RedriveAction = "retry"
 )
 
@@ -925,6 +929,8 @@ func (e RedriveAction) Valid() bool {
 		return true
 	case RedriveActionRequeue:
 		return true
+	case RedriveActionRestore:
+		return true
 	case RedriveActionRetry:
 		return true
 	default:
@@ -938,6 +944,7 @@ const (
 	RedriveOrderActionDelete  RedriveOrderAction = "delete"
 	RedriveOrderActionMap     RedriveOrderAction = "map"
 	RedriveOrderActionRequeue RedriveOrderAction = "requeue"
+	RedriveOrderActionRestore RedriveOrderAction = "restore"
 	RedriveOrderActionRetry   RedriveOrderAction = "retry"
 )
 
@@ -951,6 +958,8 @@ func (e RedriveOrderAction) Valid() bool {
 	case RedriveOrderActionMap:
 		return true
 	case RedriveOrderActionRequeue:
+		return true
+	case RedriveOrderActionRestore:
 		return true
 	case RedriveOrderActionRetry:
 		return true
@@ -2938,8 +2947,10 @@ type Redrive struct {
 
 	// Selection The selection of the request; ids are not repeated.
 	Selection struct {
-		By     RedriveSelectionBy `json:"by"`
-		Filter *ShownFilter       `json:"filter"`
+		// Archived The messages were in the archive.
+		Archived bool               `json:"archived"`
+		By       RedriveSelectionBy `json:"by"`
+		Filter   *ShownFilter       `json:"filter"`
 	} `json:"selection"`
 
 	// Skipped Messages that were refused, held by another attempt, in another state or deleted, including those that the action could not take from the start.
@@ -2967,6 +2978,9 @@ type RedriveAction string
 // RedriveOrder Either ids or a filter. All options except rate are for retries only.
 type RedriveOrder struct {
 	Action *RedriveOrderAction `json:"action,omitempty"`
+
+	// Archived Select archived messages, and restore each before the action. For `retry`, `restore`, `dead` and `delete`, which erases. Default: `false`.
+	Archived *bool `json:"archived,omitempty"`
 
 	// Canary Send this many messages first, and continue only when they succeeded. Default: none.
 	Canary *int `json:"canary,omitempty"`
@@ -4966,6 +4980,13 @@ type ClientInterface interface {
 	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 	// redrive is created from it: 503, with `details` naming `filter`.
 	//
+	// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
 	//
@@ -4993,6 +5014,13 @@ type ClientInterface interface {
 	// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
 	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 	// redrive is created from it: 503, with `details` naming `filter`.
+	//
+	// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -6368,6 +6396,13 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 // Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 // redrive is created from it: 503, with `details` naming `filter`.
 //
+// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+//
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
 //
@@ -6405,6 +6440,13 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 // the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
 // Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 // redrive is created from it: 503, with `details` naming `filter`.
+//
+// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+// When the redrive ends early, up to 500 messages for each process may be restored without the action.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
@@ -11926,6 +11968,13 @@ type ClientWithResponsesInterface interface {
 	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 	// redrive is created from it: 503, with `details` naming `filter`.
 	//
+	// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
 	//
@@ -11953,6 +12002,13 @@ type ClientWithResponsesInterface interface {
 	// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
 	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 	// redrive is created from it: 503, with `details` naming `filter`.
+	//
+	// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -15980,6 +16036,13 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 // Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 // redrive is created from it: 503, with `details` naming `filter`.
 //
+// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+//
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
 //
@@ -16013,6 +16076,13 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 // the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
 // Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
 // redrive is created from it: 503, with `details` naming `filter`.
+//
+// With `archived`, the messages are selected from the archive, in the database and in the object store. Each is
+// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
+// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
+// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
+// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
+// When the redrive ends early, up to 500 messages for each process may be restored without the action.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.

@@ -10,6 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/archive"
 	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
@@ -24,30 +25,34 @@ type tieredStore struct {
 
 // useTier lets the API read and change the archived messages in the object store as well as those in the database. When
 // the configuration has no object store, requests that need an object answer 503 with the reason. The API starts all
-// the same, for two reasons: operators must be able to work on live messages even if archive.store is wrong, and the
-// archiver may begin to move messages after the API has started.
-func (p *parts) useTier(stores *rest.Stores, store repository.Core) error {
+// the same, for two reasons: operators must be able to work on live messages even if a setting of the archive is wrong,
+// and the archiver may begin to move messages after the API has started. useTier returns the archive for redrives; nil
+// without a database.
+func (p *parts) useTier(stores *rest.Stores, store repository.Core) (redrive.Archive, error) {
 	full, ok := store.(*postgres.Store)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	objects := postgres.NewObjects(p.db)
-	both := tieredStore{full, tier.NewUnconfigured(full, objects)}
+	unconfigured := tier.NewUnconfigured(full, objects)
+	both := tieredStore{full, unconfigured}
+	var archived redrive.Archive = unconfigured
 	if p.base.Config.Archive.Store == archive.InS3 {
 		bucket, err := tier.OpenBucket(p.base.Config.Archive.S3)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		p.bucket = bucket
 		p.base.Registry.MustRegister(newObjectsCollector(objects, p.base.Log))
-		both.Database = tier.NewArchive(full, objects, tier.NewRewriter(objects, bucket), bucket)
+		tiers := tier.NewArchive(full, objects, tier.NewRewriter(objects, bucket), bucket)
+		both.Database, archived = tiers, tiers
 	}
 	stores.Values = both
 	db := stores.Database
 	db.Objects, db.Changes = both, both
 	reads := tieredReads{p.search.reads, both}
 	db.Searches, db.Exports = reads, reads
-	return nil
+	return archived, nil
 }
 
 // tieredReads searches archived messages in both tiers of the archive. It searches live messages as a store without a

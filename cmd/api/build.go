@@ -122,8 +122,12 @@ func (p *parts) buildServer(store repository.Core) error {
 	if full, ok := store.(*postgres.Store); ok {
 		p.search.use(&stores, &redrives, full)
 	}
+	archived, err := p.useTier(&stores, store)
+	if err != nil {
+		return err
+	}
 	p.service = redrive.New(cfg.Redrive, redrives, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
-		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive))
+		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive), redrive.WithArchive(archived))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
 		rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
@@ -135,9 +139,6 @@ func (p *parts) buildServer(store repository.Core) error {
 	}
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
-	}
-	if err := p.useTier(&stores, store); err != nil {
-		return err
 	}
 	p.server = rest.New(cfg.Server, stores, p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))

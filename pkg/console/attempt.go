@@ -16,7 +16,7 @@ import (
 
 const (
 	attemptCookie = "__Host-dlq-signin" // holds a sign-in that was begun at the issuer and has not ended
-	// holds the time of the last sign-in at the issuer, which decides whether the console may redirect there again
+	// holds the time of the last sign-in at the issuer, which decides whether the console may redirect there again.
 	issuerCookie = "__Host-dlq-issuer"
 
 	attemptLifetime = 10 * time.Minute

@@ -49,6 +49,7 @@ const (
 	RedriveDead    RedriveAction = "dead"    // marks each message dead: changes its status from PENDING to DEAD
 	RedriveDelete  RedriveAction = "delete"  // deletes each message for good
 	RedriveMap     RedriveAction = "map"     // sets the original topic of messages whose record does not name one
+	RedriveRestore RedriveAction = "restore" // moves each message from the archive to the live table
 )
 
 // RedriveState is the state of a redrive.
@@ -101,7 +102,16 @@ func (s RedriveState) Over() bool { return s == RedriveCancelled || s == Redrive
 // messages with the IDs that match the filter.
 type Selection struct {
 	IDs []uuid.UUID // ids in the order in which the messages are processed; at most MaxSelectedIDs
+	// Archived selects archived messages, in place of live ones. A redrive restores each of them before its action;
+	// RedriveDelete erases it.
+	Archived bool
 	Filter
+}
+
+// ArchivedActions returns the actions of redrives that select archived messages. A restored message is PENDING, so it
+// cannot be requeued.
+func ArchivedActions() []RedriveAction {
+	return []RedriveAction{RedriveRetry, RedriveRestore, RedriveDead, RedriveDelete}
 }
 
 // MaxSelectedIDs is the maximum number of Selection.IDs.

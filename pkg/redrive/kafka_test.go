@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,7 +28,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) {
+	if text := os.Getenv(restorerVariable); text != "" {
+		beRestorer(text)
+		return
+	}
+	stacktest.Main(m)
+}
 
 // system is a Service that uses a real store and a real broker.
 type system struct {

@@ -37,6 +37,9 @@ type Offsets = outcomes.Offsets
 // Schemas decodes and encodes payloads that have a schema in a registry.
 type Schemas = bulk.Schemas
 
+// Archive finds, restores and erases archived messages.
+type Archive = bulk.Archive
+
 // Service makes attempts and runs redrives. It is safe for concurrent use, and many processes may share one store.
 type Service struct {
 	*attempt.Retrier // carries out operators' requests for single messages
@@ -52,6 +55,7 @@ type options struct {
 	attempt attempt.Options
 	tracing trace.TracerProvider
 	schemas Schemas
+	archive bulk.Archive
 }
 
 // Option changes what New returns.
@@ -75,6 +79,9 @@ func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attem
 // this option, no payload has a schema.
 func WithSchemas(s Schemas) Option { return func(o *options) { o.schemas = s } }
 
+// WithArchive lets redrives select archived messages. Without this option they select live messages only.
+func WithArchive(a Archive) Option { return func(o *options) { o.archive = a } }
+
 // New returns a Service whose metrics are in registry. cfg must be valid.
 func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
 	var o options
@@ -91,7 +98,7 @@ func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Reg
 		Retrier: parts.Retrier, settler: parts.Settler,
 		auto: auto.New(cfg.Auto, stores.Due, parts, registry, log, o.attempt.Tracer),
 	}
-	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas},
+	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas, Archive: o.archive},
 		stores.Redrives, stores.Selections, parts, registry, log, o.attempt.Tracer)
 	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, stores.Outcomes, log)
 	return s

@@ -209,6 +209,13 @@ func (o *ArchiveObject) Add(r *ArchivedRow) {
 	o.FirstArchived, o.LastArchived = min(o.FirstArchived, r.ArchivedAt), max(o.LastArchived, r.ArchivedAt)
 }
 
+// ArchivedEntry is an archived message that a redrive selects.
+type ArchivedEntry struct {
+	ID            uuid.UUID
+	CreatedAt     Micros
+	OriginalTopic string
+}
+
 // PickedRow is a row of the archive that is about to be written to an object.
 type PickedRow struct {
 	ID         uuid.UUID `db:"id"`

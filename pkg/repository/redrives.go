@@ -111,7 +111,8 @@ type NewRedrive struct {
 	BatchSize int
 
 	// Found contains the messages that a search engine outside of the store has found for those conditions of the
-	// selection that need the search index. It is nil when the store itself has the search index.
+	// selection that need the search index. It is nil when the store itself has the search index. When the selection is
+	// Archived, Found contains the archived messages of the selection, in order, and the store does not apply the filter.
 	Found *[]uuid.UUID
 }
 
@@ -127,7 +128,7 @@ type SelectionCount struct {
 // Reasons for which a redrive skips messages.
 const (
 	SkippedTaken        = "taken"         // another attempt has claimed the message, or its status has changed
-	SkippedGone         = "gone"          // the message was deleted or archived, or never existed
+	SkippedGone         = "gone"          // the message was deleted or archived, or never existed; of a redrive of archived messages: it is not in the archive
 	SkippedNotRetryable = "not_retryable" // the message's status does not allow the action
 	SkippedOriginKnown  = "origin_known"  // a header of the message's record names the original topic
 )

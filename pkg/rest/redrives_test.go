@@ -65,12 +65,17 @@ func TestRedrive_BadOrders(t *testing.T) {
 		"canary_wait":       {`"60s"`, `60,"canary":1`, `"soon","canary":1`, `"999ms","canary":1`, `"61m","canary":1`, `"60s","action":"dead"`},
 		"max_failure_share": {`1.01`, `-0.1`, `0.1,"action":"requeue"`}, "max_return_share": {`2`, `0.1,"action":"requeue"`},
 		"min_sample":     {`5`, `0,"max_return_share":0.5`, `1,"action":"dead"`},
-		"keep_key_order": {`"true"`, `true,"action":"dead"`}, "requeue": {`1`, `true,"action":"delete"`},
+		"keep_key_order": {`"true"`, `true,"action":"dead"`}, "requeue": {`1`, `true,"action":"delete"`, `true,"archived":true`},
 	} {
 		for _, value := range values {
 			refused(`{"ids":[`+ids(1)+`],"`+field+`":`+value+`}`, field)
 		}
 	}
+	refused(`{"ids":[`+ids(1)+`],"action":"restore"}`, "archived")
+	refused(`{"ids":[`+ids(1)+`],"archived":"yes"}`, "archived")
+	refused(`{"ids":[`+ids(1)+`],"archived":true,"action":"requeue"}`, "action")
+	refused(`{"ids":[`+ids(1)+`],"archived":true,"action":"map","original_topic":"t"}`, "action")
+	refused(`{"ids":[`+ids(1)+`],"archived":true,"action":"delete"}`, "reason")
 	wantEnvelope(t, f.do("POST", redrivesPath, `{"filter":{"topic":"","created_after":"x"},"rate":0,"canary":-1}`), 400,
 		"filter.topic", "filter.created_after", "canary", "rate") // every problem is reported
 }
@@ -95,6 +100,12 @@ func TestRedrive_Orders(t *testing.T) {
 				Topic: "t", Statuses: []entity.Status{entity.Dead, entity.Pending}, ErrorClass: "Boom", ConsumerGroup: "g",
 				CreatedAfter: noon, CreatedBefore: noon.Add(time.Hour + time.Microsecond),
 			}}),
+		},
+		{
+			"Archived", `"archived":true,"action":"restore","filter":{"topic":"t","q":"never searched for"}`,
+			repository.NewRedrive{Action: entity.RedriveRestore, Selection: entity.Selection{Archived: true, Filter: entity.Filter{
+				Topic: "t", Words: []string{"never", "searched", "for"},
+			}}},
 		},
 		{"CanaryWaitsAsADefault", idsText + `,"canary":5`, retry(entity.RedriveOptions{Canary: 5, CanaryWait: time.Minute}, ids)},
 		{"SharesHaveADefaultSample", idsText + `,"max_return_share":0.1`, retry(entity.RedriveOptions{MaxReturnShare: 0.1, MinSample: 20}, ids)},
@@ -134,7 +145,7 @@ func TestRedrive_Create(t *testing.T) {
 	one := redrivesPath + "/" + redrive.String()
 	w := f.do("POST", redrivesPath, `{"ids":["`+idA.String()+`","`+idB.String()+`"],"reason":"fixed"}`)
 	begun := `{"id":"` + redrive.String() + `","action":"retry","state":"running","note":null,"actor":"anonymous","reason":"fixed",` +
-		`"request_id":"test-1","selection":{"by":"ids","filter":null},` + noOptions + `,"created_at":"2026-02-20T10:30:00.000+00:00",` +
+		`"request_id":"test-1","selection":{"by":"ids","archived":false,"filter":null},` + noOptions + `,"created_at":"2026-02-20T10:30:00.000+00:00",` +
 		`"updated_at":"2026-02-20T10:30:00.000+00:00","ended_at":null,"selected":2,"succeeded":0,"failed":0,"dead":0,"in_doubt":0,` +
 		`"skipped":1,"waiting":1,"under_way":0,"returned":0,"reasons":{"not_retryable":1},"progress":0.5,"rate":0,"seconds_left":null,"waiting_since":null`
 	wantAnswer(t, w, 202, begun+`,"searched_until":null}`)
@@ -215,7 +226,7 @@ func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 		`"created_before":"2026-02-20T10:31:00Z"},"canary":2,"canary_wait":"90s","rate":0.5,"max_failure_share":1,"max_return_share":0.25,` +
 		`"min_sample":3,"keep_key_order":true,"requeue":true}`
 	wantStatus(t, newFixture().open().do("POST", redrivesPath, order), 202,
-		`"selection":{"by":"filter","filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g",`+
+		`"selection":{"by":"filter","archived":false,"filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g",`+
 			`"dialect":null,"group_id":null,"id":null,"origin":null,"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00",`+
 			`"retried_after":null,"retried_before":null,"key":null,"key_base64":null,"header":null,"payload":null,"q":null}}`,
 		`"options":{"canary":2,"canary_wait":"1m30s","rate":0.5,"max_failure_share":1,"max_return_share":0.25,"min_sample":3,`+

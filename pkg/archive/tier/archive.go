@@ -28,6 +28,8 @@ type Catalog interface {
 	// FindObject returns the object of an archived message. ok is false when the message is in the database, or not in
 	// the archive.
 	FindObject(ctx context.Context, id uuid.UUID) (o repository.ArchiveObject, ok bool, err error)
+	// ObjectsOf returns, by the id of an object, those of the messages that are in this object.
+	ObjectsOf(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]uuid.UUID, error)
 	// Objects returns the objects that may contain messages which match the query, the object with the newest message
 	// first.
 	Objects(ctx context.Context, q repository.ObjectQuery) ([]repository.ArchiveObject, error)
@@ -158,15 +160,21 @@ func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 // Erase implements repository.Archive. It replaces the object of the message by an object without the message. When
 // that fails, the message is erased nevertheless, and the archiver replaces the object later.
 func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (erased repository.Erased, err error) {
-	if _, err = a.db.Erase(ctx, id, cause); errors.Is(err, entity.ErrNotFound) {
+	if err = a.eraseOne(ctx, id, cause); err != nil {
+		return repository.Erased{}, err
+	}
+	return a.removeBytes(ctx, id)
+}
+
+// eraseOne erases a message and hides it in its object, which still contains its bytes.
+func (a *Archive) eraseOne(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
+	_, err := a.db.Erase(ctx, id, cause)
+	if errors.Is(err, entity.ErrNotFound) {
 		err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
 			return a.catalog.EraseRow(ctx, o.ID, r, cause)
 		})
 	}
-	if err != nil {
-		return repository.Erased{}, err
-	}
-	return a.removeBytes(ctx, id)
+	return err
 }
 
 // removeBytes replaces all objects of the manifest that still contain the bytes of an erased message by objects without

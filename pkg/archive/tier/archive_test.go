@@ -39,6 +39,27 @@ func TestArchive(t *testing.T) {
 		s.inOnePlace(80)
 	})
 
+	// The ids of these messages are random, so each step of an export reads the whole object.
+	postgrestest.Parallel(t, "ExportsInFewSteps", func(t *testing.T) {
+		s := newSite(t, minio.MakeBucketOptions{})
+		s.archived("orders", 8100, 1)
+		s.move()
+		reads := 0
+		s.bucket.before = func(string, string) error {
+			reads++
+			return nil
+		}
+		n := 0
+		check.NoError(t, s.archive.Export(t.Context(), repository.ExportQuery{Archived: true, Limit: 10_000}, func(*entity.Message) error {
+			n++
+			return nil
+		}))
+		check.Same(t, n, 8100, "messages")
+		// The end and two row groups are read for the entries, and again for each step: of 100, 400, 1600 and 6000 messages.
+		const want = 3 * (1 + 4)
+		check.True(t, reads > 0 && reads <= want, "the export sends %d requests to the store, want at most %d", reads, want)
+	})
+
 	postgrestest.Parallel(t, "ShowsListsInBothOrdersAndPages", func(t *testing.T) {
 		s := newSite(t, minio.MakeBucketOptions{})
 		s.archived("orders", 25, 3)

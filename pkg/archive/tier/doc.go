@@ -55,6 +55,7 @@
 //
 // Read it in this order:
 //
+//   - redrive.go: messages of redrives: selecting, restoring and erasing many
 //   - unconfigured.go: an API without the configuration of the object store
 //   - export.go: exports
 //   - list.go: lists and counts

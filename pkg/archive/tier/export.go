@@ -8,13 +8,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Limits of one step of an export, which loads the next messages from objects. Each step reads parts of all objects
-// whose times overlap, so a step with more messages takes little more time. Steps grow from firstStep to longestStep
-// messages; only large messages keep them smaller, at about stepBytes.
+// Limits of one step of an export, which loads the next messages from objects. When the ids of messages are random, each
+// step reads all objects whose times overlap, whatever the number of its messages. So the steps are as long as
+// their memory allows.
 const (
 	firstStep   = 100
-	longestStep = 2000
-	stepBytes   = 8 << 20
+	longestStep = 20_000
+	stepBytes   = 16 << 20
 )
 
 // Export implements repository.Searcher. It exports the messages in the database with their state at one moment. It
@@ -24,15 +24,16 @@ func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield fu
 	if !q.Archived {
 		return a.db.Export(ctx, q, yield)
 	}
-	if err := searchable(q.Filter, repository.Sort{}); err != nil {
+	if err := searchable("", q.Filter, repository.Sort{}); err != nil {
 		return err
 	}
 	if q.Limit < 1 {
 		return nil
 	}
-	e := &export{archive: a, list: listing{filter: q.Filter, limit: firstStep}, left: q.Limit, yield: yield, limits: repository.ShownLimits{
+	e := &export{archive: a, list: newListing(q.Filter), left: q.Limit, yield: yield, limits: repository.ShownLimits{
 		Value: q.MaxValue, Key: -1, Headers: -1,
 	}}
+	e.list.limit = firstStep
 	err := a.db.Export(ctx, q, func(m *entity.Message) error {
 		same, err := e.until(ctx, m)
 		if err != nil || e.left == 0 {
@@ -57,7 +58,7 @@ func (a *Archive) Export(ctx context.Context, q repository.ExportQuery, yield fu
 // export inserts the messages of objects into an export of the database, in the order of the list.
 type export struct {
 	archive *Archive
-	list    listing
+	list    *listing
 	limits  repository.ShownLimits
 	yield   func(*entity.Message) error
 	left    int // how many more messages may be exported
@@ -97,6 +98,7 @@ func (e *export) load(ctx context.Context) (err error) {
 	if e.ended {
 		return nil
 	}
+	e.loaded = nil // frees the memory of the step before
 	if e.loaded, err = e.archive.list(ctx, e.list, e.limits); err != nil {
 		return fmt.Errorf("export messages of objects: %w", err)
 	}

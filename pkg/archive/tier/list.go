@@ -20,7 +20,7 @@ func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (reposit
 	if !q.Archived {
 		return a.db.Search(ctx, q)
 	}
-	if err := searchable(q.Filter, q.Sort); err != nil {
+	if err := searchable("", q.Filter, q.Sort); err != nil {
 		return repository.SearchPage{}, err
 	}
 	// A message that moves to an object between the read of the database and the read of the objects is found by both
@@ -29,7 +29,8 @@ func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (reposit
 	if err != nil || q.Limit < 1 {
 		return page, err
 	}
-	l := listing{filter: q.Filter, ascending: q.Sort.Ascending, after: q.After, limit: q.Limit}
+	l := newListing(q.Filter)
+	l.ascending, l.after, l.limit = q.Sort.Ascending, q.After, q.Limit
 	limits := repository.ShownLimits{
 		Value: repository.ListValueLimit, Key: repository.ListValueLimit, Headers: repository.ListValueLimit,
 		Page: repository.ListPageLimit, NoValues: q.NoValues,
@@ -43,8 +44,9 @@ func (a *Archive) Search(ctx context.Context, q repository.SearchQuery) (reposit
 	return page, nil
 }
 
-// searchable returns an error for each condition that objects cannot be searched for.
-func searchable(f entity.Filter, s repository.Sort) error {
+// searchable returns an error for each condition that objects cannot be searched for. prefix goes in front of the names
+// in the errors.
+func searchable(prefix string, f entity.Filter, s repository.Sort) error {
 	var errs []error
 	for _, c := range []struct {
 		field string
@@ -65,7 +67,7 @@ func searchable(f entity.Filter, s repository.Sort) error {
 		{"sort", s.By == repository.ByLastRetry},
 	} {
 		if c.set {
-			errs = append(errs, &entity.FieldError{Field: c.field, Reason: "does not work for the archive, " +
+			errs = append(errs, &entity.FieldError{Field: prefix + c.field, Reason: "does not work for the archive, " +
 				"which is in an object store: use only id, topic, created_after, created_before, and sort by created_at"})
 		}
 	}
@@ -75,10 +77,13 @@ func searchable(f entity.Filter, s repository.Sort) error {
 // listing selects a part of a list, in the order of created_at and id.
 type listing struct {
 	filter    entity.Filter
+	ids       map[uuid.UUID]bool // the filter's MessageIDs; empty for all messages
 	ascending bool
 	after     repository.Cursor
 	limit     int
 }
+
+func newListing(f entity.Filter) *listing { return &listing{filter: f, ids: setOf(f.MessageIDs)} }
 
 // found is the entry of a message that belongs to a list; object is the index of the object that contains the message.
 type found struct {
@@ -106,7 +111,7 @@ func (l *listing) matches(e *file.Entry) bool {
 	case l.after != (repository.Cursor{}) && l.order(e.CreatedAt, e.ID, repository.MicrosOf(l.after.CreatedAt), l.after.ID) <= 0,
 		!f.CreatedAfter.IsZero() && e.CreatedAt < repository.MicrosOf(entity.TruncateTime(f.CreatedAfter)),
 		!f.CreatedBefore.IsZero() && e.CreatedAt >= repository.MicrosOf(entity.TruncateTime(f.CreatedBefore)),
-		len(f.MessageIDs) > 0 && !slices.Contains(f.MessageIDs, e.ID):
+		len(l.ids) > 0 && !l.ids[e.ID]:
 		return false
 	}
 	return l.hasTopics(e.OriginalTopic, e.DLQTopic)
@@ -150,15 +155,14 @@ func (l *listing) begin(o *repository.ArchiveObject) repository.Micros {
 	return -o.LastCreated
 }
 
-// list returns a part of a list. When an object is replaced while it is read, list reads all objects again, at most
-// maxReplaced times.
-func (a *Archive) list(ctx context.Context, l listing, limits repository.ShownLimits) ([]entity.Message, error) {
+// list returns a part of a list. When an object is replaced while it is read, list reads all objects again.
+func (a *Archive) list(ctx context.Context, l *listing, limits repository.ShownLimits) ([]entity.Message, error) {
 	for try := 0; ; try++ {
-		objects, err := a.objects(ctx, &l)
+		objects, err := a.objects(ctx, l)
 		if err != nil {
 			return nil, err
 		}
-		messages, err := a.listOnce(ctx, &l, objects, limits)
+		messages, err := a.listOnce(ctx, l, objects, limits)
 		if !errors.Is(err, errGone) || try == maxReplaced {
 			return messages, err
 		}
@@ -183,22 +187,32 @@ func (a *Archive) first(ctx context.Context, l *listing, objects []repository.Ar
 		if len(first) == l.limit && l.full(&first[l.limit-1].Entry, o) {
 			break
 		}
-		entries, err := a.objectEntries(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		hidden := hiddenIn(o)
-		for j := range entries {
-			if e := &entries[j]; !l.matches(e) || hidden[e.ID] {
-				continue
-			}
-			if first = append(first, found{entries[j], i}); len(first) >= 4*l.limit {
+		err := a.eachMatch(ctx, l, o, func(e *file.Entry) {
+			if first = append(first, found{*e, i}); len(first) >= 4*l.limit {
 				first = l.cut(first)
 			}
+		})
+		if err != nil {
+			return nil, err
 		}
 		first = l.cut(first)
 	}
 	return first, nil
+}
+
+// eachMatch calls do for the entry of each message of an object that belongs to a list, and that is not hidden.
+func (a *Archive) eachMatch(ctx context.Context, l *listing, o *repository.ArchiveObject, do func(*file.Entry)) error {
+	entries, err := a.objectEntries(ctx, o)
+	if err != nil {
+		return err
+	}
+	hidden := hiddenIn(o)
+	for i := range entries {
+		if e := &entries[i]; l.matches(e) && !hidden[e.ID] {
+			do(e)
+		}
+	}
+	return nil
 }
 
 // full reports whether every message of the object o comes after the entry last, so that o need not be read.
@@ -319,7 +333,7 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 	if !q.Archived {
 		return a.db.CountMatching(ctx, q)
 	}
-	if err := searchable(q.Filter, repository.Sort{}); err != nil {
+	if err := searchable("", q.Filter, repository.Sort{}); err != nil {
 		return repository.MatchCount{}, err
 	}
 	count, err := a.countBoth(ctx, q)
@@ -340,7 +354,7 @@ func (a *Archive) CountMatching(ctx context.Context, q repository.CountQuery) (r
 // database. When the two counts of the objects differ, countBoth counts again; after maxReplaced repetitions, it
 // returns a number that is not exact.
 func (a *Archive) countBoth(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
-	l := &listing{filter: q.Filter}
+	l := newListing(q.Filter)
 	before, err := a.count(ctx, l)
 	for try := 0; err == nil; try++ {
 		count, failed := a.db.CountMatching(ctx, q)
@@ -376,7 +390,7 @@ func (a *Archive) count(ctx context.Context, l *listing) (n int64, err error) {
 func (a *Archive) countOnce(ctx context.Context, l *listing, objects []repository.ArchiveObject) (n int64, err error) {
 	within := func(o *repository.ArchiveObject) bool {
 		f := &l.filter
-		return len(f.MessageIDs) == 0 && (f.CreatedAfter.IsZero() || o.FirstCreated >= repository.MicrosOf(entity.TruncateTime(f.CreatedAfter))) &&
+		return len(l.ids) == 0 && (f.CreatedAfter.IsZero() || o.FirstCreated >= repository.MicrosOf(entity.TruncateTime(f.CreatedAfter))) &&
 			(f.CreatedBefore.IsZero() || o.LastCreated < repository.MicrosOf(entity.TruncateTime(f.CreatedBefore)))
 	}
 	for i := range objects {
@@ -389,15 +403,8 @@ func (a *Archive) countOnce(ctx context.Context, l *listing, objects []repositor
 			}
 			continue
 		}
-		entries, err := a.objectEntries(ctx, o)
-		if err != nil {
+		if err := a.eachMatch(ctx, l, o, func(*file.Entry) { n++ }); err != nil {
 			return 0, err
-		}
-		hidden := hiddenIn(o)
-		for j := range entries {
-			if l.matches(&entries[j]) && !hidden[entries[j].ID] {
-				n++
-			}
 		}
 	}
 	return n, nil

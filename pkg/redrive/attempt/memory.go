@@ -25,7 +25,7 @@ const (
 	// the database driver has read and the value decoded from it, later the value and its patched or compressed form.
 	// Sending the value makes no further copy.
 	copies = 2
-	// size in bytes from which a retry of a single message waits for memory, as redrives do
+	// size in bytes from which a retry of a single message waits for memory, as redrives do.
 	largeRetry = entity.RetryValueLimit + 1
 )
 

@@ -274,7 +274,7 @@ func (s *Settler) reportStuck(ctx context.Context) {
 
 const (
 	spanSettle = "settle claims" // name of the span
-	// error of the span: some claim could not be settled now; the next run of Settle tries again
+	// error of the span: some claim could not be settled now; the next run of Settle tries again.
 	notSettled = "not_settled"
 )
 

@@ -23,7 +23,7 @@ const (
 	walkAgain = 30 * time.Second
 	idleMax   = 2 * time.Second // longest pause while no message is due
 	// after this time the remaining results of a query are dropped, because other processes may have attempted these
-	// messages
+	// messages.
 	spareFresh = time.Second
 
 	// heldMax is the largest number of messages that are held back one by one. Beyond it, the whole topic of a further

@@ -34,7 +34,10 @@ func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.
 	filter := n.Selection.Filter
 	filter.MessageIDs = append(slices.Clone(filter.MessageIDs), n.Selection.IDs...)
 	filter.Visible = n.Selection.Visible
-	if len(filter.Statuses) == 0 {
+	export := s.deps.selected.Export
+	if n.Selection.Archived {
+		export = s.deps.archive.Export
+	} else if len(filter.Statuses) == 0 {
 		if filter.Statuses = []entity.Status{entity.Pending}; n.Options.Requeue {
 			filter.Statuses = append(filter.Statuses, entity.Dead)
 		}
@@ -43,7 +46,7 @@ func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.
 		patch: patch, order: n, reasons: map[string]*entity.PatchFailure{}, topics: map[string]int{}, until: time.Now().Add(checkTime),
 		redirects: redirects,
 	}
-	err := s.deps.selected.Export(ctx, repository.ExportQuery{Filter: filter, Limit: maxSelected, MaxValue: payload.MaxPatched},
+	err := export(ctx, repository.ExportQuery{Filter: filter, Archived: n.Selection.Archived, Limit: maxSelected, MaxValue: payload.MaxPatched},
 		func(m *entity.Message) error { return c.message(ctx, m) })
 	var broad *repository.TooBroadError
 	if err != nil && !errors.Is(err, errChecked) && !errors.As(err, &broad) {

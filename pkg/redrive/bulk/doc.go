@@ -11,6 +11,7 @@
 //   - runner.go: a process works on all active redrives, and renews its leases
 //   - run.go: one redrive in one process: the next pass, or the next state
 //   - pass.go: goes through the available batches once: lease, load, plan
+//   - archived.go: archived messages: selection, preview, restoring them before the action
 //   - planning.go: to which partitions messages may be sent, patches, and waiting for leaders
 //   - send.go: claims and sends the planned messages, and records the results
 //   - change.go: actions other than retry

@@ -262,7 +262,7 @@ func (l *lease) queryChanges(ctx context.Context, ids []uuid.UUID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	changed, err := l.pass.deps.selected.PerformedOn(ctx, l.pass.redrive.ID, auditAction(l.pass.redrive.Action), ids)
+	changed, err := l.pass.deps.selected.PerformedOn(ctx, l.pass.redrive.ID, auditAction(l.pass.redrive), ids)
 	if err != nil {
 		return fmt.Errorf("list changes: %w", err)
 	}
@@ -273,14 +273,19 @@ func (l *lease) queryChanges(ctx context.Context, ids []uuid.UUID) error {
 }
 
 // auditAction returns the action in the audit trail for a redrive's change of a message.
-func auditAction(a entity.RedriveAction) entity.Action {
-	switch a {
+func auditAction(r entity.Redrive) entity.Action {
+	switch r.Action {
 	case entity.RedriveRequeue:
 		return entity.ActionRequeue
 	case entity.RedriveDead:
 		return entity.ActionDead
 	case entity.RedriveDelete:
+		if r.Selection.Archived {
+			return entity.ActionErase
+		}
 		return entity.ActionDelete
+	case entity.RedriveRestore:
+		return entity.ActionRestore
 	case entity.RedriveMap:
 		return entity.ActionMap
 	case entity.RedriveRetry:

@@ -112,11 +112,7 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 			l.release()
 			continue
 		}
-		if p.redrive.Action == entity.RedriveRetry {
-			turn, err = p.split(l.span.within(ctx), l, parts, turn)
-		} else {
-			err = p.change(l.span.within(ctx), l)
-		}
+		turn, err = p.act(l.span.within(ctx), l, parts, turn)
 		if err != nil && ctx.Err() == nil {
 			l.span.fail(traces.NotDone)
 		}
@@ -129,6 +125,19 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// act carries out the action of the redrive on the messages of a lease. Messages to retry are passed to the workers.
+func (p *pass) act(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
+	if p.redrive.Selection.Archived {
+		if err := p.unarchive(ctx, l); err != nil {
+			return turn, err
+		}
+	}
+	if p.redrive.Action == entity.RedriveRetry {
+		return p.split(ctx, l, parts, turn)
+	}
+	return turn, p.change(ctx, l)
 }
 
 // split loads the messages of a lease in parts that fit into memory, plans each part, and passes it to the workers.

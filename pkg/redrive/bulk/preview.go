@@ -44,7 +44,7 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 		return entity.Preview{}, err
 	}
 	n.BatchSize = batchMessages
-	groups, err := s.deps.selected.PreviewRedrive(ctx, n)
+	groups, err := s.groups(ctx, &n)
 	if err != nil {
 		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
 	}
@@ -75,6 +75,15 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 	}
 	p.Groups = mergeGroups(p.Groups)
 	return p, nil
+}
+
+// groups counts the messages of the selection. Of archived messages it also sets n.Found.
+func (s *Redrives) groups(ctx context.Context, n *repository.NewRedrive) ([]repository.SelectionCount, error) {
+	if !n.Selection.Archived {
+		return s.deps.selected.PreviewRedrive(ctx, *n)
+	}
+	entries, err := s.selectArchived(ctx, n)
+	return countArchived(*n, entries), err
 }
 
 // overlaps returns the active redrives that wait to send some of the same messages. It returns nil when it cannot find
@@ -138,11 +147,11 @@ func (s *Redrives) previewOf(
 		}
 		return shown, unlessGone(err)
 	}
-	messages, _, memory, err := s.deps.parts.Loader.Load(ctx, []uuid.UUID{g.Sample}, attempt.Unpatched)
+	messages, _, release, err := s.load(ctx, n, []uuid.UUID{g.Sample}, attempt.Unpatched)
 	if err != nil {
 		return shown, fmt.Errorf("a sample: %w", err)
 	}
-	defer memory.Release()
+	defer release()
 	if len(messages) == 0 { // the message was deleted meanwhile; its group is counted without a plan
 		return shown, nil
 	}
@@ -190,7 +199,7 @@ func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.New
 	seen := map[uuid.UUID]bool{}
 	var samples []entity.PatchSample
 	for len(ids) > 0 && len(samples) < maxSamples {
-		messages, taken, memory, err := s.deps.parts.Loader.Load(ctx, ids, attempt.Patched)
+		messages, taken, release, err := s.load(ctx, n, ids, attempt.Patched)
 		if err != nil {
 			return nil, fmt.Errorf("samples: %w", err)
 		}
@@ -201,7 +210,7 @@ func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.New
 				samples = append(samples, sample(ctx, patch, m))
 			}
 		}
-		memory.Release()
+		release()
 	}
 	return samples, nil
 }
@@ -209,6 +218,9 @@ func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.New
 // others returns the ids of some messages of the selection that the redrive would send, as further samples. When the
 // store cannot find them quickly, it returns none.
 func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
+	if n.Selection.Archived {
+		return (*n.Found)[:min(len(*n.Found), 2*maxSamples)], nil
+	}
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)
 	}
@@ -232,7 +244,7 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 
 // takes reports whether the present state of the message m allows the redrive n to send it.
 func takes(n repository.NewRedrive, m *entity.Message) bool {
-	return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
+	return n.Selection.Archived || m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
 }
 
 // othersOf returns some of the selected ids, without messages that the redrive would not send. It asks the store about

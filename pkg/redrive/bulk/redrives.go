@@ -24,7 +24,7 @@ const (
 	// waitTimeout is how long Wait waits while the redrive itself waits, or while the store is unavailable. The redrive
 	// itself continues without such a limit.
 	waitTimeout = 30 * time.Second
-	// shortest pause between two polls of a redrive for which Wait waits, when another process runs it
+	// shortest pause between two polls of a redrive for which Wait waits, when another process runs it.
 	watchPause    = 20 * time.Millisecond
 	watchPauseMax = 500 * time.Millisecond
 )
@@ -50,7 +50,7 @@ type Redrives struct {
 func New(
 	cfg Config, store Store, selected Selections, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer,
 ) (*Redrives, *Runner) {
-	d := &dependencies{cfg: cfg, store: store, selected: selected, parts: parts, log: log, tracer: tracer}
+	d := &dependencies{cfg: cfg, store: store, selected: selected, archive: cfg.Archive, parts: parts, log: log, tracer: tracer}
 	s := &Redrives{deps: d, moves: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "dlq_redrives_total", Help: "Redrives by action and by the state that this process set.",
 	}, []string{"action", "state"})}
@@ -78,7 +78,7 @@ func (s *Redrives) Begin(ctx context.Context, n repository.NewRedrive) (entity.R
 	if _, err := s.validate(n); err != nil {
 		return entity.Redrive{}, err
 	}
-	r, err := s.deps.store.CreateRedrive(ctx, n)
+	r, err := s.create(ctx, n)
 	if err != nil {
 		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
 	}
@@ -87,6 +87,19 @@ func (s *Redrives) Begin(ctx context.Context, n repository.NewRedrive) (entity.R
 	}
 	s.changed.Notify()
 	return r, nil
+}
+
+// create stores a redrive. It selects archived messages only when no redrive with the id exists.
+func (s *Redrives) create(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+	if n.Selection.Archived {
+		if known, err := s.deps.store.Redrive(ctx, n.ID); !errors.Is(err, entity.ErrNotFound) {
+			return known, err
+		}
+		if _, err := s.selectArchived(ctx, &n); err != nil {
+			return entity.Redrive{}, err
+		}
+	}
+	return s.deps.store.CreateRedrive(ctx, n)
 }
 
 // Wait returns the redrive once it is over and none of its attempts is under way. The error is an

@@ -35,11 +35,29 @@ type Selections interface {
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
 }
 
+// Archive finds and changes archived messages, wherever they are stored.
+type Archive interface {
+	// Select returns the archived messages of a selection, the oldest first, or in the order of its ids. A condition
+	// that the archive cannot be searched for, and a selection of more than limit messages, is an *entity.FieldError.
+	Select(ctx context.Context, s entity.Selection, limit int) ([]repository.ArchivedEntry, error)
+	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
+
+	// RestoreEach restores messages as repository.Archive does it for one message. EraseEach erases them. Both call done
+	// once for each message that they have tried: with nil, with a *entity.NotFoundError when the message is not in the
+	// archive, with a *repository.ObjectError when its object cannot be read, or with an error of the kind
+	// entity.ErrConflict when a message with its id is live too. Any other error ends the work and is
+	// returned; done was not called for the remaining messages.
+	RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(id uuid.UUID, err error)) error
+	EraseEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(id uuid.UUID, err error)) error
+}
+
 // Config says how redrives are carried out.
 type Config struct {
 	Workers     int           // parts of one redrive that a process sends at once; 0 leaves redrives to other processes
 	ClaimExpiry time.Duration // duration of a lease, which is also the duration of a claim
 	Schemas     Schemas       // decodes and encodes payloads with a schema; nil: no payload has a schema
+	Archive     Archive       // nil: a redrive selects live messages only
 }
 
 // dependencies are shared by the types of this package.
@@ -47,6 +65,7 @@ type dependencies struct {
 	cfg      Config
 	store    Store
 	selected Selections // nil: the store supports only redrives that retry all messages of a topic
+	archive  Archive    // nil: there is no archive
 	parts    *attempt.Parts
 	log      *zap.Logger
 	tracer   trace.Tracer // nil: there are no spans
@@ -61,6 +80,9 @@ const (
 // reasons of the store.
 const (
 	SkippedKeyBlocked = "key_blocked" // an earlier message with the same key did not succeed
+
+	// SkippedUnreadable: the message is in an object of the archive that is missing or damaged.
+	SkippedUnreadable = "unreadable"
 
 	// SkippedPatchFailed: the patch cannot be applied to the value, or the store does not contain the message's value
 	// (it is too large, or the record is a pointer), so the patched value cannot be shown before it is sent.

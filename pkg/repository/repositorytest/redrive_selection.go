@@ -31,6 +31,8 @@ func redriveSelectionPromises() []promise {
 		{"CanaryIsExactlyItsNumber", selectionCanary},
 		{"CanaryIsForRetriesOnly", selectionCanaryOfOthers},
 		{"RateKeepsBatchesToASecond", selectionRate},
+		{"ArchivedMessagesAreThoseThatTheCallerFound", selectionArchived},
+		{"ArchivedMessagesHaveTheirOwnActions", selectionArchivedActions},
 		{"SurveyCountsTheSame", previewCounts},
 		{"SurveyIsLargestFirstWithASample", previewGroups},
 		{"SurveyTellsDeadLetterTopicsApart", previewSources},
@@ -81,6 +83,47 @@ func selectionNames(h *harness) {
 	h.wantSelected("orders", retryAll(), nil, orders.ID, sql.ID)
 	h.wantSelected("shared.dlq", retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = "shared.dlq" }), nil,
 		orders.ID, payments.ID, unknown.ID, both.ID)
+}
+
+// archivedOf changes a redrive to one of archived messages, of which the caller has found the given ones.
+func archivedOf(found ...uuid.UUID) func(*repository.NewRedrive) {
+	return func(n *repository.NewRedrive) { n.Selection.Archived, n.Found = true, &found }
+}
+
+func selectionArchived(h *harness) {
+	a, b, c := uuid.New(), uuid.New(), uuid.New()
+	h.wantSelected("by filter", retryAll(archivedOf(b, a, c)), nil, b, a, c)
+	h.wantSelected("no message", retryAll(archivedOf()), nil)
+	byID := func(n *repository.NewRedrive) { n.Selection.IDs, n.Selection.Topic = []uuid.UUID{c, b, c, a}, "" }
+	h.wantSelected("by id", retryAll(archivedOf(a, c), byID), map[string]int{repository.SkippedGone: 1}, c, a)
+	n := retryAll(archivedOf(a), func(n *repository.NewRedrive) { n.Action = entity.RedriveRestore })
+	n.ID = uuid.New()
+	for _, r := range []entity.Redrive{h.create(n), check.Must(h.Repository.Redrive(h.Context(), n.ID))(h)} {
+		check.True(h, r.Selection.Archived && r.Action == entity.RedriveRestore, "redrive has %+v and action %s, want archived messages and restore", r.Selection, r.Action)
+	}
+}
+
+func selectionArchivedActions(h *harness) {
+	for _, action := range []entity.RedriveAction{
+		entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete, entity.RedriveMap, entity.RedriveRestore,
+	} {
+		for _, archived := range []bool{true, false} {
+			n := retryAll(func(n *repository.NewRedrive) {
+				n.ID, n.Action, n.Options.OriginalTopic = uuid.New(), action, "payments"
+			})
+			if archived {
+				archivedOf()(&n)
+			}
+			_, err := h.Repository.CreateRedrive(h.Context(), n)
+			want := archived == slices.Contains(entity.ArchivedActions(), action) || !archived && action != entity.RedriveRestore
+			check.True(h, want == (err == nil), "%s of archived messages %v: error %v, want that it is allowed: %v", action, archived, err, want)
+			if err != nil {
+				check.Is(h, err, entity.ErrInvalid, string(action))
+			}
+		}
+	}
+	n := retryAll(func(n *repository.NewRedrive) { n.ID, n.Selection.Archived = uuid.New(), true })
+	check.Is(h, check.Err(h.Repository.CreateRedrive(h.Context(), n)), entity.ErrInvalid, "archived messages that nobody has searched for")
 }
 
 // oneOfEach stores one message of each status, one whose attempts are used up, and one that is unsettleable, because

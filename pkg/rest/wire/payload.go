@@ -27,7 +27,7 @@ const (
 	TooLarge  = "too_large"
 	overLimit = "over_limit"
 	notAsked  = "not_asked"
-	// the message stands for a range of offsets whose records cannot be read
+	// the message stands for a range of offsets whose records cannot be read.
 	unreadable = "unreadable"
 	pointer    = "pointer" // the dead letter only names the position of its record
 )

@@ -52,8 +52,9 @@ type Redrive struct {
 // Selection shows the selection of a redrive. It leaves out ids, of which there may be ten thousand; the list of the
 // redrive's messages contains them.
 type Selection struct {
-	By     string  `json:"by"` // "ids" or "filter"
-	Filter *Filter `json:"filter"`
+	By       string  `json:"by"` // "ids" or "filter"
+	Archived bool    `json:"archived"`
+	Filter   *Filter `json:"filter"`
 }
 
 // RedriveOptions shows the options of a redrive. A number or text that was not given, or is 0, is null.
@@ -108,9 +109,9 @@ func reasons(reasons map[string]int) map[string]int {
 // return with the selection.
 func newSelection(selection entity.Selection, by Masking) Selection {
 	if len(selection.IDs) > 0 || selection.Empty() {
-		return Selection{By: "ids"}
+		return Selection{By: "ids", Archived: selection.Archived}
 	}
-	return Selection{By: "filter", Filter: NewFilter(selection.Filter, by)}
+	return Selection{By: "filter", Archived: selection.Archived, Filter: NewFilter(selection.Filter, by)}
 }
 
 func newRedriveOptions(o entity.RedriveOptions, by Masking) RedriveOptions {

@@ -36,7 +36,7 @@ const (
 	asKeep   = "keep"   // the record's own value is sent; the form may show it masked
 	asJSON   = "json"   // the user edits JSON, which is encoded with a schema
 	asRemove = "remove" // the header is not sent
-	// the header's name cannot be written in an edit: the header is sent only if no other header is changed
+	// the header's name cannot be written in an edit: the header is sent only if no other header is changed.
 	asLost = "lost"
 )
 

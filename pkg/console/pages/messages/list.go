@@ -85,6 +85,8 @@ type list struct {
 	// link to a search for exactly the text that the user typed; set if the list was found by the words of that text
 	Exact  *listLink
 	Choice *selection // nil: no action is possible on the list
+	// Redrives are links to redrives of all archived messages that match, if the filter allows them.
+	Redrives []listLink
 
 	Asked bool // the list has a condition
 }
@@ -308,7 +310,26 @@ func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
 		m.Table.Select = true
 		m.Choice = q.choice(f)
 	}
+	if q.path == link.Archive && len(f.Messages) > 0 && q.narrow() {
+		m.Redrives = q.redrives()
+	}
 	return m
+}
+
+// redrives returns links to the previews of redrives of the archived messages that match.
+func (q listQuery) redrives() []listLink {
+	var links []listLink
+	for _, action := range [][2]string{{"restore", "Restore these…"}, {"retry", "Retry these…"}} {
+		query := url.Values{"archived": {"true"}, "action": {action[0]}}
+		for name, values := range q.frozen(time.Time{}) {
+			if name == "id" {
+				name = "ids"
+			}
+			query[name] = values
+		}
+		links = append(links, listLink{Label: action[1], Href: link.WithQuery(link.NewRedrive, query)})
+	}
+	return links
 }
 
 // uniform reports whether all messages have the same status, so that a column with the status would be useless.

@@ -291,7 +291,10 @@ func TestArchiveIsAListWithoutActions(t *testing.T) {
 	t.Parallel()
 	a := consoletest.NewAPI(t).Says("GET /api/v1/archive", oneMessage(`"next_cursor":"x","count":{"messages":70,"exact":false},"searched_until":"2026-02-20T11:00:00.000+00:00"`))
 	body := consoletest.Get(t, consoletest.Site(t, a), "/archive?topic=orders").Body.String()
-	consoletest.MustHave(t, body, `href="/archive/`+consoletest.MessageID+`"`, "about 70", "/archive?cursor=x&amp;", "as indexed", "source=archive")
+	consoletest.MustHave(t, body, `href="/archive/`+consoletest.MessageID+`"`, "about 70", "/archive?cursor=x&amp;", "as indexed", "source=archive",
+		`/redrives/new?action=restore&amp;archived=true&amp;created_before=`, "topic=orders\">Restore these…</a>", "topic=orders\">Retry these…</a>")
+	body = consoletest.Get(t, consoletest.Site(t, a), "/archive?created_after=2026-01-01T00:00").Body.String()
+	consoletest.MustNotHave(t, body, "Restore these…")
 	consoletest.MustNotHave(t, body, `name="ids"`, `id="arrivals"`)
 }
 

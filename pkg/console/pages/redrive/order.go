@@ -17,6 +17,7 @@ import (
 // order is a redrive with the values that the user has typed into the form.
 type order struct {
 	Action  string
+	Archive bool // the messages are archived
 	IDs     []string
 	Filter  url.Values // parameters by their names in the API, without empty values
 	Topic   string     // the original topic to set, for the action map
@@ -66,7 +67,7 @@ func readOrder(r *http.Request, now time.Time) order {
 	}
 	o := order{
 		Action: strings.TrimSpace(form.Get("action")), IDs: separated(form["ids"]), Filter: url.Values{},
-		Topic: strings.TrimSpace(form.Get("original_topic")),
+		Topic: strings.TrimSpace(form.Get("original_topic")), Archive: checked(form, "archived"),
 	}
 	o.Counted, _ = strconv.ParseInt(form.Get("counted"), 10, 64) // 0 for any other text
 	o.CountedOf, _ = strconv.ParseInt(form.Get("counted_of"), 10, 64)
@@ -126,7 +127,7 @@ func separated(lists []string) []string {
 
 func (o order) Selects() bool { return len(o.IDs) > 0 || len(o.Filter) > 0 }
 
-func (o order) Does() action { return actionOf(o.Action) }
+func (o order) Does() action { return actionOf(o.Action, o.Archive) }
 
 func (o order) Together() string { return strings.Join(o.IDs, ",") }
 
@@ -148,6 +149,9 @@ func (o *order) body() map[string]any {
 		body["ids"] = o.IDs
 	} else {
 		body["filter"] = o.filterBody()
+	}
+	if o.Archive {
+		body["archived"] = true
 	}
 	if o.Reason != "" {
 		body["reason"] = o.Reason
@@ -235,6 +239,6 @@ func (o *order) decimal(body map[string]any, field, name, typed string, parts fl
 
 // previewID identifies the subject of a preview: which messages are selected, and what is sent.
 func (o order) previewID() string {
-	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch, o.Schema}
+	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch, o.Schema, strconv.FormatBool(o.Archive)}
 	return format.Digest(strings.Join(parts, "\x00"))
 }

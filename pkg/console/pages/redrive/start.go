@@ -171,6 +171,9 @@ func (p startPage) Conditions() []view.FieldProblem {
 // address, it contains none.
 func (o order) Address(action string) string {
 	query := url.Values{"action": {action}}
+	if o.Archive {
+		query.Set("archived", "true")
+	}
 	if o.Few() && len(o.IDs) > 0 {
 		query["ids"] = []string{o.Together()}
 	}
@@ -284,7 +287,7 @@ func (s *Start) Show(w http.ResponseWriter, r *http.Request) error {
 	}
 	status, problem := http.StatusOK, draft.Refused()
 	viewer := session.ViewerOf(r)
-	shown := startPage{Actions: actions, DeniedReason: viewer.Why(api.RoleFor(o.Action)), NoPatch: viewer.Why("edit"), Titles: s.titles(r, &o)}
+	shown := startPage{Actions: actionsOn(o.Archive), DeniedReason: viewer.Why(api.RoleFor(o.Action)), NoPatch: viewer.Why("edit"), Titles: s.titles(r, &o)}
 	if body := o.body(); len(o.problems) > 0 && problem == nil {
 		status, problem = http.StatusBadRequest, &view.Problem{Title: "Invalid request", Message: "The dry run needs valid values.", Fields: o.problems}
 	} else if len(o.problems) == 0 && o.Selects() && shown.DeniedReason == "" && (o.Action != "map" || o.Topic != "") {

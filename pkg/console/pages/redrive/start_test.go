@@ -87,6 +87,16 @@ func TestNewRedrive(t *testing.T) {
 			`value="start" disabled>`,
 			"none of them can be sent", overlapsUnknown,
 		}},
+		"TakesArchivedMessages": {
+			Path: "/redrives/new?archived=true&action=restore&topic=x", Lacks: []string{"with status", "Requeue", `name="canary"`},
+			Has: []string{
+				"<strong>12,431 messages</strong> of topic", "in the archive", `name="archived" value="true"`, "Restore 12,400 messages</button>",
+				`?action=delete&amp;archived=true&amp;created_before=`, ">Erase</a>",
+			},
+		},
+		"ArchivedRetryTakesNoDeadMessages": {
+			Path: "/redrives/new?archived=true&topic=x", Lacks: []string{`name="requeue"`}, Has: []string{`name="canary"`, `name="patch"`},
+		},
 		"WaitsForTheTopicOfAMap": {Path: "/redrives/new?action=map&topic=x", Has: []string{"Enter the topic first"}},
 		"SaysWhatMayFollow": {
 			Path: "/redrives/new?action=delete&ids=a,b", Says: consoletest.Answers{dry: later},
@@ -101,6 +111,9 @@ func TestNewRedrive(t *testing.T) {
 	consoletest.Get(t, consoletest.Site(t, a), "/redrives/new?action=retry&topic=orders.*&status=PENDING,DEAD&header=a&header=b%3Dc")
 	consoletest.WantSent(t, a, dry, `{"action":"retry","dry_run":true,"filter":{"created_before":"2026-02-20T12:00:00.000Z","header":["a","b=c"],`+
 		`"status":["PENDING","DEAD"],"topic":"orders.*"}}`, "")
+	a = api(t)
+	consoletest.Get(t, consoletest.Site(t, a), "/redrives/new?archived=true&action=restore&topic=x&created_before=2026-02-20T12:00:00.000Z")
+	consoletest.WantSent(t, a, dry, `{"action":"restore","archived":true,"dry_run":true,"filter":{"created_before":"2026-02-20T12:00:00.000Z","topic":"x"}}`, "")
 	a = api(t)
 	consoletest.Get(t, consoletest.Site(t, a), "/redrives/new?action=dead&ids=a,b&ids=c&created_before=x")
 	consoletest.WantSent(t, a, dry, `{"action":"dead","dry_run":true,"ids":["a","b","c"]}`, "")

@@ -20,8 +20,9 @@ type redrive struct {
 	Actor     string `json:"actor"`
 	Reason    string `json:"reason"`
 	Selection struct {
-		By     string  `json:"by"`
-		Filter *filter `json:"filter"`
+		By       string  `json:"by"`
+		Archived bool    `json:"archived"`
+		Filter   *filter `json:"filter"`
 	} `json:"selection"`
 	Options options           `json:"options"`
 	titles  map[string]string // titles of the error groups in the filter
@@ -65,7 +66,7 @@ type options struct {
 	Schema          string          `json:"schema"`
 }
 
-func (d redrive) Does() action { return actionOf(d.Action) }
+func (d redrive) Does() action { return actionOf(d.Action, d.Selection.Archived) }
 
 func (d redrive) URL() string { return link.Redrive(d.ID) }
 

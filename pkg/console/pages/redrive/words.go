@@ -48,10 +48,41 @@ var actions = []action{
 	},
 }
 
-// actionOf returns the action of that name, or retry for an unknown name.
-func actionOf(name string) action {
-	i := slices.IndexFunc(actions, func(a action) bool { return a.Action == name })
-	return actions[max(0, i)]
+// archivedActions are the actions on archived messages.
+var archivedActions = []action{
+	{
+		Action: "retry", Name: "Retry", Title: "Retry %", Done: "published", With: inArchive, Retry: true,
+		What: "Each message is restored from the archive and sent back to its original topic, once.",
+	},
+	{
+		Action: "restore", Name: "Restore", Title: "Restore %", Done: "restored", With: inArchive,
+		What: "Each message is restored from the archive and is pending. Nothing is sent, except by automatic retry.",
+	},
+	{
+		Action: "dead", Name: "Mark dead", Title: "Mark % dead", Done: "marked dead", With: inArchive, Hurts: true,
+		What: "Each message is restored from the archive and marked dead.",
+	},
+	{
+		Action: "delete", Name: "Erase", Title: "Erase %", Done: "erased", With: inArchive, Hurts: true,
+		What: "Each message is erased from the archive permanently, with its attempts and edits.",
+	},
+}
+
+const inArchive = "in the archive"
+
+// actionsOn returns the actions on archived or on live messages.
+func actionsOn(archived bool) []action {
+	if archived {
+		return archivedActions
+	}
+	return actions
+}
+
+// actionOf returns the action of that name on archived or on live messages, or retry for an unknown name.
+func actionOf(name string, archived bool) action {
+	list := actionsOn(archived)
+	i := slices.IndexFunc(list, func(a action) bool { return a.Action == name })
+	return list[max(0, i)]
 }
 
 // withDead returns the action with other words for its selection: the redrive takes PENDING messages and DEAD messages.
@@ -61,7 +92,10 @@ func (a action) withDead() action {
 }
 
 func (a action) taken() []phrase {
-	list := []phrase{{Says: "with status", Value: a.Takes}}
+	var list []phrase
+	if a.Takes != "" {
+		list = append(list, phrase{Says: "with status", Value: a.Takes})
+	}
 	if a.With != "" {
 		list = append(list, phrase{Says: a.With})
 	}
@@ -73,6 +107,7 @@ func (a action) of(n int64) string { return strings.Replace(a.Title, "%", format
 var reasonTexts = map[string]string{
 	"taken":              "another attempt is under way, or its state changed",
 	"gone":               "it no longer exists, or you may not change it",
+	"unreadable":         "its object in the archive is missing or damaged",
 	"not_retryable":      "it is in another state, or has no attempts left",
 	"origin_known":       "its own header names its original topic",
 	"given_back":         "its turn came too late to send it safely",

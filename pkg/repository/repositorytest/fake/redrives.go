@@ -316,6 +316,9 @@ type selected struct {
 // selection returns the messages that n selects, in the order in which the redrive processes them. When n has no
 // condition and would select all messages, the error is entity.ErrInvalid.
 func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
+	if n.Selection.Archived {
+		return selectArchived(n)
+	}
 	takes, err := taken(n)
 	if err != nil {
 		return nil, err
@@ -333,6 +336,31 @@ func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
 	found := make([]selected, len(rows))
 	for i, r := range rows {
 		found[i] = judged(&r.Message, n.Action, takes)
+	}
+	return found, nil
+}
+
+// selectArchived returns the archived messages that the caller has found, and the ids that are not among them.
+func selectArchived(n repository.NewRedrive) ([]selected, error) {
+	if n.Found == nil || n.Selection.Empty() || !slices.Contains(entity.ArchivedActions(), n.Action) {
+		return nil, fmt.Errorf("action %q on archived messages: %w", n.Action, entity.ErrInvalid)
+	}
+	ids := n.Selection.IDs
+	if len(ids) == 0 {
+		ids = *n.Found
+	}
+	var found []selected
+	seen := map[uuid.UUID]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		f := selected{id: id}
+		if !slices.Contains(*n.Found, id) {
+			f.reason = repository.SkippedGone
+		}
+		found = append(found, f)
 	}
 	return found, nil
 }
@@ -386,6 +414,7 @@ func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 		return func(m *entity.Message) bool { return !m.Claimed() }, nil
 	case entity.RedriveMap:
 		return func(m *entity.Message) bool { return mappable(m) && m.Origin.Confidence != entity.FromHeader }, nil
+	case entity.RedriveRestore: // only for archived messages
 	}
 	return nil, fmt.Errorf("action %q: %w", n.Action, entity.ErrInvalid)
 }

@@ -24,21 +24,22 @@ const (
 )
 
 type redriveOrder struct {
-	action, canaryWait, originalTopic       request.Option[string]
-	ids                                     request.Option[[]string]
-	canary, minSample                       request.Option[int]
-	rate, failureShare, returnShare         request.Option[float64]
-	dryRun, filtered, keepKeyOrder, requeue bool // filtered: the request has a filter
-	filter                                  request.FilterOrder
-	patch                                   request.RawJSON
-	schema                                  request.Option[string]
+	action, canaryWait, originalTopic request.Option[string]
+	ids                               request.Option[[]string]
+	canary, minSample                 request.Option[int]
+	rate, failureShare, returnShare   request.Option[float64]
+	dryRun, archived                  bool
+	filtered, keepKeyOrder, requeue   bool // filtered: the request has a filter
+	filter                            request.FilterOrder
+	patch                             request.RawJSON
+	schema                            request.Option[string]
 	request.Problems
 }
 
 func (h Redrives) readOrder(w http.ResponseWriter, r *http.Request) (order repository.NewRedrive, dryRun bool, err error) {
 	o := redriveOrder{filter: request.NewFilterOrder()}
 	cause, err := h.Bodies.ReadChange(w, r, request.Fields{
-		"action": &o.action, "dry_run": &o.dryRun, "ids": &o.ids,
+		"action": &o.action, "dry_run": &o.dryRun, "ids": &o.ids, "archived": &o.archived,
 		"canary": &o.canary, "canary_wait": &o.canaryWait, "rate": &o.rate,
 		"max_failure_share": &o.failureShare, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
 		"keep_key_order": &o.keepKeyOrder, "requeue": &o.requeue,
@@ -49,6 +50,8 @@ func (h Redrives) readOrder(w http.ResponseWriter, r *http.Request) (order repos
 	}
 	order = repository.NewRedrive{Action: o.redriveAction(), Cause: cause, Selection: o.selection()}
 	order.Options = o.options(order.Action)
+	order.Selection.Archived = o.archived
+	o.checkArchived(order)
 	return order, o.dryRun, o.Err()
 }
 
@@ -65,6 +68,19 @@ func (o *redriveOrder) redriveAction() entity.RedriveAction {
 
 var redriveActions = []entity.RedriveAction{
 	entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete, entity.RedriveMap,
+	entity.RedriveRestore,
+}
+
+// checkArchived refuses an action that does not fit the place of the messages: the archive, or the live table.
+func (o *redriveOrder) checkArchived(order repository.NewRedrive) {
+	if !o.archived {
+		o.Refuse(order.Action == entity.RedriveRestore, "archived", "must be true for action restore")
+		return
+	}
+	allowed := entity.ArchivedActions()
+	o.Refuse(order.Action != "" && !slices.Contains(allowed, order.Action), "action", "%s, for archived messages", request.OneOf(allowed))
+	o.Refuse(o.requeue, "requeue", "is not for archived messages, which are PENDING once they are restored")
+	o.Refuse(order.Action == entity.RedriveDelete && !o.dryRun && order.Cause.Reason == "", "reason", "is needed to erase messages")
 }
 
 func (o *redriveOrder) selection() entity.Selection {

@@ -85,9 +85,11 @@ func (h Redrives) Create(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()
-	searched, err := request.QueryIndex(ctx, h.Database, h.Now, order.Selection.Filter)
-	if err != nil {
-		return err
+	var searched request.SearchedUntil
+	if !order.Selection.Archived { // archived messages are not found by the search index
+		if searched, err = request.QueryIndex(ctx, h.Database, h.Now, order.Selection.Filter); err != nil {
+			return err
+		}
 	}
 	if dryRun {
 		preview, err := h.Redriver.Preview(ctx, order)

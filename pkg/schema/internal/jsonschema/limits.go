@@ -84,7 +84,7 @@ func shortNumber(n json.Number) bool {
 // about a tenth of a microsecond.
 const (
 	minSteps = 2 << 20
-	// less than minSteps, because each step of a check that explains an error may store an error with its path
+	// less than minSteps, because each step of a check that explains an error may store an error with its path.
 	explainSteps = 1 << 16
 )
 

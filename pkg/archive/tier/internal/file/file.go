@@ -166,8 +166,11 @@ func (f *File) Entries() (entries []Entry, err error) {
 func (f *File) Rows(wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) (err error) {
 	defer recovered(&err)
 	for i, group := range f.file.RowGroups() {
-		if wanted != nil && !f.mayHave(i, wanted) {
-			continue
+		few := 0
+		if wanted != nil {
+			if few = f.mayHave(i, wanted); few == 0 {
+				continue
+			}
 		}
 		if err := f.prefetch(i, ""); err != nil {
 			return err
@@ -177,9 +180,12 @@ func (f *File) Rows(wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) 
 			refused = do(r)
 			return refused == nil
 		}
-		if wanted == nil {
+		switch {
+		case wanted == nil:
 			err = each(group, one)
-		} else {
+		case few > fewRows:
+			err = many(group, wanted, one)
+		default:
 			err = some(group, wanted, one)
 		}
 		if refused != nil || err != nil {
@@ -189,8 +195,8 @@ func (f *File) Rows(wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) 
 	return nil
 }
 
-// mayHave reports whether the range of ids of a row group includes one of the wanted ids, or is not known.
-func (f *File) mayHave(group int, wanted map[uuid.UUID]bool) bool {
+// mayHave counts the wanted ids that are in the range of ids of a row group, or all of them if the range is not known.
+func (f *File) mayHave(group int, wanted map[uuid.UUID]bool) (n int) {
 	for _, c := range f.file.Metadata().RowGroups[group].Columns {
 		if len(c.MetaData.PathInSchema) != 1 || c.MetaData.PathInSchema[0] != idColumn {
 			continue
@@ -198,12 +204,14 @@ func (f *File) mayHave(group int, wanted map[uuid.UUID]bool) bool {
 		low, high := c.MetaData.Statistics.MinValue, c.MetaData.Statistics.MaxValue
 		for id := range wanted {
 			if bytes.Compare(id[:], low) >= 0 && bytes.Compare(id[:], high) <= 0 {
-				return true
+				n++
 			}
 		}
-		return len(low) == 0
+		if len(low) > 0 {
+			return n
+		}
 	}
-	return true
+	return len(wanted)
 }
 
 // prefetch loads the columns of a row group up to the column last, or all columns when no column has this name.
@@ -253,8 +261,41 @@ func each[T any](group parquet.RowGroup, do func(*T) bool) error {
 // fewRows is the number of rows up to which it is faster to find each row (3 ms) than to read a whole row group (35 ms).
 const fewRows = 8
 
+var rowSchema = parquet.SchemaOf(repository.ArchivedRow{})
+
+// many reads a whole row group, and makes only the wanted rows values of Go, until do returns false.
+func many(group parquet.RowGroup, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) bool) error {
+	reader := parquet.NewRowGroupReader(group, rowSchema)
+	defer func() { _ = reader.Close() }()
+	rows := make([]parquet.Row, 64)
+	for {
+		n, err := reader.ReadRows(rows)
+		for _, row := range rows[:n] {
+			if !wanted[uuid.UUID(row[0].ByteArray())] { // the first column is the id
+				continue
+			}
+			r := &repository.ArchivedRow{}
+			if err := rowSchema.Reconstruct(r, row); err != nil {
+				return fmt.Errorf("read a row: %w", err)
+			}
+			if !do(r) {
+				return nil
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read rows: %w", err)
+		}
+		if n == 0 {
+			return io.ErrNoProgress
+		}
+	}
+}
+
 // some calls do for the wanted rows of a group until do returns false. It finds their positions in the column of ids,
-// and then reads up to fewRows rows one by one, but more rows by reading the whole group.
+// and then reads the rows one by one.
 func some(group parquet.RowGroup, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) bool) error {
 	var at int64
 	var numbers []int64
@@ -270,9 +311,6 @@ func some(group parquet.RowGroup, wanted map[uuid.UUID]bool, do func(*repository
 	})
 	if err != nil || len(numbers) == 0 {
 		return err
-	}
-	if len(numbers) > fewRows {
-		return each(group, func(r *repository.ArchivedRow) bool { return !wanted[r.ID] || do(r) })
 	}
 	reader := parquet.NewGenericRowGroupReader[repository.ArchivedRow](group)
 	defer func() { _ = reader.Close() }()

@@ -12,5 +12,6 @@
 //   - defect.go: which limit a record exceeds, or why it could not be read
 //   - arrays.go: arrays in binary form, texts, JSON
 //   - headers.go: the headers of a record as one value
+//   - actions.go: the names of redrives' actions
 //   - source.go: reads from the live table or from the archive
 package codec

@@ -54,7 +54,7 @@ func (r *auditRow) entry() entity.AuditEntry {
 		Action: entity.Action(r.Action), Kind: entity.Kind(r.Kind), ObjectID: r.ObjectID,
 		From: r.From.String, To: r.To.String, RetryCount: int(r.RetryCount.Int32),
 		Class: entity.ErrorClass(r.Class.String), LastError: r.LastError.String, Topics: r.Topics.String,
-		Entries: r.Entries, Redrive: entity.RedriveAction(r.Redrive), Selected: r.Selected,
+		Entries: r.Entries, Redrive: codec.RedriveAction(r.Redrive), Selected: r.Selected,
 		Cause: entity.AuditInfo{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
 			Operation: r.Operation.UUID, Call: r.Call.UUID,
@@ -102,7 +102,7 @@ func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args
 	action := "action = $%d"
 	if q.ByRequest {
 		action = `(action = $%[1]d OR action = 'create' AND EXISTS (
-			SELECT FROM dlq.redrives r WHERE r.id = object_id AND r.action IN ($%[1]d, $%[1]d || '_patched')))`
+			SELECT FROM dlq.redrives r WHERE r.id = object_id AND r.action IN ($%[1]d, $%[1]d || '_patched', 'archived_' || $%[1]d)))`
 	}
 	add(q.ObjectID != uuid.Nil, "object_id = $%d", q.ObjectID)
 	add(q.Kind != "", "kind = $%d", codec.Clean(string(q.Kind)))

@@ -67,6 +67,21 @@ func (s *Reader) FindObject(ctx context.Context, id uuid.UUID) (o repository.Arc
 	return found[0], true, nil
 }
 
+// ObjectsOf returns, by the id of an object, those of the given messages that are in this object.
+func (s *Reader) ObjectsOf(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]uuid.UUID, error) {
+	var found []struct {
+		Message uuid.UUID `db:"id"`
+		Object  uuid.UUID `db:"object_id"`
+	}
+	err := s.db.Select(ctx, &found, `SELECT id, object_id FROM dlq.archive_ids WHERE id = ANY ($1::uuid[]) AND object_id IS NOT NULL`,
+		codec.UUIDArray(ids))
+	objects := map[uuid.UUID][]uuid.UUID{}
+	for _, f := range found {
+		objects[f.Object] = append(objects[f.Object], f.Message)
+	}
+	return objects, conn.Translate("find the objects of messages", err)
+}
+
 // HasObjects reports whether the manifest contains an object that is not purged.
 func (s *Reader) HasObjects(ctx context.Context) (bool, error) {
 	var has []bool

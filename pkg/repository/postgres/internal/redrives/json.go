@@ -16,6 +16,7 @@ import (
 // value differs from a value that is not set.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
+	Archived      bool            `json:"archived,omitempty"`
 	MessageIDs    []uuid.UUID     `json:"message_ids,omitempty"`
 	Topic         string          `json:"topic,omitempty"`
 	Topics        []string        `json:"topics,omitempty"`
@@ -74,7 +75,7 @@ type targetJSON struct {
 
 func packSelection(s entity.Selection) (string, error) {
 	packed := selectionJSON{
-		IDs: len(s.IDs), MessageIDs: s.MessageIDs, Topic: codec.Clean(s.Topic), Topics: codec.CleanAll(s.Topics.Texts()), Statuses: s.Statuses,
+		IDs: len(s.IDs), Archived: s.Archived, MessageIDs: s.MessageIDs, Topic: codec.Clean(s.Topic), Topics: codec.CleanAll(s.Topics.Texts()), Statuses: s.Statuses,
 		ErrorClass: codec.Clean(s.ErrorClass), ConsumerGroup: codec.Clean(s.ConsumerGroup), Dialect: codec.Clean(s.Dialect),
 		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
 		CreatedAfter: entity.TruncateTime(s.CreatedAfter), CreatedBefore: entity.TruncateTime(s.CreatedBefore),
@@ -141,7 +142,7 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 		}
 		f.Visible = &visible
 	}
-	return entity.Selection{Filter: f}, nil
+	return entity.Selection{Archived: s.Archived, Filter: f}, nil
 }
 
 // patterns parses patterns of topics. For an empty list it returns patterns that match no topic.

@@ -92,7 +92,7 @@ func overlapsOf(found []overlapRow) []entity.Overlap {
 	var overlaps []entity.Overlap
 	for _, f := range found {
 		overlaps = append(overlaps, entity.Overlap{
-			ID: f.ID, Action: actionOf(f.Action), State: entity.RedriveState(f.State), Actor: f.Actor, CreatedAt: f.CreatedAt, Messages: f.Messages,
+			ID: f.ID, Action: codec.RedriveAction(f.Action), State: entity.RedriveState(f.State), Actor: f.Actor, CreatedAt: f.CreatedAt, Messages: f.Messages,
 		})
 	}
 	return overlaps

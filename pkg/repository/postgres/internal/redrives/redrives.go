@@ -110,27 +110,9 @@ func creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r reposit
 		canary = max(0, r.Options.Canary)
 	}
 	args := append([]any{r.ID, db.Clock()}, audit.CauseArgs(r.Cause)...)
-	args = append(args, storedAction(r), chosen, options, size, canary,
+	args = append(args, codec.StoredAction(r), chosen, options, size, canary,
 		r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry, max(0, r.Options.Rate))
 	return found.Within(createQuery), append(args, found.Values...), nil
-}
-
-// retryPatched is the name in the database for the action of a retry with a patch. Earlier versions of the program,
-// which may run during a roll-out, do not know this name and send nothing for such a redrive.
-const retryPatched = "retry_patched"
-
-func storedAction(r repository.NewRedrive) string {
-	if r.Action == entity.RedriveRetry && r.Options.Patch != nil {
-		return retryPatched
-	}
-	return string(r.Action)
-}
-
-func actionOf(stored string) entity.RedriveAction {
-	if stored == retryPatched {
-		return entity.RedriveRetry
-	}
-	return entity.RedriveAction(stored)
 }
 
 // batchSize returns the number of messages in a batch. When the redrive has a rate, a batch contains at most the
@@ -342,7 +324,7 @@ func (r *redriveRow) redrive() (entity.Redrive, error) {
 		return entity.Redrive{}, err
 	}
 	return entity.Redrive{
-		ID: r.ID, Action: actionOf(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
+		ID: r.ID, Action: codec.RedriveAction(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
 		Cause: entity.AuditInfo{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
 			Operation: r.OperationID.UUID, Call: r.CallID.UUID,

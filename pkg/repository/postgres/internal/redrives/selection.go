@@ -3,6 +3,7 @@ package redrives
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -23,6 +24,9 @@ type selection struct {
 // newSelection returns the selection of the redrive r. The parameter first is the number of the query's first
 // parameter. When r selects all messages, without any condition, the error is of the kind entity.ErrInvalid.
 func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
+	if r.Selection.Archived {
+		return archivedSelection(r, first)
+	}
 	takes, err := taken(r)
 	if err != nil {
 		return nil, err
@@ -43,6 +47,24 @@ func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRe
 	return q, nil
 }
 
+// archivedSelection returns the selection of a redrive of archived messages. The caller has found the messages. An id of
+// the selection that is not among them counts as gone.
+func archivedSelection(r repository.NewRedrive, first int) (*selection, error) {
+	if r.Found == nil || r.Selection.Empty() || !slices.Contains(entity.ArchivedActions(), r.Action) {
+		return nil, fmt.Errorf("action %q on archived messages: %w", r.Action, entity.ErrInvalid)
+	}
+	q := &selection{Arguments: search.Arguments{First: first}, order: "ord"}
+	found := "unnest(" + q.Arg(codec.UUIDArray(*r.Found)) + "::uuid[])"
+	from, reason := found+" WITH ORDINALITY AS w (id, ord)", "NULL::text"
+	if len(r.Selection.IDs) > 0 {
+		from = "unnest(" + q.Arg(codec.UUIDArray(codec.Unique(r.Selection.IDs))) + "::uuid[]) WITH ORDINALITY AS w (id, ord)\n" +
+			"	LEFT JOIN " + found + " AS f (id) ON f.id = w.id"
+		reason = "CASE WHEN f.id IS NULL THEN '" + repository.SkippedGone + "' END"
+	}
+	q.query = "SELECT w.ord, w.id, '' AS original_topic, NULL::int AS dlq_topic_id, '' AS confidence, " + reason + " AS reason\n	FROM " + from
+	return q, nil
+}
+
 // taken returns the SQL condition that the action of the redrive r can be applied to the message m.
 func taken(r repository.NewRedrive) (string, error) {
 	switch r.Action {
@@ -59,6 +81,7 @@ func taken(r repository.NewRedrive) (string, error) {
 		return "(m.status <> 'RETRYING')", nil
 	case entity.RedriveMap:
 		return "(m.status IN ('PENDING', 'DEAD') AND m.origin_confidence IS DISTINCT FROM 'header')", nil
+	case entity.RedriveRestore: // only for archived messages
 	}
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
@@ -77,7 +100,7 @@ func worked(r repository.NewRedrive) []entity.Status {
 		}
 	case entity.RedriveMap:
 		return []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
-	case entity.RedriveDead:
+	case entity.RedriveDead, entity.RedriveRestore:
 	}
 	return []entity.Status{entity.Pending, entity.Retrying}
 }
