@@ -18,10 +18,7 @@
 //   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results
 //   - state.go: the fields of a run and a pass, and until when this process holds which batches
 //   - trace.go: the span of a batch
-//   - canary.go: decides whether the results of the first messages allow sending the others
-//   - breaker.go: limits on the shares of failures and returns
 //   - keyorder.go: which messages wait for others with the same key
-//   - reach.go: which partitions can be reached, and which accept records
 //   - locked.go: messages that another database session locks
 //   - patch.go: changes the value of a message
 //   - items.go: the results of a batch

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/reach"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -53,7 +54,7 @@ func TestLockedRows(t *testing.T) {
 	}))
 
 	t.Run("ManyBatchesOfThemDoNotHoldUpOthers", scenario(func(b *bench) {
-		held := b.Add((maxUnreachableBatches + 5) * batchMessages)
+		held := b.Add((reach.MaxUnreachableBatches + 5) * batchMessages)
 		free := b.Add(3)
 		b.Lock(held...)
 		defer b.carry()()

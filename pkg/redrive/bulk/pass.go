@@ -10,6 +10,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/harm"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/reach"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
@@ -19,7 +21,7 @@ const supervision = time.Second
 
 // newPass returns a pass that has not begun.
 func newPass(r *run, redrive entity.Redrive) *pass {
-	return &pass{deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: newReach()}
+	return &pass{deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: reach.New()}
 }
 
 // work sends the messages that can be sent now, and returns when no attempt is under way. worked reports whether some
@@ -62,7 +64,7 @@ func (p *pass) result(ctx context.Context) error {
 	switch {
 	case cause != nil || p.worked:
 		return cause
-	case p.reach.nowhere():
+	case p.reach.Nowhere():
 		return p.unreachable
 	case p.someLocked:
 		return errLocked
@@ -82,14 +84,14 @@ func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 			return
 		case <-ticker.C:
 		}
-		if !watched(p.redrive.Options) {
+		if !harm.Watched(p.redrive.Options) {
 			continue
 		}
 		redrive, err := p.deps.store.Redrive(ctx, p.redrive.ID)
 		if err != nil || !redrive.State.Active() {
 			continue
 		}
-		if why := excess(redrive); why != "" {
+		if why := harm.Excess(redrive); why != "" {
 			if _, err := p.run.redrives.move(ctx, p.redrive.ID, stopMove(redrive, why)); err != nil {
 				p.run.warn(ctx, "cannot stop the redrive", err)
 			}

@@ -70,10 +70,10 @@ func (p *pass) planOptions() attempt.PlanOptions {
 func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait bool) (decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	missing, some, err := p.reach.update(targets)
+	missing, some, err := p.reach.Update(targets)
 	switch {
 	case err == nil:
-		p.reach.unreachableBatches = 0
+		p.reach.Found()
 		return true, nil
 	case len(missing) > 0 && mayWait:
 		return false, nil
@@ -81,8 +81,8 @@ func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait
 	p.leaveOut(ctx, missing)
 	p.unreachable = err
 	if some {
-		p.reach.unreachableBatches = 0
-	} else if over, noLeaders := p.reach.addUnreachable(targets, len(missing) > 0); over {
+		p.reach.Found()
+	} else if over, noLeaders := p.reach.AddUnreachable(targets, len(missing) > 0); over {
 		p.noLeaders = noLeaders
 		return false, err
 	}
@@ -123,7 +123,7 @@ func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target)
 			if !attempt.OriginRefused(string(refused.Class)) {
 				p.run.keys.block(*m, l.items.numbers[m.ID])
 			}
-		case t.Err != nil || p.reach.closed(attempt.PartitionOf(t)):
+		case t.Err != nil || p.reach.Closed(attempt.PartitionOf(t)):
 			l.items.addUnreachable(m.ID)
 			p.run.keys.hold(*m, l.items.numbers[m.ID])
 		default:
@@ -139,10 +139,9 @@ func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target)
 // without their messages.
 func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
 	for _, at := range missing {
-		if p.reach.unreachable[at] {
+		if !p.reach.Await(at) {
 			continue
 		}
-		p.reach.unreachable[at] = true
 		p.deps.log.Warn("redrive skips a partition without a reachable leader", zap.Stringer("redrive_id", p.redrive.ID),
 			zap.String("topic", at.Topic), zap.Int32("partition", at.Partition), traces.InLog(ctx))
 	}

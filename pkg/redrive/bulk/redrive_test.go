@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/reach"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -240,7 +241,7 @@ func TestRetryAllInterrupted(t *testing.T) {
 		r, err := b.Wait(context.Background(), r.ID)
 		stop()
 		b.wantInterrupted(r, err)
-		check.Equal(b, r.Counts.Failed, maxFailedBatches*batchMessages, "failed")
+		check.Equal(b, r.Counts.Failed, reach.MaxFailedBatches*batchMessages, "failed")
 		b.wantNoClaims(ids)
 		b.WantState(ids[len(ids)-1], entity.Pending, 0, "")
 	}))
@@ -337,13 +338,13 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	}))
 
 	t.Run("EndlessNothingDoesNotKeepItFromWhatIsBehind", scenario(func(b *bench) {
-		b.Add((maxUnreachableBatches+5)*batchMessages, to("payments"))
+		b.Add((reach.MaxUnreachableBatches+5)*batchMessages, to("payments"))
 		here := b.Add(1)
 		b.Kafka.PlanError = notTo("payments", entity.ErrUnavailable)
 		defer b.carry()()
 		r := b.begin()
 		elapse(5 * leaderTimeout)
-		n := (maxUnreachableBatches + 5) * batchMessages
+		n := (reach.MaxUnreachableBatches + 5) * batchMessages
 		b.wantEnd(r.ID, counted{Selected: n + 1, Succeeded: 1, Skipped: n, Reasons: reasons{"BROKER_UNAVAILABLE": n}})
 		b.WantSent(orders, here...)
 	}))
@@ -362,11 +363,11 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 		}
 		b.wantAll(counted{
 			Selected: batchMessages + len(bad) + len(here), Succeeded: batchMessages + len(here),
-			Failed: maxFailedBatches * batchMessages, Skipped: len(bad) - maxFailedBatches*batchMessages,
+			Failed: reach.MaxFailedBatches * batchMessages, Skipped: len(bad) - reach.MaxFailedBatches*batchMessages,
 			// Reasons counts the reasons of failed messages together with those of skipped messages.
 			Reasons: reasons{"BROKER_UNAVAILABLE": len(bad)},
 		})
-		check.True(b, tried == maxFailedBatches*batchMessages, "tried %d times, want %d", tried, maxFailedBatches*batchMessages)
+		check.True(b, tried == reach.MaxFailedBatches*batchMessages, "tried %d times, want %d", tried, reach.MaxFailedBatches*batchMessages)
 		b.WantState(bad[len(bad)-1], entity.Pending, 0, "")
 		b.WantState(here[len(here)-1], entity.Resolved, 1, "")
 		b.wantNoClaims(bad)

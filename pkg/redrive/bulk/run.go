@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/harm"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
@@ -130,7 +131,7 @@ func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.Redr
 		}
 		return finish, true
 	}
-	if why := excess(redrive); why != "" {
+	if why := harm.Excess(redrive); why != "" {
 		return stopMove(redrive, why), true
 	}
 	if redrive.State != entity.RedriveCanary {
@@ -151,12 +152,12 @@ func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (reposito
 		r.warn(ctx, "cannot read the canary's messages", err)
 		return repository.RedriveMove{}, false
 	}
-	t := count(items)
-	pass, why := r.canary.decide(t, redrive.Options, time.Now())
+	t := harm.Count(items)
+	pass, why := r.canary.Decide(t, redrive.Options, time.Now())
 	switch {
-	case why == "" && t.awaited > 0 && time.Since(r.canary.sentAt) >= redrive.Options.CanaryWait:
+	case why == "" && t.Awaited > 0 && time.Since(r.canary.SentAt) >= redrive.Options.CanaryWait:
 		r.setWaiting(ctx, true, fmt.Sprintf(
-			"canary: %d of %d messages are not consumed yet by group %s; resume to continue anyway, or cancel", t.awaited, t.sent, t.group))
+			"canary: %d of %d messages are not consumed yet by group %s; resume to continue anyway, or cancel", t.Awaited, t.Sent, t.Group))
 		return repository.RedriveMove{}, false
 	case why == "":
 		return repository.RedriveMove{}, false

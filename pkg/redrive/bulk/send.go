@@ -75,7 +75,7 @@ func (p *pass) send(ctx context.Context, taken attempt.Batch) []entity.Delivery 
 	var at []int
 	p.mu.Lock()
 	for i, out := range taken.Outgoing {
-		if p.reach.closed(attempt.PartitionOf(out.Target)) {
+		if p.reach.Closed(attempt.PartitionOf(out.Target)) {
 			deliveries[i] = notSent(out.Target)
 			continue
 		}
@@ -92,7 +92,7 @@ func (p *pass) send(ctx context.Context, taken attempt.Batch) []entity.Delivery 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reach.recordDeliveries(open, sent) {
+	if p.reach.RecordDeliveries(open, sent) {
 		p.stop(errNotAcknowledged)
 	}
 	return deliveries

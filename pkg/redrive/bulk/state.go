@@ -13,6 +13,9 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/harm"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/reach"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
@@ -30,7 +33,7 @@ type run struct {
 	leases   *heldLeases
 	passes   chan struct{} // has one element for each pass that runs in the process
 	id       uuid.UUID
-	canary   canary
+	canary   harm.Canary
 	patch    *patcher  // nil: values are sent unchanged
 	waiting  bool      // the store has a mark that the redrive waits
 	keys     *keyOrder // nil: messages need no order, or the blocked keys were not read yet
@@ -70,7 +73,7 @@ type pass struct {
 	mu sync.Mutex // guards the fields below
 	// original topics whose target refused a record in this pass, with the error class
 	refused     map[string]entity.ErrorClass
-	reach       reach
+	reach       reach.Reach
 	parked      []*lease
 	someLocked  bool  // another database session locked the row of some message
 	unreachable error // error of a partition that was not reachable; nil: all were reachable
@@ -104,7 +107,7 @@ func (p *pass) progress() {
 func (p *pass) canSend() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.reach.reached) > 0 && p.reach.failedBatches < maxFailedBatches
+	return p.reach.Open()
 }
 
 // cause returns the audit information of the changes that the redrive makes, which names its creator.
@@ -154,4 +157,12 @@ func (s *heldLeases) holds(owner uuid.UUID, then time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return then.Before(s.until[owner])
+}
+
+// stopMove returns the change of a redrive to the state stopped, because it exceeds a limit or its canary has failed.
+func stopMove(redrive entity.Redrive, why string) repository.RedriveMove {
+	return repository.RedriveMove{
+		To: entity.RedriveStopped, Action: entity.ActionStop, Note: why, Cause: entity.By(redrive.Cause.Actor),
+		From: []entity.RedriveState{entity.RedriveCanary, entity.RedriveRunning},
+	}
 }

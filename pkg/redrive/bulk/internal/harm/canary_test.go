@@ -1,4 +1,4 @@
-package bulk
+package harm
 
 import (
 	"strings"
@@ -13,13 +13,13 @@ func TestCanaryDecides(t *testing.T) {
 	t.Parallel()
 	const wait = time.Minute
 	type look struct {
-		after time.Duration // time since the first call of decide
+		after time.Duration // time since the first call of Decide
 		items []entity.RedriveItem
 		pass  bool
 		why   string // expected part of the reason; "" while undecided
 	}
 	item := func(result entity.ItemResult, outcome entity.Outcome, group string) entity.RedriveItem {
-		return entity.RedriveItem{Result: result, Outcome: outcome, Group: group, Reason: "BAD_RECORD", Topic: orders}
+		return entity.RedriveItem{Result: result, Outcome: outcome, Group: group, Reason: "BAD_RECORD", Topic: "orders"}
 	}
 	published := item(entity.ItemSucceeded, entity.Published, "billing")
 	consumed := item(entity.ItemSucceeded, entity.Consumed, "billing")
@@ -53,10 +53,10 @@ func TestCanaryDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var c canary
+			var c Canary
 			began := time.Now()
 			for _, l := range looks {
-				pass, why := c.decide(count(l.items), entity.RedriveOptions{CanaryWait: wait}, began.Add(l.after))
+				pass, why := c.Decide(Count(l.items), entity.RedriveOptions{CanaryWait: wait}, began.Add(l.after))
 				check.True(t, pass == l.pass && (why == "") == (l.why == "") && strings.Contains(why, l.why),
 					"after %s: decide = %t, %q, want %t, %q", l.after, pass, why, l.pass, l.why)
 			}

@@ -1,4 +1,5 @@
-package bulk
+// Package harm decides whether a redrive does harm: by its canary, and by limits on the shares of failures and returns.
+package harm
 
 import (
 	"fmt"
@@ -12,25 +13,26 @@ import (
 // letter is known only after the ingester has stored it.
 const canaryQuiet = 5 * time.Second
 
-// canary holds the times from which this process waits for the outcome of a redrive's canary. Another process that
+// Canary holds the times from which this process waits for the outcome of a redrive's canary. Another process that
 // continues the redrive begins to wait anew, so it may wait for longer, but not for too short a time.
-type canary struct {
-	sentAt     time.Time // when all messages of the canary had been sent, as seen by this process
+type Canary struct {
+	SentAt     time.Time // when all messages of the canary had been sent, as seen by this process
 	consumedAt time.Time // when all messages of the canary had been consumed, as seen by this process
 }
 
-// tally counts the outcomes of the canary's messages.
-type tally struct {
-	sent, failed, returned int
+// Tally counts the outcomes of the canary's messages.
+type Tally struct {
+	Sent, failed, returned int
 	unsent                 int // number of the canary's messages that were resolved without Kafka, so no record was sent
 	unknown                int // number of published messages whose consumer group is not known
-	awaited                int // number of published messages whose consumer group has not consumed them yet
-	group                  string
+	Awaited                int // number of published messages whose consumer group has not consumed them yet
+	Group                  string
 	class                  string // error class of one of the failures
 }
 
-func count(items []entity.RedriveItem) tally {
-	var t tally
+// Count returns the tally of the canary's messages.
+func Count(items []entity.RedriveItem) Tally {
+	var t Tally
 	for _, item := range items {
 		switch item.Result {
 		case entity.ItemWaiting, entity.ItemSkipped:
@@ -40,7 +42,7 @@ func count(items []entity.RedriveItem) tally {
 			t.class = item.Reason
 		case entity.ItemSucceeded:
 		}
-		t.sent++
+		t.Sent++
 		switch {
 		case item.Result == entity.ItemSucceeded && item.Topic == "":
 			t.unsent++
@@ -50,36 +52,36 @@ func count(items []entity.RedriveItem) tally {
 		case item.Group == "":
 			t.unknown++
 		default:
-			t.awaited++
-			t.group = item.Group
+			t.Awaited++
+			t.Group = item.Group
 		}
 	}
 	return t
 }
 
-// decide reports whether the canary passes, and returns the reason for passing or failing; the reason is "" while it is
+// Decide reports whether the canary passes, and returns the reason for passing or failing; the reason is "" while it is
 // undecided.
-func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass bool, why string) {
-	if c.sentAt.IsZero() {
-		c.sentAt = now
+func (c *Canary) Decide(t Tally, o entity.RedriveOptions, now time.Time) (pass bool, why string) {
+	if c.SentAt.IsZero() {
+		c.SentAt = now
 	}
 	switch {
-	case t.sent == 0:
+	case t.Sent == 0:
 		return false, "none of its messages could be sent"
 	case t.failed > 0:
-		return false, fmt.Sprintf("%d of %d messages failed, %s", t.failed, t.sent, t.class)
+		return false, fmt.Sprintf("%d of %d messages failed, %s", t.failed, t.Sent, t.class)
 	case t.returned > 0:
-		return false, fmt.Sprintf("%d of %d messages failed again", t.returned, t.sent)
-	case t.unsent == t.sent:
-		return true, were(t.sent, "resolved, nothing was sent: kafka is not configured")
-	case t.awaited > 0:
+		return false, fmt.Sprintf("%d of %d messages failed again", t.returned, t.Sent)
+	case t.unsent == t.Sent:
+		return true, were(t.Sent, "resolved, nothing was sent: kafka is not configured")
+	case t.Awaited > 0:
 		c.consumedAt = time.Time{}
 		return false, ""
 	case t.unknown > 0:
-		if now.Sub(c.sentAt) < o.CanaryWait {
+		if now.Sub(c.SentAt) < o.CanaryWait {
 			return false, ""
 		}
-		return true, fmt.Sprintf("none of %d messages failed again within %s; no consumer group is known", t.sent, o.CanaryWait)
+		return true, fmt.Sprintf("none of %d messages failed again within %s; no consumer group is known", t.Sent, o.CanaryWait)
 	}
 	if c.consumedAt.IsZero() {
 		c.consumedAt = now
@@ -87,7 +89,7 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	if now.Sub(c.consumedAt) < min(canaryQuiet, o.CanaryWait) {
 		return false, ""
 	}
-	return true, were(t.sent, "consumed, none failed again")
+	return true, were(t.Sent, "consumed, none failed again")
 }
 
 // were formats a count with its verb, such as "1 message was" or "3 messages were", followed by the text in the

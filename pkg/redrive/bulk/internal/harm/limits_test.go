@@ -1,4 +1,4 @@
-package bulk
+package harm
 
 import (
 	"testing"
@@ -31,7 +31,7 @@ func TestExcess(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			why := excess(entity.Redrive{Options: c.options, Counts: c.counts, Forgiven: c.forgiven})
+			why := Excess(entity.Redrive{Options: c.options, Counts: c.counts, Forgiven: c.forgiven})
 			check.True(t, (why != "") == c.stops, "excess = %q, want a reason: %t", why, c.stops)
 		})
 	}

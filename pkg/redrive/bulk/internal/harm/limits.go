@@ -1,0 +1,33 @@
+package harm
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Excess returns why a redrive must stop because of its limits on failures and returns, or "".
+func Excess(r entity.Redrive) string {
+	c, o := r.Counts, r.Options
+	sent := c.Sent() - r.Forgiven.Sent
+	if sent < max(o.MinSample, 1) {
+		return ""
+	}
+	for _, share := range []struct {
+		what  string
+		n     int
+		limit float64
+	}{
+		{"failed", c.Failed - r.Forgiven.Failed, o.MaxFailureShare},
+		{"failed again", c.Returned - r.Forgiven.Returned, o.MaxReturnShare},
+	} {
+		if share.limit > 0 && float64(share.n) > share.limit*float64(sent) {
+			return fmt.Sprintf("%d of %d messages %s, more than %g %%", share.n, sent, share.what, math.Round(share.limit*1e6)/1e4)
+		}
+	}
+	return ""
+}
+
+// Watched reports whether a redrive has limits to check while it runs.
+func Watched(o entity.RedriveOptions) bool { return o.MaxFailureShare > 0 || o.MaxReturnShare > 0 }
