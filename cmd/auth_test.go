@@ -78,7 +78,7 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	t.Parallel()
 	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))
-	// the program refuses to start only because its database does not exist, not because of the missing authentication
+	// the program refuses to start only because its database cannot be reached; the missing authentication is only logged
 	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere")
 	found := false
 	for line := range strings.Lines(got.stderr + got.stdout) {

@@ -51,8 +51,8 @@ func (d *dialect) failure(h headers) failure {
 	return f
 }
 
-// pick returns the value of the first header in keys whose latest occurrence in the list part is not empty. It stores
-// the index of this occurrence in the whole list of headers; the list part begins there at the index from.
+// pick tries keys in order, with the header of the latest failure in part, and returns the first value that is not
+// empty. It stores the index of that header in the whole list of headers, where the list part begins at from.
 func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
 		i := d.latestIndex(part, key)

@@ -51,8 +51,8 @@ func (i *Ingester) declaredBy(decoder *deadletter.Decoder, m *entity.Message) bo
 	return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
 }
 
-// message returns the message that is stored for a record. Parts of the record that cannot be decoded are stored
-// unchanged.
+// message returns the message that is stored for a record. It contains the record unchanged, and in addition what the
+// decoder understands.
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
 	return i.decoded(decoder, entity.Source{
 		Topic: p.Topic, TopicID: p.ref.TopicID, Incarnation: p.ref.Incarnation,

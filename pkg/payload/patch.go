@@ -28,7 +28,7 @@ type Patch struct {
 }
 
 // CompilePatch parses a patch. Its errors are an entity.FieldError of the field "patch", or of "patch[i]" for an
-// operation. Operations may replace or test the whole value, but not remove, move or copy it. They cannot name a member
+// operation. Of the operations on the whole value only add, replace and test are allowed. Operations cannot name a member
 // whose name is empty.
 func CompilePatch(patch []byte) (*Patch, error) {
 	var operations []json.RawMessage

@@ -164,9 +164,6 @@ func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
 	cause.Operation = uuid.New()
 	edit := sometimes(c)
-	w.mu.Lock()
-	w.operation = append(w.operation, cause.Operation)
-	w.mu.Unlock()
 	answered := make(chan struct{})
 	w.others.Go(func() {
 		defer close(answered)

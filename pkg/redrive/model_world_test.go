@@ -45,8 +45,7 @@ type world struct {
 	redrives  map[uuid.UUID]*redriveShadow
 	order     []uuid.UUID // ids of the redrives, in the order in which they were created
 	returned  map[uuid.UUID]bool
-	seen      int64       // id of the last audit entry that the model has read
-	operation []uuid.UUID // ids of the retries that were requested twice
+	seen      int64 // id of the last audit entry that the model has read
 
 	failure string
 	kind    string // kind of the failure, without details

@@ -46,10 +46,11 @@ func byTarget(batch []entity.Outgoing) map[broker.TopicPartition][]int {
 }
 
 // publishTo writes the messages at indices, all of one partition; messages whose value must be fetched are sent one
-// by one. After a message that was not written, the later ones are given back, because they would overtake it.
+// by one. After a message that was neither written nor rejected, the later ones are given back, because they would
+// overtake it.
 func (r *Republisher) publishTo(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
 	var together []int
-	var stop *entity.Delivery // of a message that was not written
+	var stop *entity.Delivery // result of the first message that was neither written nor rejected; nil: none
 	note := func(sent ...int) {
 		for _, i := range sent {
 			if stop == nil && stops(deliveries[i]) {

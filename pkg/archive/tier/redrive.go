@@ -92,7 +92,8 @@ func arranged(s entity.Selection, entries []repository.ArchivedEntry, limit int)
 	return entries, nil
 }
 
-// RestoreEach restores messages, as Restore does it for one message. It reads each object only once. It calls done for
+// RestoreEach restores messages, as Restore does it for one message. It reads each object once, except for messages
+// whose object was replaced meanwhile. It calls done for
 // each message that it has tried to restore, with nil, or with an error after which trying again is useless: a
 // *entity.NotFoundError, a *repository.ObjectError, or the kind entity.ErrConflict. Any other error ends the work.
 func (a *Archive) RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(uuid.UUID, error)) error {

@@ -113,8 +113,8 @@ func (d *DB) Each(ctx context.Context, query string, args, destinations []any, d
 	})
 }
 
-// ReadRows runs a prepared query and calls the function read with its rows. Then it closes the rows and returns their
-// error.
+// ReadRows runs a prepared query and calls the function read with its rows. Then it closes the rows. The error
+// is that of read or, if there is none, that of the rows.
 func (d *DB) ReadRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error {
 	rows, err := d.query(ctx, query, args)
 	if err != nil {
