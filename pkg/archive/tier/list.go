@@ -67,8 +67,8 @@ func searchable(prefix string, f entity.Filter, s repository.Sort) error {
 		{"sort", s.By == repository.ByLastRetry},
 	} {
 		if c.set {
-			errs = append(errs, &entity.FieldError{Field: prefix + c.field, Reason: "does not work for the archive, " +
-				"which is in an object store: use only id, topic, created_after, created_before, and sort by created_at"})
+			errs = append(errs, &entity.FieldError{Field: prefix + c.field, Reason: "does not work for archived messages that are or may be " +
+				"in an object store: use only id, topic, created_after, created_before, and sort by created_at"})
 		}
 	}
 	return errors.Join(errs...)
