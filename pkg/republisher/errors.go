@@ -31,7 +31,10 @@ func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	class := entity.ErrorClass(produce.Class)
 	switch produce.Fate {
 	case broker.NotSent:
-		if errors.Is(err, broker.ErrNotTried) {
+		switch {
+		case errors.Is(err, broker.ErrNotTried) && produce.Class == broker.ClassRateLimited:
+			return entity.GivenBack, "" // a pause that the broker asked for is no failure: the message waits
+		case errors.Is(err, broker.ErrNotTried):
 			return entity.GivenBack, class // the producer did not try to send this record, so the attempt does not count
 		}
 		return entity.Failed, class

@@ -226,6 +226,9 @@ func TestPublishVerdicts(t *testing.T) {
 		{"BehindAFailureIsGivenBack", &broker.ProduceError{
 			Fate: broker.NotSent, Class: broker.ClassBrokerUnavailable, Err: fmt.Errorf("%w: cause", broker.ErrNotTried),
 		}, entity.GivenBack, entity.BrokerUnavailable},
+		{"BehindAPauseIsGivenBackWithoutAFailure", &broker.ProduceError{
+			Fate: broker.NotSent, Class: broker.ClassRateLimited, Err: fmt.Errorf("%w: cause", broker.ErrNotTried),
+		}, entity.GivenBack, ""},
 		{"BadRecordIsRejected", produced(broker.RecordRejected, broker.ClassBadRecord), entity.Rejected, entity.BadRecord},
 		{"UnknownTopicIsRefused", produced(broker.TopicRefused, broker.ClassUnknownTopic), entity.Refused, entity.UnknownTopic},
 		{"MissingRightIsRefused", produced(broker.TopicRefused, broker.ClassUnauthorized), entity.Refused, entity.Unauthorized},

@@ -422,9 +422,10 @@ type Index interface {
 // SearchedUntil says how complete the search index was before a query. It is zero for a query that does not use the
 // search index.
 type SearchedUntil struct {
-	asked bool
-	until time.Time     // time up to which the index is complete; zero: it was never built
-	lag   time.Duration // from until to the end of the query's period, which is now or an earlier created_before
+	asked   bool
+	until   time.Time // time up to which the index is complete; zero: it was never built
+	lag     time.Duration
+	covered bool // the index is complete for the whole period of the query, which ended in the past
 }
 
 // QueryIndex asks how complete the search index is, for a query with the filter f. The caller must call it before the
@@ -434,11 +435,8 @@ func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity
 		return SearchedUntil{}, nil
 	}
 	until, err := index.IndexedUntil(ctx)
-	end := now()
-	if !f.CreatedBefore.IsZero() && f.CreatedBefore.Before(end) {
-		end = f.CreatedBefore
-	}
-	return SearchedUntil{asked: true, until: until, lag: end.Sub(until)}, err
+	covered := !f.CreatedBefore.IsZero() && !f.CreatedBefore.After(until)
+	return SearchedUntil{asked: true, until: until, lag: now().Sub(until), covered: covered}, err
 }
 
 // Until returns the time up to which the index is complete; zero for a query that does not use the index.
@@ -448,13 +446,13 @@ func (u SearchedUntil) Until() time.Time { return u.until }
 // and for an empty index.
 func (u SearchedUntil) Show() *string { return wire.Stamp(u.until) }
 
-// Complete reports whether the query covers every message of its period, except those of the last seconds.
-func (u SearchedUntil) Complete() bool { return !u.asked || u.lag <= searchSlack }
+// Complete reports whether the query covers every message of its period, except those of the last seconds before now.
+func (u SearchedUntil) Complete() bool { return !u.asked || u.covered || u.lag <= searchSlack }
 
-// TooLate returns an error when the index ends more than searchLimit before the end of the query's period. field is the
-// part of the request that uses the index.
+// TooLate returns an error when the index is late by more than searchLimit, and not complete for the whole period of the
+// query. field is the part of the request that uses the index.
 func (u SearchedUntil) TooLate(field string) error {
-	if !u.asked || u.lag <= searchLimit {
+	if !u.asked || u.covered || u.lag <= searchLimit {
 		return nil
 	}
 	reason := "the search index is late: it is still empty"
