@@ -238,12 +238,23 @@ func (f *File) prefetch(group int, last string) error {
 func each[T any](group parquet.RowGroup, do func(*T) bool) error {
 	reader := parquet.NewGenericRowGroupReader[T](group)
 	defer func() { _ = reader.Close() }()
+	var rows []T
+	return steps(func() (int, error) {
+		rows = make([]T, stepRows) // new memory for each step, because the rows are kept
+		return reader.Read(rows)
+	}, func(i int) (bool, error) { return do(&rows[i]), nil })
+}
+
+const stepRows = 64 // rows that are read together
+
+// steps calls read until it returns io.EOF, and use for the index of each row that was read, until use returns false or
+// an error.
+func steps(read func() (int, error), use func(i int) (more bool, err error)) error {
 	for {
-		rows := make([]T, 64) // new memory for each step, because the rows are kept
-		n, err := reader.Read(rows)
-		for i := range rows[:n] {
-			if !do(&rows[i]) {
-				return nil
+		n, err := read()
+		for i := range n {
+			if more, err := use(i); err != nil || !more {
+				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -267,31 +278,17 @@ var rowSchema = parquet.SchemaOf(repository.ArchivedRow{})
 func many(group parquet.RowGroup, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) bool) error {
 	reader := parquet.NewRowGroupReader(group, rowSchema)
 	defer func() { _ = reader.Close() }()
-	rows := make([]parquet.Row, 64)
-	for {
-		n, err := reader.ReadRows(rows)
-		for _, row := range rows[:n] {
-			if !wanted[uuid.UUID(row[0].ByteArray())] { // the first column is the id
-				continue
-			}
-			r := &repository.ArchivedRow{}
-			if err := rowSchema.Reconstruct(r, row); err != nil {
-				return fmt.Errorf("read a row: %w", err)
-			}
-			if !do(r) {
-				return nil
-			}
+	rows := make([]parquet.Row, stepRows)
+	return steps(func() (int, error) { return reader.ReadRows(rows) }, func(i int) (bool, error) {
+		if !wanted[uuid.UUID(rows[i][0].ByteArray())] { // the first column is the id
+			return true, nil
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
+		r := &repository.ArchivedRow{}
+		if err := rowSchema.Reconstruct(r, rows[i]); err != nil {
+			return false, fmt.Errorf("read a row: %w", err)
 		}
-		if err != nil {
-			return fmt.Errorf("read rows: %w", err)
-		}
-		if n == 0 {
-			return io.ErrNoProgress
-		}
-	}
+		return do(r), nil
+	})
 }
 
 // some calls do for the wanted rows of a group until do returns false. It finds their positions in the column of ids,
