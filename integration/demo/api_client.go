@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/integration/shop"
+	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
 const (
@@ -23,19 +23,7 @@ const (
 func ready(ctx context.Context, base string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", http.NoBody)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s", answer.Status)
-	}
-	return nil
+	return stack.Ping(ctx, base+"/readyz")
 }
 
 // poll calls the function ask repeatedly. It returns when ask returns nil, when the channel ended is closed because a

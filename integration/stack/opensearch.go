@@ -65,7 +65,7 @@ func (s *OpenSearch) start(ctx context.Context) error {
 				as.apply(cmd)
 				return cmd
 			},
-			answers: func(ctx context.Context) error { return pingHTTP(ctx, s.Address+recovered) },
+			answers: func(ctx context.Context) error { return Ping(ctx, s.Address+recovered) },
 			logFile: s.folder.join("opensearch.log"),
 			halt:    syscall.SIGKILL,
 		}, nil

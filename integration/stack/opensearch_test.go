@@ -11,7 +11,7 @@ func TestOpenSearch_KeepsItsAddressWhenItIsKilled(t *testing.T) {
 	s := check.Must(StartOpenSearch(patient(t)))(t)
 	t.Cleanup(func() { check.NoError(t, s.Stop()) })
 	check.NoError(t, s.Kill())
-	check.True(t, pingHTTP(t.Context(), s.Address+recovered) != nil, "the killed node answers")
+	check.True(t, Ping(t.Context(), s.Address+recovered) != nil, "the killed node answers")
 	check.NoError(t, s.Restart(patient(t)))
-	check.NoError(t, pingHTTP(t.Context(), s.Address+recovered))
+	check.NoError(t, Ping(t.Context(), s.Address+recovered))
 }

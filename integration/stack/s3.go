@@ -62,7 +62,7 @@ func (s *S3) build(program, listen string) *server {
 			cmd.Env = []string{"PATH=/usr/bin:/bin", "ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.Secret}
 			return cmd
 		},
-		answers: func(ctx context.Context) error { return pingHTTP(ctx, s.Endpoint+"/health") },
+		answers: func(ctx context.Context) error { return Ping(ctx, s.Endpoint+"/health") },
 		logFile: s.folder.join("s3.log"),
 		halt:    syscall.SIGKILL,
 	}

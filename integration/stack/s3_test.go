@@ -11,7 +11,7 @@ func TestS3_KeepsItsAddressWhenItIsKilled(t *testing.T) {
 	s := check.Must(StartS3(patient(t)))(t)
 	t.Cleanup(func() { check.NoError(t, s.Stop()) })
 	check.NoError(t, s.Kill())
-	check.True(t, pingHTTP(t.Context(), s.Endpoint+"/health") != nil, "the killed server answers")
+	check.True(t, Ping(t.Context(), s.Endpoint+"/health") != nil, "the killed server answers")
 	check.NoError(t, s.Restart(t.Context()))
-	check.NoError(t, pingHTTP(t.Context(), s.Endpoint+"/health"))
+	check.NoError(t, Ping(t.Context(), s.Endpoint+"/health"))
 }

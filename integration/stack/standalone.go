@@ -22,8 +22,8 @@ func (s *standalone) Kill() error { return s.server.kill() }
 // Restart starts a killed server with the same address and data.
 func (s *standalone) Restart(ctx context.Context) error { return s.server.start(ctx) }
 
-// pingHTTP returns nil when a URL answers with status 200.
-func pingHTTP(ctx context.Context, url string) error {
+// Ping returns nil when a URL answers with status 200. ctx limits the wait.
+func Ping(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func pingHTTP(ctx context.Context, url string) error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("health: %s", answer.Status)
+		return fmt.Errorf("it answers %s", answer.Status)
 	}
 	return nil
 }
