@@ -154,7 +154,7 @@ func (s *shared) deleteSources() {
 	s.t.Helper()
 	ends := map[int]int64{}
 	for p := range 2 {
-		ends[p] = -1 // -1 stands for the high watermark of the partition
+		ends[p] = -1 // -1 means the high watermark of the partition
 	}
 	s.kafka.deleteBefore(s.topic, ends)
 }

@@ -27,7 +27,7 @@ const (
 	latest = "latest" // with JSON that is changed, encoded with the latest schema
 )
 
-// nodePrefix stands for the framing official.Prefix when the official client for Node writes the value.
+// nodePrefix means the framing official.Prefix, when the official client for Node writes the value.
 const nodePrefix = "node prefix"
 
 // specimen is an example in one framing, written as a dead letter. There is a separate message for each way in which

@@ -58,7 +58,7 @@ type Principal struct {
 	Grants []Grant
 }
 
-// May reports whether the principal has the role on the topic. The topic "" stands for an unknown topic, which needs
+// May reports whether the principal has the role on the topic. The topic "" means an unknown topic, which needs
 // the role on all messages.
 func (p Principal) May(role Role, topic string) bool {
 	return p.has(role, func(g Grant) bool { return topic != "" && g.Topics.Match(topic) })

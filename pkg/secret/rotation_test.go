@@ -16,7 +16,7 @@ var (
 	errGone    = errors.New("the file is gone")
 )
 
-// site stands for a file with a secret and for a server that accepts one secret.
+// site contains a file with a secret, and acts as a server that accepts one secret.
 type site struct {
 	file    string // content of the file; "" when the file does not exist
 	server  string

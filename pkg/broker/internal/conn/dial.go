@@ -14,7 +14,7 @@ const dialTimeout = 3 * time.Second
 // DialFunc opens one network connection to a broker.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Options are what a Pool needs in addition to its Config.
+// Options contains the values that a Pool needs in addition to its Config.
 type Options struct {
 	// Dial opens TCP connections. When Dial is nil, a net.Dialer opens the connections.
 	Dial DialFunc

@@ -196,7 +196,7 @@ func WasSent(err error) bool {
 // Send sends a request to a broker once, for at most timeout. After an error for which WasSent returns false, no byte
 // of the request was sent or will be sent. A connection whose session has ended sends nothing, so Send then tries
 // another connection. While kafka-go does not know the broker, Send tries again, until kafka-go must have read the list
-// of brokers anew.
+// of brokers again.
 func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	caller := ctx
 	// A connection stops working on a request only at a deadline, so each request gets a deadline.

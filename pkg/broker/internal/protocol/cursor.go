@@ -216,7 +216,7 @@ func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory
 }
 
 // maxPlaceholders is the largest number of unreadable offsets for which each gets a placeholder record. When there are
-// more unreadable offsets, one placeholder stands for all of them.
+// more unreadable offsets, one placeholder represents all of them.
 const maxPlaceholders = 1000
 
 // pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.

@@ -149,7 +149,7 @@ func TestProduceRequest_ReadsTheAnswer(t *testing.T) {
 	}
 }
 
-// readWriter stands for a connection: a broker's answer can be read from it, and it drops all that is written.
+// readWriter is used in place of a connection. It returns a broker's answer, and drops all bytes that are written.
 type readWriter struct{ answer *bytes.Buffer }
 
 func (r readWriter) Read(b []byte) (int, error)  { return r.answer.Read(b) }

@@ -14,7 +14,7 @@ import (
 const canaryQuiet = 5 * time.Second
 
 // Canary holds the times from which this process waits for the outcome of a redrive's canary. Another process that
-// continues the redrive begins to wait anew, so it may wait for longer, but not for too short a time.
+// continues the redrive begins its wait again, so it may wait for longer, but not for too short a time.
 type Canary struct {
 	SentAt     time.Time // when all messages of the canary had been sent, as seen by this process
 	consumedAt time.Time // when all messages of the canary had been consumed, as seen by this process
