@@ -19,6 +19,7 @@ type searching struct {
 	index search.Store
 	reads liveReads
 	facet search.FacetStore
+	load  search.LoadReporter
 
 	// The fields below are set only if the configuration names a search engine.
 	engine *engine.Engine
@@ -33,7 +34,7 @@ func (p *parts) buildSearching(store *postgres.Store, masked entity.MaskedFields
 	}
 	cfg := p.base.Config.Search
 	if cfg.Engine != search.EngineOpenSearch {
-		return &searching{index: store, reads: reads, facet: facetStore(store, p.reads)}, nil
+		return &searching{index: store, reads: reads, facet: facetStore(store, p.reads), load: store}, nil
 	}
 	client, err := opensearch.New(cfg.OpenSearch)
 	if err != nil {
@@ -43,13 +44,13 @@ func (p *parts) buildSearching(store *postgres.Store, masked entity.MaskedFields
 	searches := e.NewSearches(reads)
 	return &searching{
 		index: e.NewIndexer(engine.Stores{Index: store, Notes: store, Repairs: store}, client, p.base.Registry, p.base.Log),
-		reads: searches, facet: searches, engine: e, client: client,
+		reads: searches, facet: searches, load: store, engine: e, client: client,
 	}, nil
 }
 
 // options returns the options for the indexer, which fills the search index.
 func (s *searching) options(with decoding) []search.Option {
-	options := []search.Option{search.WithSchemas(with.index)}
+	options := []search.Option{search.WithSchemas(with.index), search.WithLoad(s.load)}
 	if s.engine != nil {
 		options = append(options, search.WithFields())
 	}

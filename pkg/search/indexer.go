@@ -87,6 +87,7 @@ type Worker struct {
 	hidden  func(*entity.Message) entity.MaskedFields
 	schemas Schemas // nil when nothing is decoded
 	fields  bool    // whether documents get the fields that facets count
+	load    LoadReporter
 	metrics *metrics
 	log     *zap.Logger
 
@@ -98,6 +99,7 @@ type Worker struct {
 	first  uuid.UUID     // id of the first message of the previous batch
 	lookup time.Duration // time limit for looking up the schemas of the next batch
 	outage outage.Log
+	pace   pace
 
 	classified    time.Time // when classify last found no message that it could move
 	asked, warned time.Time // times of the last check for a stall, and of the last warning about a stall
@@ -134,6 +136,10 @@ type Option func(*Worker)
 // indexed as they are stored.
 func WithSchemas(s Schemas) Option { return func(w *Worker) { w.schemas = s } }
 
+// WithLoad makes the worker work without pauses while messages wait and the store is not under load. Without this
+// option the worker works at most half of the time.
+func WithLoad(store LoadReporter) Option { return func(w *Worker) { w.load = store } }
+
 // Run works until ctx ends, and then gives up the lease, so that another worker takes over at once. It must not run
 // twice at the same time. When the store becomes unavailable, Run logs that once, and tries again until the store
 // answers.
@@ -145,7 +151,7 @@ func (w *Worker) Run(ctx context.Context) {
 		w.outage.Report(ctx, w.log, err, "messages cannot be indexed; searches do not find new ones; retrying", "messages are indexed again")
 		switch {
 		case more:
-			rest = min(time.Since(began), maxWait) // so that the worker uses at most half of the time while more messages wait
+			rest = min(w.pace.rest(ctx, w.load, time.Since(began)), maxWait)
 		case worked:
 			rest = w.cfg.Interval
 		default:
@@ -282,38 +288,6 @@ func oldest(messages []entity.Message) time.Time {
 		}
 	}
 	return first
-}
-
-const (
-	// loadAge is the time for which an answer of UnderLoad is used.
-	loadAge = time.Second
-	// longestRest is the longest pause of a PayloadFiller under load, after a step that took long.
-	longestRest = 10 * time.Second
-)
-
-// loadReporter is a store that reports whether it is under load, such as by redrives and heavy ingest.
-type loadReporter interface {
-	UnderLoad(ctx context.Context) (bool, error)
-}
-
-// pace slows a PayloadFiller down while the store is under load. The PayloadFiller then pauses after each step for as
-// long as the step took, at most longestRest.
-type pace struct {
-	asked     time.Time // when UnderLoad was last called
-	underLoad bool
-}
-
-// rest returns the pause after a step that took the time in took, when more messages wait. When the store does not
-// answer, it counts as under load.
-func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration) time.Duration {
-	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= loadAge {
-		underLoad, err := store.UnderLoad(ctx)
-		p.asked, p.underLoad = now, underLoad || err != nil
-	}
-	if !p.underLoad {
-		return 0
-	}
-	return min(took, longestRest)
 }
 
 // classifyInterval is how long classify waits before it looks for unclassified messages again, after it has found none

@@ -14,7 +14,7 @@ import (
 
 // PayloadStore has the methods of the store that a PayloadFiller calls.
 type PayloadStore interface {
-	loadReporter
+	LoadReporter
 	// FillPayloads fills the column payload of some of the messages that wait for it, the latest first. It returns how
 	// many it filled, and whether any messages waited.
 	FillPayloads(ctx context.Context) (filled int, found bool, err error)
