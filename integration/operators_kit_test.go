@@ -70,7 +70,8 @@ func (o *operators) failing(class, message, value string, more ...kgo.RecordHead
 }
 
 // takenIn runs an ingester until it has stored all records, and has given up reading the records to which pointers
-// point or has read them. Then takenIn waits until the search index includes all messages.
+// point or has read them, and has filled the column payload of all messages. Then takenIn waits until the search index
+// includes all messages.
 func (o *operators) takenIn() {
 	o.t.Helper()
 	p := o.startReady("ingester")
@@ -78,6 +79,7 @@ func (o *operators) takenIn() {
 	eventually(o.t, time.Minute, "no record of a pointer is still being read", func() bool {
 		return o.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'waiting')`) == 0
 	})
+	eventually(o.t, time.Minute, "every payload is filled", func() bool { return o.count(`payload_note = 'pending'`) == 0 })
 	p.stop()
 	o.indexed()
 }
