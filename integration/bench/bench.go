@@ -42,6 +42,8 @@ func (o options) parts() []part {
 			mixedRate, mixedCallers, thousands(floodRate))},
 		{name: "engines", run: engines, alone: true, load: fmt.Sprintf("%s messages with values of 300 bytes, spread over %d days; PostgreSQL, then OpenSearch, quiet and with %s records/s; the facet counts the customers of the newest messages",
 			thousands(o.count(o.documents)), o.days, thousands(floodRate))},
+		{name: "beside", run: beside, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times with each engine, by turns, while one API fills the search index",
+			records, besidePairs)},
 		{name: "archive", run: archive, load: thousands(o.count(recordsToArchive)) + " messages of 1 KB by one run of the archiver"},
 		{name: "schemas", run: schemas, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times in each format, by turns; medians",
 			thousands(o.count(recordsToDecode)), schemaPairs)},

@@ -21,6 +21,9 @@ const (
 	maxPostgresFacet = 2000 // the 99th percentile of a facet in PostgreSQL must be below it, in ms
 	maxFacet         = 1000 // the 99th percentile of a facet in OpenSearch must be below it, in ms
 	maxDistinct      = 2.0  // the error of a facet's number of customers must be below it, in %
+
+	besidePairs = 10
+	minBeside   = 97.0 // with OpenSearch, ingest must have this share of its rate with PostgreSQL at least, in %
 )
 
 // engines measures the same searches and facets with PostgreSQL and with OpenSearch, on a table of messages with
@@ -72,6 +75,53 @@ func engines(ctx context.Context, s *side) (figures []figure) {
 		}, env...)
 	})
 	return figures
+}
+
+// beside measures ingest while an API fills the search index, in PostgreSQL and in OpenSearch, by turns. Each turn has a
+// new database.
+func beside(ctx context.Context, s *side) []figure {
+	s.fillTopics(ctx)
+	s.say("starting OpenSearch")
+	node := must(stack.StartOpenSearch(ctx))
+	defer func() { check(node.Stop()) }()
+	var rates [2][]float64
+	for i := range 2 * besidePairs {
+		engine := (i + 1) / 2 % 2 // the engines take the first turn of a pair alternately
+		rates[engine] = append(rates[engine], s.ingestBeside(ctx, [][]string{
+			{noRedrives},
+			{noRedrives, "DLQ_SEARCH_ENGINE=opensearch", "DLQ_SEARCH_OPENSEARCH_URL=" + node.Address},
+		}[engine]))
+		s.say("  turn %d: %.0f records/s", i+1, rates[engine][len(rates[engine])-1])
+	}
+	shares := make([]float64, besidePairs)
+	for i := range shares {
+		shares[i] = 100 * rates[1][i] / rates[0][i]
+	}
+	low, high, coverage := interval(shares)
+	s.say("  the share is %.1f to %.1f %%, with %.0f %% confidence", low, high, 100*coverage)
+	rate := section{}.figure("ingest while OpenSearch is filled", "/s", median(rates[1])).comparedWith("PostgreSQL", median(rates[0]))
+	return []figure{rate, section{}.figure("ingest while OpenSearch is filled, share of the rate with PostgreSQL, median of pairs", "%", median(shares)).limit(minBeside)}
+}
+
+// ingestBeside returns the rate at which an ingester fills a new database while an API with these settings indexes it.
+func (s *side) ingestBeside(ctx context.Context, env []string) float64 {
+	d := s.database(ctx, "beside", s.id)
+	defer s.drop(ctx, d)
+	var work section
+	s.with(ctx, "api", d, func(api program) {
+		api.awaitIndexed(ctx)
+		if len(env) > 1 {
+			api.awaitEngine(ctx)
+		}
+		d.settle(ctx)
+		s.with(ctx, "ingester", d, func(ingester program) {
+			work = ingester.timed(func() int {
+				await(ctx, time.Hour, 100*time.Millisecond, "ingest", func() bool { return ingester.stored(ctx) >= s.records })
+				return s.records
+			})
+		})
+	}, env...)
+	return work.perSecond()
 }
 
 // indexing returns the rate of indexing and the processor time of these programs.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/http"
 	"slices"
 	"strconv"
@@ -40,7 +41,9 @@ type stored struct {
 	Archived      bool     `json:"archived"`
 	Text          string   `json:"text"`
 	Terms         []string `json:"terms,omitempty"`
-	Values        []string `json:"values,omitempty"`
+
+	// The values for facets, by the slot of their facet's key.
+	Values map[string][]string `json:"values,omitempty"`
 }
 
 func (s *stored) setFacts(f repository.EngineFacts) {
@@ -55,7 +58,7 @@ func storedOf(d Document) stored {
 	s := stored{Text: d.Text, Terms: termTexts(d.Terms)}
 	s.setFacts(d.EngineFacts)
 	if f := d.Fields; f != nil {
-		s.ErrorClass, s.ConsumerGroup, s.Dialect, s.Values = f.ErrorClass, f.ConsumerGroup, f.Dialect, valueTexts(f.Values)
+		s.ErrorClass, s.ConsumerGroup, s.Dialect, s.Values = f.ErrorClass, f.ConsumerGroup, f.Dialect, slotsOf(f.Values)
 	}
 	return s
 }
@@ -84,26 +87,39 @@ var kindLetters = map[string]string{
 	string(repository.NullValue): "0", string(repository.BytesValue): "x",
 }
 
-// valueTexts returns values as keywords.
-func valueTexts(values []entity.DocumentValue) []string {
-	var texts []string
+// slots is the number of fields that have the values. The values of one key are all in one field, which nearly always
+// has values of this key only, so that a facet reads nothing else. A field for each key could exceed the number of
+// fields that OpenSearch permits, because anybody who writes records invents keys.
+const slots = 512
+
+// slotOf returns the name of the slot that has the values of a key.
+func slotOf(key string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return strconv.Itoa(int(h.Sum32() % slots))
+}
+
+// slotsOf returns values as keywords, by their slot.
+func slotsOf(values []entity.DocumentValue) map[string][]string {
+	texts := map[string][]string{}
 	size := 0
 	seen := map[string]bool{}
-	add := func(text string) {
+	add := func(key, text string) {
 		if !seen[text] && utf8.ValidString(text) && size+len(text) <= maxValues {
 			seen[text], size = true, size+len(text)
-			texts = append(texts, text)
+			slot := slotOf(key)
+			texts[slot] = append(texts[slot], text)
 		}
 	}
 	for _, v := range values {
-		add(v.Key + separator)
+		add(v.Key, v.Key+separator)
 		if len(v.Value) > maxValue {
 			continue
 		}
 		if v.Kind == string(repository.BytesValue) {
 			v.Value = base64.StdEncoding.EncodeToString([]byte(v.Value))
 		}
-		add(v.Key + separator + kindLetters[v.Kind] + v.Value)
+		add(v.Key, v.Key+separator+kindLetters[v.Kind]+v.Value)
 	}
 	return texts
 }

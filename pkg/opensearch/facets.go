@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -31,21 +32,24 @@ func (c *Client) Facets(ctx context.Context, version int64, q Query, by []reposi
 		shown[i] = values[:min(limit, len(values))]
 		if !facets.Facets[i].Exact {
 			again["distinct"+name] = f.distinct()
+			if f.prefix != "" {
+				again["others"+name] = f.others()
+			}
 			if len(shown[i]) > 0 {
 				again["values"+name] = f.these(shown[i])
 			}
 		}
 	}
 	if len(again) > 0 {
-		more, err := c.aggregate(ctx, version, q, again)
+		more, err := c.again(ctx, version, q, by, again)
 		if err != nil {
 			return repository.Facets{}, err
 		}
 		for i := range by {
 			name := fmt.Sprint(i)
-			if estimate, ok := more.Aggregations["distinct"+name]; ok {
+			if estimate, ok := more["distinct"+name]; ok {
 				facets.Facets[i].Distinct = max(estimate.Value, int64(len(shown[i])))
-				shown[i] = more.Aggregations["values"+name].Buckets
+				shown[i] = more["values"+name].Buckets
 			}
 		}
 	}
@@ -59,6 +63,34 @@ func (c *Client) Facets(ctx context.Context, version int64, q Query, by []reposi
 		}
 	}
 	return facets, nil
+}
+
+// again returns the aggregations of facets that have too many values to count all of them. In a slot that also has
+// values of other keys, the different values of one key are counted one by one, which takes several times as long.
+func (c *Client) again(
+	ctx context.Context, version int64, q Query, by []repository.FacetKey, aggregations object,
+) (map[string]aggregation, error) {
+	found, err := c.aggregate(ctx, version, q, aggregations)
+	if err != nil {
+		return nil, err
+	}
+	shared := object{}
+	for i, key := range by {
+		if name := fmt.Sprint(i); len(found.Aggregations["others"+name].Buckets) > 0 {
+			shared["distinct"+name] = facetOf(key).distinctAmongOthers()
+		} else if distinct, ok := found.Aggregations["distinct"+name]; ok && facetOf(key).prefix != "" {
+			distinct.Value-- // the text which says that a message has a value
+			found.Aggregations["distinct"+name] = distinct
+		}
+	}
+	if len(shared) > 0 {
+		more, err := c.aggregate(ctx, version, q, shared)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found.Aggregations, more.Aggregations)
+	}
+	return found.Aggregations, nil
 }
 
 type aggregated struct {
@@ -111,7 +143,8 @@ func facetOf(key repository.FacetKey) facet {
 	if field, ok := facetFields[key.Field]; ok {
 		return facet{field: field}
 	}
-	return facet{"values", key.String() + separator}
+	name := key.String()
+	return facet{"values." + slotOf(name), name + separator}
 }
 
 var facetFields = map[repository.FacetField]string{
@@ -119,13 +152,21 @@ var facetFields = map[repository.FacetField]string{
 	repository.FacetDialect: "dialect", repository.FacetErrorGroup: "group",
 }
 
-// values counts the values. Without global ordinals, the cost depends on the matching documents only.
+// values counts the values.
 func (f facet) values(size int) object {
-	terms := object{"field": f.field, "size": size, "shard_size": 2 * size, "execution_hint": "map", "order": []object{{"_count": "desc"}, {"_key": "asc"}}}
+	terms := object{"field": f.field, "size": size, "shard_size": 2 * size, "order": []object{{"_count": "desc"}, {"_key": "asc"}}}
 	if f.prefix != "" {
-		terms["include"] = quoteRegexp(f.prefix) + ".*"
+		terms["include"] = f.own()
 	}
 	return object{"terms": terms}
+}
+
+// own returns the regular expression of the facet's values in its slot.
+func (f facet) own() string { return quoteRegexp(f.prefix) + ".*" }
+
+// others finds a value of another facet in the same slot.
+func (f facet) others() object {
+	return object{"terms": object{"field": f.field, "size": 1, "exclude": f.own()}}
 }
 
 // these returns the aggregation that counts exactly the messages of each of these buckets' values.
@@ -135,19 +176,24 @@ func (f facet) these(buckets []bucket) object {
 		keys[i] = b.Key
 	}
 	return object{"terms": object{
-		"field": f.field, "size": len(keys), "include": keys, "execution_hint": "map", "order": []object{{"_count": "desc"}, {"_key": "asc"}},
+		"field": f.field, "size": len(keys), "include": keys, "order": []object{{"_count": "desc"}, {"_key": "asc"}},
 	}}
 }
 
-// distinct returns the aggregation that estimates the number of different values of the facet.
+// precision is the number of different values up to which OpenSearch counts them nearly exactly; it permits no more.
+const precision = 40_000
+
+// distinct returns the aggregation that estimates the number of different values in the facet's field.
 func (f facet) distinct() object {
-	const precision = 40_000
-	if f.prefix == "" {
-		return object{"cardinality": object{"field": f.field, "precision_threshold": precision}}
-	}
+	return object{"cardinality": object{"field": f.field, "precision_threshold": precision}}
+}
+
+// distinctAmongOthers returns the aggregation that estimates the number of different values of the facet in a slot that
+// also has values of other keys.
+func (f facet) distinctAmongOthers() object {
 	return object{"cardinality": object{"precision_threshold": precision, "script": object{
-		"source": "def found = []; for (v in doc['" + f.field + "']) { if (v.length() > params.p.length() && v.startsWith(params.p)) { found.add(v); } } return found;",
-		"params": object{"p": f.prefix},
+		"source": "def found = []; if (!doc.containsKey(params.f)) { return found; } for (v in doc[params.f]) { if (v.length() > params.p.length() && v.startsWith(params.p)) { found.add(v); } } return found;",
+		"params": object{"f": f.field, "p": f.prefix},
 	}}}
 }
 

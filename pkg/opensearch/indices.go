@@ -39,18 +39,19 @@ func DayOf(createdAt time.Time) time.Time {
 
 type object = map[string]any
 
-// mapping says how documents are indexed. It is fixed: a field that it does not name is not indexed.
+// mapping says how documents are indexed. A field that it does not name is not indexed, except the slots of values.
 func mapping() object {
 	keyword := object{"type": "keyword"}
 	return object{
-		"dynamic": false,
+		"dynamic":           false,
+		"dynamic_templates": []object{{"slots": object{"path_match": "values.*", "mapping": object{"type": "keyword", "index": false}}}},
 		"properties": object{
 			"id": keyword, "created": object{"type": "long"}, "digest": object{"type": "integer", "index": false},
 			"topic": keyword, "dlq_topic": keyword, "error_class": keyword, "consumer_group": keyword, "dialect": keyword, "group": keyword,
 			"archived": object{"type": "boolean"},
 			"text":     object{"type": "wildcard"},
 			"terms":    object{"type": "keyword", "doc_values": false, "norms": false},
-			"values":   object{"type": "keyword", "index": false},
+			"values":   object{"type": "object", "dynamic": true},
 		},
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -315,21 +317,44 @@ func (refused) Facets(context.Context, repository.FacetQuery) (repository.Facets
 }
 
 // TestSearchEngine_EstimatesManyValues: when a facet has too many different values to be counted exactly, their number
-// is an estimate; the number of messages that is shown with the most frequent value is exact.
+// is an estimate; the number of messages that is shown with the most frequent value is exact. This is true also for keys
+// whose values are in one slot.
 func TestSearchEngine_EstimatesManyValues(t *testing.T) {
 	t.Parallel()
 	s := &searched{T: t, db: postgrestest.Open(t)}
 	s.store = New(s.db)
 	s.engine = openEngine(t, stacktest.OpenSearch(t).Address, s.store)
 	const messages, common = 3500, 100
-	storeOrders(t, s.store, messages, func(n int) any { return map[string]any{"order": max(n, common)} })
+	twin := twinOf("$.order")
+	storeOrders(t, s.store, messages, func(n int) any {
+		return map[string]any{"order": max(n, common), "alone": max(n, common), strings.TrimPrefix(twin, "$."): n / 3}
+	})
 	s.index()
 	facets := s.engine.engine.NewFacets(refused{}, s.store)
-	found := check.Must(facets.Facets(t.Context(), repository.FacetQuery{By: []repository.FacetKey{{Path: "$.order"}}, Limit: 3}))(t)
-	f := found.Facets[0]
-	check.True(t, found.All && found.Counted == messages && !f.Exact && f.Missing == 0, "got %+v", found)
-	check.True(t, f.Distinct > (messages-common)*98/100 && f.Distinct < (messages-common)*102/100, "%d distinct values, want about %d", f.Distinct, messages-common)
-	check.Same(t, f.Values[0], repository.FacetValue{Kind: repository.NumberValue, Text: fmt.Sprint(common), Messages: common + 1}, "most frequent value")
+	by := []repository.FacetKey{{Path: "$.alone"}, {Path: "$.order"}, {Path: twin}}
+	found := check.Must(facets.Facets(t.Context(), repository.FacetQuery{By: by, Limit: 3}))(t)
+	check.True(t, found.All && found.Counted == messages, "got %+v", found)
+	for i, f := range found.Facets[:2] {
+		check.True(t, !f.Exact && f.Missing == 0, "%s: got %+v", by[i].Path, f)
+		check.True(t, f.Distinct > (messages-common)*98/100 && f.Distinct < (messages-common)*102/100,
+			"%s: %d distinct values, want about %d", by[i].Path, f.Distinct, messages-common)
+		check.Same(t, f.Values[0], repository.FacetValue{Kind: repository.NumberValue, Text: fmt.Sprint(common), Messages: common + 1}, "most frequent value")
+	}
+	check.True(t, found.Facets[2].Exact && found.Facets[2].Distinct == (messages+2)/3, "%s: got %+v", twin, found.Facets[2])
+}
+
+// twinOf returns a path whose values OpenSearch has in the same field as those of another path.
+func twinOf(path string) string {
+	slot := func(key string) uint32 {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(key))
+		return h.Sum32() % 512
+	}
+	for n := 0; ; n++ {
+		if twin := fmt.Sprintf("$.twin%d", n); slot(twin) == slot(path) {
+			return twin
+		}
+	}
 }
 
 // TestSearchEngine_HasNoMaskedWords: after a mask was configured, neither a search nor a facet finds a masked value in

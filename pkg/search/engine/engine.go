@@ -67,7 +67,7 @@ func (e *Engine) canTell(f entity.Filter) bool {
 }
 
 // format is the version of what OpenSearch has of a document. It must be increased when that changes.
-const format = 1
+const format = 2
 
 // version returns the version of the documents in the search engine, for the version that they would have in the store.
 // They differ because the rows of the store then have neither text nor terms.
