@@ -12,8 +12,9 @@ const (
 	collectAt = 400
 
 	// memoryLimit is the runtime's soft memory limit in bytes: when the program uses almost this much, the runtime
-	// collects garbage more often. It does not limit the memory in use, which the budgets for buffered records limit.
-	memoryLimit = 96 << 20
+	// collects garbage more often. It does not limit the memory in use, which the budgets for buffered records limit. The
+	// pages of the program file, up to 40 MB, come on top of it.
+	memoryLimit = 80 << 20
 )
 
 // tuneMemory sets the parameters of the garbage collector. It leaves out those that the environment sets by GOGC or
