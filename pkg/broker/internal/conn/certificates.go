@@ -8,9 +8,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 )
 
 // certificates are the TLS files, read for each connection. While a file is missing or incomplete, or key and
@@ -35,7 +38,35 @@ func (c *certificates) secure(ctx context.Context, conn net.Conn, address string
 		_ = conn.Close()
 		return nil, fmt.Errorf("tls handshake with %s: %w", address, err)
 	}
-	return secured, nil
+	return &answering{Conn: secured}, nil
+}
+
+// answering is a connection whose errors say, until the first bytes arrive, that the broker may have refused the client
+// certificate. In TLS 1.3 the handshake of a client ends before the broker examines the certificate, and the broker's
+// reason is lost when the client has sent its first request by then.
+type answering struct {
+	net.Conn
+	answered atomic.Bool
+}
+
+func (c *answering) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.answered.Store(true)
+	}
+	return n, c.explain(err)
+}
+
+func (c *answering) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.explain(err)
+}
+
+func (c *answering) explain(err error) error {
+	if c.answered.Load() || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	return fmt.Errorf("tls: the broker closed the connection after the handshake, perhaps because of the client certificate: %w", err)
 }
 
 func (c *certificates) load(address string) (*tls.Config, error) {
