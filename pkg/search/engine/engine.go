@@ -182,6 +182,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 }
 
+// yes is the value of a gauge that says yes or no.
+func yes(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // health reports whether the search engine answers.
 type health struct {
 	metrics *metrics
@@ -193,9 +201,6 @@ func (h *health) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	h.metrics.up.Set(1)
-	if err != nil {
-		h.metrics.up.Set(0)
-	}
+	h.metrics.up.Set(yes(err == nil))
 	h.outage.Report(ctx, h.log, err, "the search engine does not answer; searches by text, key, header and field fail", "the search engine answers again")
 }

@@ -117,10 +117,7 @@ func (x *Indexer) Unindexed(ctx context.Context, stored int64, limit int, maxByt
 	if err != nil || state.Version != v {
 		return nil, err
 	}
-	x.metrics.serves.Set(0)
-	if state.Serves {
-		x.metrics.serves.Set(1)
-	}
+	x.metrics.serves.Set(yes(state.Serves))
 	if x.number, err = x.notes.NextWrite(ctx); err != nil {
 		return nil, err
 	}
