@@ -64,6 +64,7 @@ const (
 	recordsToRetry    = 100_000
 	recordsToConnect  = 200_000
 	recordsToArchive  = 100_000
+	recordsToMove     = 100_000
 	recordsToComplete = 100_000
 	recordsToCopy     = 100_000 // number of rows for each number of connections
 	recordsToDecode   = 100_000

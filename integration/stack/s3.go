@@ -34,6 +34,9 @@ func StartS3(ctx context.Context) (*S3, error) {
 	return s, nil
 }
 
+// Objects returns the folder that has a folder for each bucket, in which each object is a file.
+func (s *S3) Objects() string { return s.folder.join("objects") }
+
 func (s *S3) start(ctx context.Context) error {
 	program, err := s3Binary(ctx, readEnvironment(os.Getenv))
 	if err != nil {
@@ -58,7 +61,7 @@ func (s *S3) build(program, listen string) *server {
 	return &server{
 		command: func() *exec.Cmd {
 			cmd := exec.Command(program, "--port", listen, "--region", s.Region, "--quiet", "--health", "/health",
-				"posix", "--versioning-dir", s.folder.join("versions"), s.folder.join("objects"))
+				"posix", "--versioning-dir", s.folder.join("versions"), s.Objects())
 			cmd.Env = []string{"PATH=/usr/bin:/bin", "ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.Secret}
 			return cmd
 		},
