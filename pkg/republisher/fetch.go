@@ -198,7 +198,7 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 		case !ok && at.pointer:
 			targets[i].Err = at.refusal(noAnswer(at.TopicPartition, err))
 		case !ok:
-			targets[i].Err = targetError(at.Topic, noAnswer(at.TopicPartition, err))
+			targets[i].Err = sourceError(at.Topic, noAnswer(at.TopicPartition, err))
 		case at.offset < start && at.pointer:
 			targets[i].Err = refuse(entity.BadRecord, "the dead letter only points to its record, and topic %q no longer has it: partition %d starts at offset %d, after %d",
 				at.Topic, at.Partition, start, at.offset)

@@ -21,7 +21,7 @@ var errTooLate = errors.New("it was not sent in time")
 //
 // When ctx ends, because the process shuts down or because the claims are too old, Publish sends nothing more, and the
 // result of unsent messages is GivenBack. A send that has begun ends within the configured timeout. When the broker
-// rejects a message alone, the others are still sent. After any other failure, the later messages of the partition are
+// rejects a message alone, or its value may not be read from its topic, the others are still sent. After any other failure, the later messages of the partition are
 // GivenBack with its class or, if the topic was refused during the same send, Refused. Delivery.Throttle is the longest
 // time that the broker asked for during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
@@ -97,9 +97,9 @@ func (p *publication) publishTo(ctx context.Context, tp broker.TopicPartition, i
 }
 
 // stops reports whether later messages of the partition must wait for a message with this result. They need not wait for
-// a message that can never be written.
+// a message that can never be written, nor for a message whose value may not be read.
 func stops(d entity.Delivery) bool {
-	return d.Verdict != entity.Acknowledged && d.Verdict != entity.Rejected
+	return d.Verdict != entity.Acknowledged && d.Verdict != entity.Rejected && !d.OfValue
 }
 
 // enter waits until the broker that leads the partition accepts records, and then takes one permit of each of slots. So

@@ -446,9 +446,17 @@ func TestPublishOfAValueThatMayNotBeRead(t *testing.T) {
 	})}}
 	batch[0].Target = r.Plan(t.Context(), batch, false)[0]
 	check.Require(t, batch[0].Target.Err == nil, "Plan = %v", batch[0].Target.Err)
+	later := claimed(t, r, message(func(m *entity.Message) { m.Origin.Partition = &batch[0].Target.Partition }))
 	l.readAt = broker.ErrUnauthorized
-	got := r.Publish(t.Context(), batch)[0]
-	check.True(t, got.Verdict == entity.Refused && got.Class == entity.Unauthorized, "Publish = %+v, want it refused", got)
+	got := r.Publish(t.Context(), append(batch, later...))
+	check.True(t, got[0].Verdict == entity.Refused && got[0].Class == entity.Unauthorized && got[0].OfValue, "Publish = %+v, want it refused", got[0])
+	check.Equal(t, got[1].Verdict, entity.Acknowledged, "verdict of the next message for the same partition")
+
+	for class, err := range map[entity.ErrorClass]error{entity.Unauthorized: broker.ErrUnauthorized, entity.UnknownTopic: broker.ErrUnknownTopic} {
+		l.errs[broker.TopicPartition{Topic: deadLetter}] = err
+		refused := check.As[*entity.RefusedError](t, r.Plan(t.Context(), plain(batch[0].Message), false)[0].Err, "Plan")
+		check.True(t, refused.Class == class && refused.OfMessage() && !refused.Missing, "Plan = %+v, want a refusal of the value", refused)
+	}
 }
 
 func TestDisabled(t *testing.T) {
