@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Errors of a partition, a topic or a request. Most errors that package broker returns wrap one of these errors;
@@ -39,6 +42,30 @@ var (
 	// ErrClosed means that Cluster.Close was called before.
 	ErrClosed = conn.ErrClosed
 )
+
+// ThrottledError says that the broker answered only that the client must pause, because of a quota. Its kind is
+// ErrUnavailable.
+type ThrottledError struct{ Pause time.Duration }
+
+func (e *ThrottledError) Error() string { return fmt.Sprintf("broker throttles reads for %s", e.Pause) }
+
+// Is makes the error's kind ErrUnavailable.
+func (e *ThrottledError) Is(target error) bool { return target == ErrUnavailable }
+
+// throttledTries is how often RetryThrottled tries.
+const throttledTries = 5
+
+// RetryThrottled calls read again after each pause that its error, a *ThrottledError, asks for. It returns the last
+// error after a few tries, or when ctx ends.
+func RetryThrottled(ctx context.Context, read func() error) error {
+	for try := 1; ; try++ {
+		err := read()
+		var throttled *ThrottledError
+		if try == throttledTries || !errors.As(err, &throttled) || !wait.Sleep(ctx, throttled.Pause) {
+			return err
+		}
+	}
+}
 
 // PartitionErrors contains the error of each partition for which a request failed; the results of the other partitions
 // are valid. errors.Is looks into the errors of all partitions.

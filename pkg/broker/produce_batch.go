@@ -116,6 +116,9 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 		case maybeWritten:
 			doubt = true
 		case notWritten:
+			if errors.Is(err, ErrNotTried) {
+				return none, w.giveUp(doubt, conn.CallerError(caller, err))
+			}
 			if !errors.Is(err, ErrUnknownTopic) {
 				unknownSince = time.Time{}
 			} else if unknownSince.IsZero() {
@@ -124,7 +127,9 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 				return none, w.refused(topicRefuse, doubt, err)
 			}
 		}
-		w.producer.leaders.forget(w.lane.tp.Topic)
+		if !errors.Is(err, kafka.ThrottlingQuotaExceeded) { // a broker that asks for a pause still leads the partition
+			w.producer.leaders.forget(w.lane.tp.Topic)
+		}
 		if ctx.Err() != nil || !wait.Sleep(ctx, backoff) {
 			return none, w.giveUp(doubt, conn.CallerError(caller, err))
 		}

@@ -1,12 +1,13 @@
 package broker
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
@@ -19,20 +20,34 @@ func resting(rest time.Duration) (*Producer, TopicPartition) {
 	return p, TopicPartition{Topic: "orders"}
 }
 
-func TestProducer_WaitsUntilTheBrokersRestIsOver(t *testing.T) {
+func TestProducer_ThrottleIsTheLongestRestOfTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
 		p, tp := resting(4 * time.Second)
 		p.pause(1, time.Second) // a shorter rest does not end the longer one
-		check.True(t, p.AwaitThrottle(t.Context(), tp), "AwaitThrottle = false")
-		check.Equal(t, time.Since(began), 4*time.Second, "wait")
-		check.True(t, p.AwaitThrottle(t.Context(), TopicPartition{Topic: "payments"}), "AwaitThrottle for an unknown leader = false")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		p.pause(1, time.Minute)
-		check.True(t, !p.AwaitThrottle(ctx, tp), "AwaitThrottle = true before the rest is over")
+		check.Equal(t, p.Throttle(t.Context(), tp), 4*time.Second, "throttle")
+		p.leaders.put(Topic{Name: "payments", Partitions: []Partition{{ID: 0, Leader: 2}}})
+		check.Equal(t, p.Throttle(t.Context(), TopicPartition{Topic: "payments"}), 0, "throttle of another broker")
+		check.True(t, p.awaitThrottle(t.Context(), 1), "awaitThrottle = false")
+		check.Equal(t, p.Throttle(t.Context(), tp), 0, "throttle after the rest")
+		check.Equal(t, p.Throttle(t.Context(), TopicPartition{Topic: "unknown"}), 0, "throttle while no broker rests")
 	})
+}
+
+// TestProducer_ThrottleOfALeaderThatWasForgotten: a failure of one partition makes the producer forget all leaders of the
+// topic. The rest of a broker still holds.
+func TestProducer_ThrottleOfALeaderThatWasForgotten(t *testing.T) {
+	t.Parallel()
+	kafka := check.Must(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders")))(t)
+	defer kafka.Close()
+	c := check.Must(Open(Config{Brokers: kafka.ListenAddrs(), SecurityProtocol: "PLAINTEXT"}))(t)
+	defer c.Close()
+	p, tp := c.NewProducer(ProducerConfig{}), TopicPartition{Topic: "orders"}
+	leader := check.Must(c.leaders.of(t.Context(), tp))(t)
+	p.pause(leader, time.Hour)
+	c.leaders.forget("orders")
+	check.True(t, p.Throttle(t.Context(), tp) > 0, "the broker's rest is forgotten")
+	check.Equal(t, p.Throttle(t.Context(), TopicPartition{Topic: "missing"}), 0, "throttle of a topic that does not exist")
 }
 
 func TestProducer_RestThatOutlastsTheCallIsNotTried(t *testing.T) {
@@ -45,6 +60,7 @@ func TestProducer_RestThatOutlastsTheCallIsNotTried(t *testing.T) {
 			check.True(t, err.Fate == NotSent && err.Class == ClassRateLimited && errors.Is(err, ErrNotTried) && r.Offset == OffsetUnknown,
 				"record = %+v, want not sent, rate limited, not tried", r)
 		}
+		check.Equal(t, p.Throttle(t.Context(), tp), time.Minute, "throttle after the call, which waited for nothing")
 	})
 }
 

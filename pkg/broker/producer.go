@@ -100,16 +100,39 @@ func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	return &Producer{pool: c.pool, leaders: c.leaders, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}, pauses: map[int32]time.Time{}}
 }
 
-// AwaitThrottle waits until the broker that leads the partition accepts records again after it asked for a pause. It
-// returns false when ctx ends before that. Produce waits too, but not longer than its Timeout.
-func (p *Producer) AwaitThrottle(ctx context.Context, tp TopicPartition) bool {
-	leader, known := p.leaders.get(tp)
-	return !known || p.awaitThrottle(ctx, leader)
+// Throttle returns how much longer the broker that leads the partition asks for no records. It is 0 when the leader
+// cannot be found: then Produce reports why. Produce waits for the end of a throttle too, but only if it
+// ends within the Timeout.
+func (p *Producer) Throttle(ctx context.Context, tp TopicPartition) time.Duration {
+	if !p.throttled() {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
+	defer cancel()
+	leader, err := p.leaders.of(ctx, tp)
+	if err != nil {
+		return 0
+	}
+	return p.throttle(leader)
 }
 
+// throttled reports whether any broker asks for no records.
+func (p *Producer) throttled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for _, until := range p.pauses {
+		if until.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitThrottle waits until a broker accepts records. It returns false at once when ctx ends before that.
 func (p *Producer) awaitThrottle(ctx context.Context, leader int32) bool {
 	for left := p.throttle(leader); left > 0; left = p.throttle(leader) {
-		if !wait.Sleep(ctx, left) {
+		if end, ok := ctx.Deadline(); ok && time.Until(end) < left || !wait.Sleep(ctx, left) {
 			return false
 		}
 	}
@@ -120,7 +143,7 @@ func (p *Producer) awaitThrottle(ctx context.Context, leader int32) bool {
 func (p *Producer) throttle(leader int32) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Until(p.pauses[leader])
+	return max(0, time.Until(p.pauses[leader]))
 }
 
 func (p *Producer) pause(leader int32, throttle time.Duration) {

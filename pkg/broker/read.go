@@ -50,8 +50,17 @@ func reserveRead(ctx context.Context, memory int64) (release func(), err error) 
 // ReadAt reads one record, whether or not its transaction was committed. It returns ErrGone when the log no longer
 // contains the record, ErrOutOfRange when the log ends before the offset, ErrTooLarge when the record does not fit into
 // the memory for reading, and errors of the kinds that Topics and Fetch return. A small record is a copy, so it does
-// not keep the broker's whole answer in memory.
-func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (Record, error) {
+// not keep the broker's whole answer in memory. While the broker asks for a pause, ReadAt waits, and holds no memory.
+func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (rec Record, err error) {
+	err = RetryThrottled(ctx, func() error {
+		rec, err = c.ReadAtOnce(ctx, tp, offset)
+		return err
+	})
+	return rec, err
+}
+
+// ReadAtOnce does the same as ReadAt, but does not wait while the broker asks for a pause: it returns a *ThrottledError.
+func (c *Cluster) ReadAtOnce(ctx context.Context, tp TopicPartition, offset int64) (Record, error) {
 	rec, err := c.readAt(ctx, tp, offset, readBytes)
 	if errors.Is(err, ErrTooLarge) {
 		rec, err = c.readAt(ctx, tp, offset, largeRead)
@@ -106,6 +115,14 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, memory 
 // Mark identifies the batch of an offset by its latest time in milliseconds and its checksum; found is false when no
 // batch contains the offset, or when its batch cannot be read.
 func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
+	err = RetryThrottled(ctx, func() error {
+		latest, crc, found, err = c.mark(ctx, tp, offset)
+		return err
+	})
+	return latest, crc, found, err
+}
+
+func (c *Cluster) mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	if err := reads.Acquire(ctx, readBytes); err != nil {
 		return 0, 0, false, fmt.Errorf("wait for memory: %w", err)
 	}
@@ -155,10 +172,15 @@ func (s *scan) run(ctx context.Context) error {
 	nothing := 0
 	for s.next < s.to {
 		before := s.next
-		stop, high, err := s.answer(ctx, readBytes)
-		if errors.Is(err, ErrTooLarge) {
-			stop, high, err = s.answer(ctx, largeRead)
-		}
+		var stop bool
+		var high int64
+		err := RetryThrottled(ctx, func() (err error) {
+			stop, high, err = s.answer(ctx, readBytes)
+			if errors.Is(err, ErrTooLarge) {
+				stop, high, err = s.answer(ctx, largeRead)
+			}
+			return err
+		})
 		if err != nil || stop {
 			return err
 		}
@@ -217,11 +239,10 @@ func (s *scan) deliver(ctx context.Context, cursor *protocol.Cursor, memory int6
 }
 
 // fetchOne fetches one partition with Stream from its leader; if the leader has moved, fetchOne asks for the new leader
-// and fetches again.
+// and fetches again. It returns a *ThrottledError when the broker asks for a pause instead of answering.
 func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, memory int64, limits Limits) (FetchedPartition, *protocol.Cursor, error) {
 	var got FetchedPartition
 	for try := 1; ; try++ {
-		pause := time.Duration(try) * retryWait
 		leader, err := c.leaders.of(ctx, tp)
 		if err == nil {
 			var res FetchResponse
@@ -233,9 +254,12 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 			if err == nil {
 				got, err = res.Partitions[0], res.Partitions[0].Err
 			}
-			if err == nil && got.HighWatermark < 0 {
-				err = fmt.Errorf("%w: throttled for %s", ErrUnavailable, res.Throttle)
-				pause = max(pause, res.Throttle)
+			switch {
+			case err != nil || got.HighWatermark >= 0:
+			case res.Throttle > 0:
+				return got, nil, &ThrottledError{res.Throttle}
+			default:
+				err = fmt.Errorf("%w: no answer for the partition", ErrUnavailable)
 			}
 		}
 		if err == nil && got.Heavy > 0 {
@@ -246,7 +270,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 			return got, cursor, err
 		}
 		c.leaders.forget(tp.Topic)
-		if !wait.Sleep(ctx, pause) {
+		if !wait.Sleep(ctx, time.Duration(try)*retryWait) {
 			return got, nil, err
 		}
 	}

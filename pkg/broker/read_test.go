@@ -6,10 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
@@ -67,4 +70,44 @@ func TestReads_ReserveDecoders(t *testing.T) { //nolint:paralleltest // it takes
 		total += readBytes + 20<<20
 	}
 	check.True(t, total != 0 && total <= 240<<20, "calls may take %d bytes, want at most 240 MiB", total)
+}
+
+// TestReadAt_Throttled: while the broker only asks for a pause, ReadAtOnce says so, and ReadAt waits. A throttle is no
+// reason to ask for the leader again.
+func TestReadAt_Throttled(t *testing.T) {
+	t.Parallel()
+	kafka := check.Must(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders")))(t)
+	defer kafka.Close()
+	c := check.Must(Open(Config{Brokers: kafka.ListenAddrs(), SecurityProtocol: "PLAINTEXT"}))(t)
+	defer c.Close()
+	tp := TopicPartition{Topic: "orders"}
+	check.NoError(t, c.NewProducer(ProducerConfig{}).Produce(t.Context(), tp, []Record{{Value: []byte("a")}}).Err())
+	check.Must(c.leaders.of(t.Context(), tp))(t)
+	var throttled, described atomic.Int32
+	kafka.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		kafka.KeepControl()
+		if throttled.Add(-1) < 0 {
+			return nil, nil, false
+		}
+		res := req.ResponseKind().(*kmsg.FetchResponse)
+		res.ThrottleMillis = 10
+		return res, nil, true
+	})
+	kafka.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		kafka.KeepControl()
+		if len(req.(*kmsg.MetadataRequest).Topics) > 0 {
+			described.Add(1)
+		}
+		return nil, nil, false
+	})
+	throttled.Store(1)
+	_, err := c.ReadAtOnce(t.Context(), tp, 0)
+	check.Equal(t, check.As[*ThrottledError](t, err, "ReadAtOnce").Pause, 10*time.Millisecond, "pause")
+	check.Is(t, err, ErrUnavailable, "ReadAtOnce")
+	throttled.Store(throttledTries - 1)
+	got, err := c.ReadAt(t.Context(), tp, 0)
+	check.True(t, err == nil && string(got.Value) == "a", "ReadAt = %q, %v, want the record", got.Value, err)
+	throttled.Store(throttledTries)
+	check.Is(t, check.Err(c.ReadAt(t.Context(), tp, 0)), ErrUnavailable, "ReadAt under a throttle without end")
+	check.Equal(t, described.Load(), 0, "requests for leaders")
 }

@@ -96,9 +96,13 @@ type RefusedError struct {
 	Class   ErrorClass // why nothing was sent, such as LoopRefused or Undeclared
 	Reason  string     // the reason for operators, one sentence
 	Missing bool       // the target topic does not exist
+	OfValue bool       // the value cannot be read from its topic; this says nothing about the target
 }
 
 func (e *RefusedError) Error() string { return e.Reason }
+
+// OfMessage reports whether the refusal concerns a single message, so that other messages for its target may be sent.
+func (e *RefusedError) OfMessage() bool { return e.OfValue || e.Class.OfMessage() }
 
 // Is makes the error's kind ErrConflict.
 func (e *RefusedError) Is(target error) bool { return target == ErrConflict }

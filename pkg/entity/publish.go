@@ -44,6 +44,8 @@ type Delivery struct {
 	Offset    int64 // offset of the sent record; -1 when it is not known
 	// Throttle is the time for which the broker asks the client to pause; 0 for no pause.
 	Throttle time.Duration
+	// OfValue: the message was Refused because its value may not be read from its topic. The target was not asked.
+	OfValue bool
 }
 
 // RetryValueLimit is the maximum length in bytes of a value that a retry reads together with its message. A longer

@@ -198,11 +198,15 @@ func (c *fakeCluster) Fetch(ctx context.Context, req broker.FetchRequest) (broke
 }
 
 func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse, some bool) {
-	left := c.quota.limit(int64(req.MaxBytes))
+	left := int64(req.MaxBytes)
+	inQuota := c.quota.leader == 0 || c.quota.leader == req.Leader
+	if inQuota {
+		left = c.quota.limit(left)
+	}
 	res.Throttle = c.throttle
 	asked, used := left, int64(0)
 	defer func() {
-		if used += asked - left; c.quota.refuses(used) {
+		if used += asked - left; inQuota && c.quota.refuses(used) {
 			res, some = refusal(req), true
 		}
 	}()
@@ -260,6 +264,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 // quota is a limit of bytes in ten seconds; bytes is 0 when there is none. As in Kafka, an answer contains at most that
 // many bytes, and an answer that exceeds the quota is replaced by one without partitions that asks for a pause.
 type quota struct {
+	leader      int32 // the broker that has the quota; 0: every broker
 	bytes, used int64
 	since       time.Time
 }

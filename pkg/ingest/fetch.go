@@ -192,6 +192,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 		return 0
 	}
 	if err == nil && refused(res) {
+		f.r.refusedByQuota(ctx, f.asked[0])
 		return res.Throttle // it is not known whether there are records, so the next answer is requested in the same size
 	}
 	hurried := f.quiet > 0
@@ -225,6 +226,9 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 		if got.Next > p.next || got.Err != nil || got.Heavy > 0 {
 			f.quiet = 0
 		}
+		if got.Next > p.next || got.Err != nil || atEnd(got) {
+			f.r.readInQuota(ctx, p)
+		}
 		if got.Next > p.next {
 			*reserved -= f.r.enqueue(ctx, p, got, *reserved, nil)
 		}
@@ -252,6 +256,15 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 func refused(res broker.FetchResponse) bool {
 	answered := func(p broker.FetchedPartition) bool { return p.HighWatermark >= 0 || p.Err != nil }
 	return res.Throttle > 0 && !slices.ContainsFunc(res.Partitions, answered)
+}
+
+// atEnd reports whether the broker has no record to send from the position on.
+func atEnd(got broker.FetchedPartition) bool {
+	end := got.HighWatermark
+	if got.LastStable >= 0 {
+		end = min(end, got.LastStable)
+	}
+	return end >= 0 && got.Next >= end
 }
 
 // unpack passes a partition to a new unpacker. When the unpacker has ended, it returns the partition to the reader.

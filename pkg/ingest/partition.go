@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -33,6 +34,12 @@ type partition struct {
 	damage struct { // the last batch that could not be read, by its offset
 		at    int64
 		times int // number of times that the unreadable batch was fetched
+	}
+
+	quota struct { // answers that contained only a pause, to requests that began with this partition
+		refusals int       // their number since the position last moved
+		since    time.Time // time of the first of them
+		outage   outage.Log
 	}
 
 	waiting atomic.Int64 // number of chunks that were passed to the writers and are not stored yet

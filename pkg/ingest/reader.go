@@ -210,6 +210,50 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
+// If a broker has answered quotaRefusals requests that began with the same partition, over at least quotaPatience, only
+// with pauses, the next batch of the partition is probably larger than the quota ever allows.
+const (
+	quotaRefusals = 10
+	quotaPatience = time.Minute
+)
+
+var errQuota = errors.New("broker only asks for pauses: the fetch quota of this user is perhaps smaller than the next batch")
+
+// refusedByQuota counts an answer that contained only a pause. The request began with the partition p. A broker sends the
+// first batch of an answer whole, however small the request is; so if p has records, its next batch is too large for the
+// quota.
+func (r *reader) refusedByQuota(ctx context.Context, p *partition) {
+	q := &p.quota
+	if q.refusals++; q.refusals == 1 {
+		q.since = time.Now()
+	}
+	if q.refusals < quotaRefusals || time.Since(q.since) < quotaPatience {
+		return
+	}
+	switch ends, err := r.i.cluster.EndOffsets(ctx, []broker.TopicPartition{p.TopicPartition}); {
+	case err != nil: // the next answer without records asks again
+		return
+	case ends[p.TopicPartition] <= p.next:
+		r.readInQuota(ctx, p)
+		return
+	}
+	r.i.metrics.of(r.i.metrics.partitionErrors, p.Topic).Inc()
+	r.reportQuota(ctx, p, errQuota)
+}
+
+// readInQuota forgets the answers that contained only a pause, because a batch of p was read, or there is none to read.
+func (r *reader) readInQuota(ctx context.Context, p *partition) {
+	if p.quota.refusals > 0 {
+		p.quota.refusals = 0
+		r.reportQuota(ctx, p, nil)
+	}
+}
+
+func (r *reader) reportQuota(ctx context.Context, p *partition, err error) {
+	log := r.i.log.With(zap.String("topic", p.Topic), zap.Int32("partition", p.Partition), zap.Int64("offset", p.next))
+	p.quota.outage.Report(ctx, log, err, "a partition cannot be read", "a partition can be read again")
+}
+
 // verifyTopicIDs reads the ids of the topics of the fetched records. It returns those partitions of the request whose
 // topic has another id now. The returned partitions must be opened again, and their fetched records must not be stored,
 // because the records may belong to the deleted topic.

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -24,18 +25,32 @@ type unpacker struct {
 }
 
 // run reads until the next batch of the partition is small enough for a usual fetch, or until the partition cannot be
-// read at the moment. At its end, run returns the partition to the reader.
+// read at the moment. At its end, run returns the partition to the reader. While the broker asks for a pause, other
+// unpackers may run, because a quota that is smaller than the batch asks for pauses without end.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
+	for pause := u.unpack(ctx); pause > 0; pause = u.unpack(ctx) {
+		if !wait.Sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// unpack returns the pause for which the broker asks; 0 when the unpacker has ended.
+func (u *unpacker) unpack(ctx context.Context) (pause time.Duration) {
 	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
 		if slots.Acquire(ctx, 1) != nil {
-			return
+			return 0
 		}
 		defer slots.Release(1)
 	}
 	defer u.release()
-	for u.size > 0 && ctx.Err() == nil && u.p.opened && u.answer(ctx) {
+	for again := true; again && u.size > 0 && ctx.Err() == nil && u.p.opened; {
+		if again, pause = u.answer(ctx); pause > 0 {
+			return pause
+		}
 	}
+	return 0
 }
 
 // release releases the semaphore r.large, so that another unpacker may use the memory of a large record.
@@ -47,30 +62,33 @@ func (u *unpacker) release() {
 }
 
 // answer sends one fetch request and reads the answer. It returns true when the batch must be requested again, with
-// more memory.
-func (u *unpacker) answer(ctx context.Context) bool {
-	p, unit := u.p, u.r.i.cfg.unit()
+// more memory, and the pause for which the broker asks instead of an answer.
+func (u *unpacker) answer(ctx context.Context) (again bool, pause time.Duration) {
+	p, unit, bytes := u.p, u.r.i.cfg.unit(), int32(partitionBytes)
+	if p.quota.refusals > 0 {
+		bytes = 1 // the broker sends the first batch alone, which uses up less of the quota
+	}
 	reserved := unit
 	if u.size > unit {
 		reserved = u.size
 		if u.r.large.Acquire(ctx, 1) != nil {
-			return false
+			return false, 0
 		}
 		u.large = true
 	}
 	res, err := u.r.i.cluster.Fetch(ctx, broker.FetchRequest{
 		Leader: u.leader, MaxWait: fetchWait, MaxBytes: int32(unit), MaxBatchBytes: reserved, ReadCommitted: true, Stream: true,
 		Limits:     u.r.i.cfg.limits(),
-		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, SkipUnreadable: p.skipUnreadable()}},
+		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: bytes, SkipUnreadable: p.skipUnreadable()}},
 	})
 	if err == nil && refused(res) {
-		u.release()
-		return wait.Sleep(ctx, res.Throttle)
+		u.r.refusedByQuota(ctx, p)
+		return false, res.Throttle
 	}
 	if err == nil {
 		var others []*partition
 		if others, err = u.r.verifyTopicIDs(ctx, []*partition{p}, res); len(others) > 0 {
-			return false
+			return false, 0
 		}
 	}
 	if err == nil && moved(res.Partitions[0].Err) {
@@ -80,24 +98,25 @@ func (u *unpacker) answer(ctx context.Context) bool {
 		if ctx.Err() == nil {
 			u.r.failed(ctx, "fetch a large batch", err, p)
 		}
-		return false
+		return false, 0
 	}
 	got := res.Partitions[0]
 	if got.Err != nil {
 		u.r.unreadable(p, got.Err)
-		return false
+		return false, 0
 	}
 	u.r.answered(p)
 	u.size = int64(got.Heavy)
 	switch {
 	case got.Heavy > 0: // the batch needs more memory than was reserved
 		u.release()
-		return true
+		return true, 0
 	case got.Portions == nil:
-		return false
+		return false, 0
 	}
+	u.r.readInQuota(ctx, p)
 	u.read(ctx, got.Portions)
-	return false
+	return false, 0
 }
 
 // read passes all records of an answer to the writers.

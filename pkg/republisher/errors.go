@@ -71,6 +71,17 @@ func targetError(topic string, err error) error {
 	}
 }
 
+// sourceError returns why no attempt may start whose value must be read from a topic. A refusal concerns the value only:
+// other messages for the same target may be sent.
+func sourceError(topic string, err error) error {
+	err = targetError(topic, err)
+	var refused *entity.RefusedError
+	if errors.As(err, &refused) {
+		refused.OfValue, refused.Missing = true, false
+	}
+	return err
+}
+
 // electing reports whether the error means that the partition has no leader, or another leader than the client knows.
 func electing(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader)
@@ -99,7 +110,7 @@ func valueError(partition int32, err error) entity.Delivery {
 	case gone(err):
 		d.Verdict, d.Class = entity.Rejected, entity.BadRecord
 	case errors.Is(err, broker.ErrUnauthorized): // the message keeps the attempt, as when the target may not be written
-		d.Verdict = entity.Refused
+		d.Verdict, d.OfValue = entity.Refused, true
 	}
 	return d
 }

@@ -36,7 +36,7 @@ type logs struct {
 	readAt error                           // error of every read of a single record
 	fail   func(broker.TopicPartition, broker.Record) error
 
-	throttled bool // the broker asks for a pause that is longer than any call may wait
+	rests map[broker.TopicPartition]time.Time // until when the leader of a partition accepts no records and answers no reads
 
 	throttle map[broker.TopicPartition]time.Duration // throttle that each answer for the partition contains
 
@@ -150,9 +150,12 @@ func (l *logs) end(tp broker.TopicPartition) int64 {
 	return l.starts[tp]
 }
 
-func (l *logs) ReadAt(_ context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
+func (l *logs) ReadAtOnce(_ context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if rest := time.Until(l.rests[tp]); rest > 0 {
+		return broker.Record{}, &broker.ThrottledError{Pause: rest}
+	}
 	if err := cmp.Or(l.down, l.readAt); err != nil {
 		return broker.Record{}, err
 	}
@@ -179,7 +182,21 @@ func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64,
 	return nil
 }
 
-func (l *logs) AwaitThrottle(context.Context, broker.TopicPartition) bool { return !l.throttled }
+// rest makes the leader of a partition ask for a pause from now on.
+func (l *logs) rest(tp broker.TopicPartition, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rests == nil {
+		l.rests = map[broker.TopicPartition]time.Time{}
+	}
+	l.rests[tp] = time.Now().Add(d)
+}
+
+func (l *logs) Throttle(_ context.Context, tp broker.TopicPartition) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, time.Until(l.rests[tp]))
+}
 
 func (l *logs) Produce(_ context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult {
 	l.mu.Lock()

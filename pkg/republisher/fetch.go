@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -78,15 +80,28 @@ func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Recor
 	if !fetched {
 		return m.Record, nil
 	}
-	if r.reading.Acquire(ctx, 1) != nil {
-		return entity.Record{}, &unavailableError{fmt.Errorf("wait to fetch the value: %w", ctx.Err())}
-	}
-	defer r.reading.Release(1)
-	record, err := r.fetch(ctx, out)
+	var record entity.Record
+	err := r.fetchWith(ctx, r.reading, out, func(found entity.Record) { record = found })
 	if err != nil {
 		return entity.Record{}, at.refusal(err)
 	}
 	return record, nil
+}
+
+// fetchWith reads the record while it holds slot, and calls use with it. While the broker asks for a pause, slot is free
+// for the records of other brokers.
+func (r *Republisher) fetchWith(ctx context.Context, slot *semaphore.Weighted, out *entity.Outgoing, use func(entity.Record)) error {
+	return broker.RetryThrottled(ctx, func() error { //nolint:wrapcheck // it is an error of this package
+		if slot.Acquire(ctx, 1) != nil {
+			return fmt.Errorf("wait to fetch the record: %w", ctx.Err())
+		}
+		defer slot.Release(1)
+		record, err := r.fetch(ctx, out)
+		if err == nil {
+			use(record)
+		}
+		return err
+	})
 }
 
 // fetch reads the record and checks that it is the record that the message was stored from, or that its pointer names.
@@ -100,7 +115,7 @@ func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.R
 			return entity.Record{}, err
 		}
 	}
-	found, err := r.cluster.ReadAt(ctx, at.TopicPartition, at.offset)
+	found, err := r.cluster.ReadAtOnce(ctx, at.TopicPartition, at.offset)
 	if err != nil {
 		return entity.Record{}, fmt.Errorf("fetch the value: %w", err)
 	}
@@ -183,7 +198,7 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 		case !ok && at.pointer:
 			targets[i].Err = at.refusal(noAnswer(at.TopicPartition, err))
 		case !ok:
-			targets[i].Err = targetError(at.Topic, noAnswer(at.TopicPartition, err))
+			targets[i].Err = sourceError(at.Topic, noAnswer(at.TopicPartition, err))
 		case at.offset < start && at.pointer:
 			targets[i].Err = refuse(entity.BadRecord, "the dead letter only points to its record, and topic %q no longer has it: partition %d starts at offset %d, after %d",
 				at.Topic, at.Partition, start, at.offset)
@@ -206,23 +221,12 @@ func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, ta
 		if targets[i].Err = away[at.TopicPartition]; targets[i].Err != nil {
 			continue
 		}
-		if err := r.aimRead(ctx, &targets[i], topics, &batch[i]); err != nil {
+		err := r.fetchWith(ctx, r.fetching, &batch[i], func(found entity.Record) { r.aim(&targets[i], topics, &batch[i], found) })
+		if err != nil {
 			targets[i].Err = at.refusal(err)
 		}
 		if errors.Is(targets[i].Err, entity.ErrUnavailable) {
 			away[at.TopicPartition] = targets[i].Err
 		}
 	}
-}
-
-func (r *Republisher) aimRead(ctx context.Context, t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing) error {
-	if r.fetching.Acquire(ctx, 1) != nil {
-		return fmt.Errorf("wait to fetch the record: %w", ctx.Err())
-	}
-	defer r.fetching.Release(1)
-	record, err := r.fetch(ctx, out)
-	if err == nil {
-		r.aim(t, topics, out, record)
-	}
-	return err
 }

@@ -98,7 +98,7 @@ func TestPointersRecordIsSent(t *testing.T) {
 	for i, d := range r.Publish(t.Context(), batch) {
 		check.Require(t, d.Verdict == entity.Acknowledged, "Publish = %+v, want acknowledged", d)
 		tp := broker.TopicPartition{Topic: want[i].topic, Partition: d.Partition}
-		sent := check.Must(l.ReadAt(t.Context(), tp, d.Offset))(t)
+		sent := check.Must(l.ReadAtOnce(t.Context(), tp, d.Offset))(t)
 		check.True(t, string(sent.Key) == string(want[i].key) && string(sent.Value) == "original",
 			"sent %q, %q, want %q and the original's value", sent.Key, sent.Value, want[i].key)
 		kept := sent.Headers[:len(sent.Headers)-5]

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -358,13 +359,77 @@ func TestPlanOfCutHeaders(t *testing.T) {
 // TestPublishDuringALongThrottle: the broker's pause outlasts the claim. The message keeps its attempt.
 func TestPublishDuringALongThrottle(t *testing.T) {
 	t.Parallel()
-	l := newLogs()
-	l.throttled = true
-	r := newRepublisher(t, l)
-	batch := []entity.Outgoing{{Message: message()}}
-	batch[0].Target = r.Plan(t.Context(), batch, false)[0]
-	got := r.Publish(t.Context(), batch)[0]
-	check.True(t, got.Verdict == entity.GivenBack && len(l.records[part(batch[0].Target.Partition)]) == 0, "Publish = %+v, want it given back", got)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogs()
+		r := newRepublisher(t, l)
+		batch := claimed(t, r, message())
+		l.rest(part(batch[0].Target.Partition), time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got := r.Publish(ctx, batch)[0]
+		check.True(t, got.Verdict == entity.GivenBack && len(l.records[part(batch[0].Target.Partition)]) == 0, "Publish = %+v, want it given back", got)
+	})
+}
+
+// TestPublishWhileABrokerRests: many partitions of a broker that asks for a pause, and values that a broker must be asked
+// for, do not delay messages for other brokers. When the pause is over, the others are sent.
+func TestPublishWhileABrokerRests(t *testing.T) {
+	t.Parallel()
+	const many = 4 * parallel
+	sum := sha256.Sum256([]byte("large"))
+	on := func(p int32, large bool) entity.Message {
+		return message(func(m *entity.Message) {
+			m.Origin.Partition = &p
+			if m.Source.Partition = p % 2; large { // the broker of partition 0 rests
+				m.Record = entity.Record{Key: []byte("k"), State: entity.ValueOverLimit, SHA256: sum[:], Size: 5}
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		large bool
+		rests func(l *logs) // what asks for a pause of a minute
+	}{
+		"Target": {false, func(l *logs) {
+			for p := int32(0); p < many; p += 2 {
+				l.rest(part(p), time.Minute)
+			}
+		}},
+		"TargetOfLargeValues": {true, func(l *logs) {
+			for p := int32(0); p < many; p += 2 {
+				l.rest(part(p), time.Minute)
+			}
+		}},
+		"SourceOfLargeValues": {true, func(l *logs) { l.rest(broker.TopicPartition{Topic: deadLetter}, time.Minute) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newLogs()
+				l.topics[orders], l.topics[deadLetter] = many, 2
+				for p := range int32(2) {
+					l.records[broker.TopicPartition{Topic: deadLetter, Partition: p}] = []broker.Record{{Offset: 7, Value: []byte("large")}}
+				}
+				r := newRepublisher(t, l)
+				var messages []entity.Message
+				for p := range int32(many) {
+					messages = append(messages, on(p, test.large))
+				}
+				batch := claimed(t, r, messages...)
+				test.rests(l)
+				began := time.Now()
+				done := make(chan []entity.Delivery)
+				go func() { done <- r.Publish(t.Context(), batch) }()
+				synctest.Wait()
+				for p := range int32(many) {
+					check.Equal(t, len(l.records[part(p)]), int(p%2), "records of partition %d during the pause", p)
+				}
+				for i, d := range <-done {
+					check.Equal(t, d.Verdict, entity.Acknowledged, "delivery %d", i)
+				}
+				check.Equal(t, time.Since(began), time.Minute, "time of the call")
+			})
+		})
+	}
 }
 
 // TestPublishOfAValueThatMayNotBeRead: the user lost the permission to read the dead-letter topic after the plan. That
@@ -381,9 +446,17 @@ func TestPublishOfAValueThatMayNotBeRead(t *testing.T) {
 	})}}
 	batch[0].Target = r.Plan(t.Context(), batch, false)[0]
 	check.Require(t, batch[0].Target.Err == nil, "Plan = %v", batch[0].Target.Err)
+	later := claimed(t, r, message(func(m *entity.Message) { m.Origin.Partition = &batch[0].Target.Partition }))
 	l.readAt = broker.ErrUnauthorized
-	got := r.Publish(t.Context(), batch)[0]
-	check.True(t, got.Verdict == entity.Refused && got.Class == entity.Unauthorized, "Publish = %+v, want it refused", got)
+	got := r.Publish(t.Context(), append(batch, later...))
+	check.True(t, got[0].Verdict == entity.Refused && got[0].Class == entity.Unauthorized && got[0].OfValue, "Publish = %+v, want it refused", got[0])
+	check.Equal(t, got[1].Verdict, entity.Acknowledged, "verdict of the next message for the same partition")
+
+	for class, err := range map[entity.ErrorClass]error{entity.Unauthorized: broker.ErrUnauthorized, entity.UnknownTopic: broker.ErrUnknownTopic} {
+		l.errs[broker.TopicPartition{Topic: deadLetter}] = err
+		refused := check.As[*entity.RefusedError](t, r.Plan(t.Context(), plain(batch[0].Message), false)[0].Err, "Plan")
+		check.True(t, refused.Class == class && refused.OfMessage() && !refused.Missing, "Plan = %+v, want a refusal of the value", refused)
+	}
 }
 
 func TestDisabled(t *testing.T) {

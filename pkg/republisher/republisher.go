@@ -25,14 +25,14 @@ type Cluster interface {
 	AppendedOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	CommittedOffsets(ctx context.Context, consumerGroup string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	ShareOffsets(ctx context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error)
-	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
+	ReadAtOnce(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	GroupStates(ctx context.Context) (map[string]string, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
 }
 
 // Producer writes records, as broker.Producer does.
 type Producer interface {
-	AwaitThrottle(ctx context.Context, tp broker.TopicPartition) bool
+	Throttle(ctx context.Context, tp broker.TopicPartition) time.Duration
 	Produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult
 }
 

@@ -115,7 +115,7 @@ func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets
 // redirect leads.
 func redirected(err error, out *entity.Outgoing) error {
 	var refused *entity.RefusedError
-	if out.Redirect == "" || !errors.As(err, &refused) || refused.Class.OfMessage() || refused.Class == SkippedNotPermitted {
+	if out.Redirect == "" || !errors.As(err, &refused) || refused.OfMessage() || refused.Class == SkippedNotPermitted {
 		return err
 	}
 	why := *refused

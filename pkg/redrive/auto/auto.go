@@ -241,7 +241,7 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 		switch {
 		case m.CanClaim() != nil: // another process has claimed the message
 		case errors.As(t.Err, &refused):
-			d.refuse(ctx, m, string(refused.Class), refused)
+			d.refuse(ctx, m, refused)
 		case t.Err != nil:
 			d.skip(ctx, attempt.PartitionOf(t), string(entity.BrokerUnavailable), t.Err)
 			d.holdBack(m, attempt.PartitionOf(t), d.health.missing(attempt.PartitionOf(t), now))
@@ -271,17 +271,33 @@ func (d *dispatcher) holdBack(m entity.Message, at attempt.TopicPartition, until
 // refuse skips refused messages for a while. If the origin is undeclared, it skips all messages with the same
 // dead-letter topic and original topic. If the message itself is the reason, or its original topic comes from a name,
 // it skips this message alone. Otherwise it skips all messages of the original topic.
-func (d *dispatcher) refuse(ctx context.Context, m entity.Message, reason string, err error) {
-	until := time.Now().Add(refusedPause)
+func (d *dispatcher) refuse(ctx context.Context, m entity.Message, err *entity.RefusedError) {
+	reason, until := string(err.Class), time.Now().Add(refusedPause)
 	switch {
-	case reason == string(entity.Undeclared) && m.Origin.Confidence != entity.FromOperator &&
+	case err.OfValue:
+		d.refuseValue(ctx, m, reason, err)
+	case err.Class == entity.Undeclared && m.Origin.Confidence != entity.FromOperator &&
 		d.feed.leaveOut(repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}, until):
 		d.skip(ctx, attempt.TopicPartition{Topic: m.OriginalTopic, Partition: singleMessages}, reason, err)
-	case entity.ErrorClass(reason).OfMessage(), m.Origin.Confidence == entity.FromName:
+	case err.OfMessage(), m.Origin.Confidence == entity.FromName:
 		d.skip(ctx, attempt.TopicPartition{Topic: m.OriginalTopic, Partition: singleMessages}, reason, err)
 		d.holdBack(m, attempt.TopicPartition{}, until)
 	default:
 		d.pauseTopic(ctx, m.OriginalTopic, reason, err)
+	}
+}
+
+// refuseValue skips a message whose value may not be read from its dead-letter topic. When heldMax messages are held back
+// already, it skips all messages with the same dead-letter topic and original topic, so that others are still sent.
+func (d *dispatcher) refuseValue(ctx context.Context, m entity.Message, reason string, err error) {
+	until := time.Now().Add(refusedPause)
+	d.skip(ctx, attempt.TopicPartition{Topic: m.OriginalTopic, Partition: singleMessages}, reason, err)
+	switch {
+	case d.feed.hold(m.ID, attempt.TopicPartition{}, until):
+	case m.Origin.Confidence != entity.FromOperator &&
+		d.feed.leaveOut(repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}, until):
+	default:
+		d.feed.pauseTopic(m.OriginalTopic, until)
 	}
 }
 
@@ -378,6 +394,10 @@ func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliver
 			}
 			bad = true // an earlier record of the partition failed, so this record was not sent
 		case entity.Refused:
+			if delivery.OfValue {
+				d.refuseValue(ctx, batch[i].Message, string(delivery.Class), delivery.Err)
+				continue // the target was not asked
+			}
 			taken[at] = true
 			d.pauseTopic(ctx, batch[i].Message.OriginalTopic, string(delivery.Class), delivery.Err)
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Rescued, entity.Abandoned:

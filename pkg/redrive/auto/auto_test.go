@@ -400,6 +400,41 @@ func TestAutoPlan(t *testing.T) {
 		check.True(b, got >= 20 && got <= 65, "counted %v times in an hour, want at most once a minute", got)
 	}))
 
+	t.Run("ValuesThatMayNotBeReadDoNotStopTheirTopic", automatic(func(b *bench) {
+		unread := map[uuid.UUID]bool{}
+		var tries atomic.Int64
+		b.Kafka.PlanError = func(m entity.Message) error {
+			if m.Source.Topic == "hidden.dlq.v1" {
+				return &entity.RefusedError{Class: entity.Unauthorized, Reason: "may not describe it", OfValue: true}
+			}
+			return nil
+		}
+		b.Kafka.Deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if unread[out.Message.ID] {
+				tries.Add(1)
+				return false, redrivetest.Unread
+			}
+			return true, acknowledged
+		}
+		ids := b.Add(3)
+		for _, id := range ids {
+			unread[id] = true
+		}
+		// so many that they cannot be held back one by one
+		hidden := b.Add(heldMax+20, func(m *entity.Message) { m.Source.Topic = "hidden.dlq.v1" })
+		first := b.Add(10)
+		defer b.auto()()
+		elapse(30 * time.Second)
+		second := b.Add(10)
+		elapse(30 * time.Second)
+		b.WantStates(append(first, second...), map[entity.Status]int{entity.Resolved: 20})
+		b.WantState(ids[0], entity.Pending, 0, entity.Unauthorized)
+		b.WantState(hidden[0], entity.Pending, 0, "")
+		elapse(3 * time.Minute)
+		n := tries.Load()
+		check.True(b, n >= 3 && n <= 3*5, "%d tries in four minutes, want at most one a minute for each message", n)
+	}))
+
 	t.Run("MessagesWithoutTheirRecordDoNotStopTheirTopic", automatic(func(b *bench) {
 		b.Add(5*heldMax, func(m *entity.Message) { m.Share = &entity.ShareRecord{State: entity.SourceGone} })
 		own := b.Add(3)

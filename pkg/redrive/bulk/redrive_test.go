@@ -164,6 +164,22 @@ func TestRetryAll(t *testing.T) {
 		check.True(b, asked != 3000, "every message was tried on a topic that refuses")
 	}))
 
+	t.Run("ValuesThatMayNotBeReadDoNotStopTheirTopic", scenario(func(b *bench) {
+		unread := map[uuid.UUID]bool{}
+		for _, id := range b.Add(500) {
+			unread[id] = true
+		}
+		ids := b.Add(4000) // so many that some are planned after the first refusals
+		b.Kafka.Deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if unread[out.Message.ID] {
+				return false, redrivetest.Unread
+			}
+			return true, acknowledged
+		}
+		b.wantAll(counted{Selected: 4500, Succeeded: 4000, Skipped: 500, Reasons: reasons{"UNAUTHORIZED": 500}})
+		b.WantSent(orders, ids...)
+	}))
+
 	t.Run("ArrivalsAreNotInTheSnapshot", scenario(func(b *bench) {
 		ids := b.Add(2)
 		b.Kafka.Deliver = func(entity.Outgoing) (bool, entity.Delivery) {

@@ -195,7 +195,7 @@ func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 		return
 	}
 	item.Group = o.Outgoing.Message.Failure.ConsumerGroup
-	if o.Delivery.Verdict == entity.Refused {
+	if o.Delivery.Verdict == entity.Refused && !o.Delivery.OfValue {
 		p.refuse(o.Outgoing.Message.OriginalTopic, o.Delivery.Class)
 	}
 	l.items.set(item)

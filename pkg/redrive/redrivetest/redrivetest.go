@@ -167,6 +167,8 @@ var (
 	Acknowledged = entity.Delivery{Verdict: entity.Acknowledged}
 	Rejected     = entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: ErrBroken}
 	Unauthorized = entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: ErrBroken}
+	// Unread is the result of a message whose value may not be read from its dead-letter topic.
+	Unread = entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: ErrBroken, OfValue: true}
 )
 
 // Failure returns the result of a send that failed.

@@ -100,6 +100,9 @@ func (r *Reach) RecordDeliveries(batch []entity.Outgoing, deliveries []entity.De
 	taken, failed := map[attempt.TopicPartition]bool{}, map[attempt.TopicPartition]bool{}
 	for i, d := range deliveries {
 		at := attempt.PartitionOf(batch[i].Target)
+		if d.OfValue { // the target was not asked
+			continue
+		}
 		switch d.Verdict {
 		case entity.Failed, entity.InDoubt:
 			failed[at] = true
