@@ -147,6 +147,9 @@ func (l *lease) save() {
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))
 	ctx := l.span.within(context.WithoutCancel(p.ctx))
+	if err := p.hold(ctx, l.items.unknown()); err != nil { // an attempt that was given back has made its message due at once
+		p.run.warn(ctx, "cannot keep restored messages from automatic retry", err)
+	}
 	saved, err := p.deps.store.SaveBatch(ctx, repository.BatchResults{
 		RedriveID: p.redrive.ID, Number: l.batch.Number, Owner: l.owner, Items: items,
 	})
