@@ -373,10 +373,15 @@ func TestRedriveOfArchivedMessages(t *testing.T) {
 	})
 	postgrestest.Parallel(t, "Objects/AnotherBucketIsWaitedForAndNamed", func(t *testing.T) {
 		a := newArchives(t, 40, true)
+		made := check.Must(a.Begin(t.Context(), orders(nil)))(t)
 		postgrestest.Exec(t, a.db, `UPDATE dlq.archive_objects SET bucket = 'elsewhere'`)
-		a.Service = serviceOf(a.db, a.store, a.archive)
-		made := check.Must(a.Begin(t.Context(), orders(nil)))
-		_ = made
+		defer a.run()()
+		check.Eventually(t, "a redrive that waits", func() bool { return !check.Must(a.store.Redrive(t.Context(), made.ID))(t).WaitingSince.IsZero() })
+		note := check.Must(a.store.Redrive(t.Context(), made.ID))(t).Note
+		check.True(t, strings.Contains(note, "is in the bucket elsewhere, but archive.s3.bucket is "+a.bucket.Bucket), "note = %q, want the names of the buckets", note)
+		postgrestest.Exec(t, a.db, `UPDATE dlq.archive_objects SET bucket = $1`, a.bucket.Bucket)
+		a.wantOver(made.ID, 40, none)
+		a.wantPlaces(0, entity.Resolved, 40)
 	})
 	postgrestest.Parallel(t, "Objects/UnreachableStoreIsWaitedFor", func(t *testing.T) {
 		a := newArchives(t, 40, true)
