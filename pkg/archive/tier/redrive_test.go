@@ -153,6 +153,22 @@ func TestArchive_ChangesEach(t *testing.T) {
 	}
 }
 
+// An object may turn out to be damaged after some of its messages were restored.
+func TestArchive_ReportsADamagedObjectOnlyForTheRest(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, minio.MakeBucketOptions{})
+	s.archived("orders", 5, 2)
+	s.move()
+	all := s.all(entity.Filter{})
+	s.damage(t)
+	objects := check.Must(s.objects.Objects(t.Context(), repository.ObjectQuery{}))(t)
+	got := tried{}
+	m := &many{ArchivedWork: got.work(t, all), tried: map[uuid.UUID]bool{all[1].ID: true, all[3].ID: true}}
+	check.NoError(t, s.archive.eachIn(t.Context(), m, &objects[0], m.IDs, false))
+	check.Same(t, len(got), 3, "messages that were reported")
+	check.Same(t, got.failed(repository.ErrObject), 3, "messages whose object is damaged")
+}
+
 // damage replaces the oldest object by bytes that are no Parquet file, with their checksum in the manifest.
 func (s *site) damage(t *testing.T) {
 	t.Helper()

@@ -109,11 +109,6 @@ func (s *Redrives) load(
 	return messages, 1, func() {}, nil
 }
 
-// restoreLeases is for how many durations of a lease a redrive keeps the messages that it has restored from being due
-// for automatic retry, which would send them without the redrive's patch. Restoring ends after one duration. Another one
-// is for the action, or for the end of the lease of a process that was killed, and the last one is for the next owner.
-const restoreLeases = 3
-
 // errEnough ends the restoration of a batch that takes long, so that the restored messages are acted on in time.
 var errEnough = errors.New("restoring takes long")
 
@@ -185,23 +180,6 @@ func (p *pass) unarchive(ctx context.Context, l *lease) (away, err error) {
 		return nil, nil
 	}
 	return fmt.Errorf("%s archived messages: %w", as, err), nil
-}
-
-// holdTime returns how long the messages that the redrive restores are kept from being due for automatic retry.
-func (p *pass) holdTime() time.Duration {
-	if !p.redrive.Selection.Archived || p.redrive.Action == entity.RedriveRestore || p.redrive.Action == entity.RedriveDelete {
-		return 0
-	}
-	return restoreLeases * p.deps.cfg.ClaimExpiry
-}
-
-// hold keeps restored messages that the redrive has not acted on yet from being due for automatic retry.
-func (p *pass) hold(ctx context.Context, ids []uuid.UUID) error {
-	t := p.holdTime()
-	if t == 0 || len(ids) == 0 {
-		return nil
-	}
-	return p.deps.archive.Hold(ctx, ids, t)
 }
 
 // restoredNow returns the messages that may be acted on although others could not be restored: those that are restored

@@ -166,6 +166,28 @@ func (l *lease) save() {
 	}
 }
 
+// restoreLeases is for how many durations of a lease a redrive keeps the messages that it has restored from being due
+// for automatic retry, which would send them without the redrive's patch. Restoring ends after one duration. Another one
+// is for the action, or for the end of the lease of a process that was killed, and the last one is for the next owner.
+const restoreLeases = 3
+
+// holdTime returns how long the messages that the redrive restores are kept from being due for automatic retry.
+func (p *pass) holdTime() time.Duration {
+	if !p.redrive.Selection.Archived || p.redrive.Action == entity.RedriveRestore || p.redrive.Action == entity.RedriveDelete {
+		return 0
+	}
+	return restoreLeases * p.deps.cfg.ClaimExpiry
+}
+
+// hold keeps restored messages that the redrive has not acted on yet from being due for automatic retry.
+func (p *pass) hold(ctx context.Context, ids []uuid.UUID) error {
+	t := p.holdTime()
+	if t == 0 || len(ids) == 0 {
+		return nil
+	}
+	return p.deps.archive.Hold(ctx, ids, t)
+}
+
 // decideUnreachable skips unreachable messages if other messages could be sent, or if the cluster answers but the
 // leaders of many batches in a row are missing. Otherwise the messages wait until a broker is reachable.
 func (l *lease) decideUnreachable() {
