@@ -4984,8 +4984,9 @@ type ClientInterface interface {
 	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -5019,8 +5020,9 @@ type ClientInterface interface {
 	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -6400,8 +6402,9 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 // restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 // erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
@@ -6445,8 +6448,9 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 // restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 // erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
@@ -11972,8 +11976,9 @@ type ClientWithResponsesInterface interface {
 	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -12007,8 +12012,9 @@ type ClientWithResponsesInterface interface {
 	// restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 	// erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-	// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-	// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -16040,8 +16046,9 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 // restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 // erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
@@ -16081,8 +16088,9 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 // restored just before the action: `retry` sends it, `dead` marks it dead, `restore` does no more, and `delete`
 // erases it instead, as `DELETE /api/v1/archive/{id}` does; that needs a `reason`. The filter takes only `id`,
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
-// archive meanwhile is skipped with reason `gone`, and one whose object is missing or damaged with `unreadable`.
-// When the redrive ends early, up to 500 messages for each process may be restored without the action.
+// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
+// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
+// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.

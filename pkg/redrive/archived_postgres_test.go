@@ -221,6 +221,9 @@ func (a *archives) wantPlaces(archived int, status entity.Status, live int) {
 	check.Same(a.T, a.number(`SELECT count(*) FROM dlq.archive_ids`), archived+1, "ids of the archive, with that of payments")
 }
 
+// dueMessages counts the messages that automatic retry would send now.
+const dueMessages = `SELECT count(*) FROM dlq.dlq_messages WHERE status = 'PENDING' AND (next_attempt_at IS NULL OR next_attempt_at <= now())`
+
 // TestRedriveOfArchivedMessages: a redrive of archived messages restores each of them before it acts on it, from the
 // database and from objects alike.
 func TestRedriveOfArchivedMessages(t *testing.T) {
@@ -258,11 +261,34 @@ func TestRedriveOfArchivedMessages(t *testing.T) {
 			check.True(a, preview.Selected == 3 && preview.Sendable == 2 && preview.Reasons["gone"] == 1, "preview = %+v, want 2 of 3", preview)
 			a.redrive(n, 2, map[string]int{"gone": 1})
 			a.wantPlaces(38, entity.Pending, 2)
+			check.Same(a.T, a.number(dueMessages), 2, "messages that are due")
 			check.Same(a.T, a.number(`SELECT count(*) FROM sent`), 0, "records that were sent")
 		})
 		each("DeadMarksThem", func(a *archives) {
 			a.redrive(orders(func(n *repository.NewRedrive) { n.Action = entity.RedriveDead }), 40, none)
 			a.wantPlaces(0, entity.Dead, 40)
+		})
+		each("AnIDThatIsLiveTooIsSkippedAndTheOthersGoOn", func(a *archives) {
+			made := check.Must(a.Begin(a.Context(), orders(nil)))(a.T)
+			for _, id := range []uuid.UUID{a.ids()[0], a.ids()[39]} {
+				postgrestest.Exec(a.T, a.db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status) VALUES ($1, 'orders', 'error', 'PENDING')`, id)
+			}
+			defer a.run()()
+			a.wantOver(made.ID, 38, map[string]int{"taken": 2})
+		})
+		each("ARowThatTheDatabaseRefusesIsSkippedAndTheOthersGoOn", func(a *archives) {
+			made := check.Must(a.Begin(a.Context(), orders(nil)))(a.T)
+			postgrestest.Exec(a.T, a.db, `ALTER TABLE dlq.dlq_messages ADD CHECK (dlq_offset NOT IN (1, 40))`)
+			defer a.run()()
+			a.wantOver(made.ID, 38, map[string]int{bulk.SkippedRefused: 2})
+			a.wantPlaces(2, entity.Resolved, 38)
+		})
+		each("HoldLeavesOutAttemptedMessages", func(a *archives) {
+			ids := a.ids()
+			a.redrive(orders(func(n *repository.NewRedrive) { n.Action = entity.RedriveRestore }), 40, none)
+			postgrestest.Exec(a.T, a.db, `UPDATE dlq.dlq_messages SET retry_count = 1 WHERE id = $1`, ids[0])
+			check.NoError(a.T, a.archive.Hold(a.Context(), ids, time.Hour))
+			check.Equal(a.T, postgrestest.All[uuid.UUID](a.T, a.db, `SELECT id FROM dlq.dlq_messages WHERE next_attempt_at <= now()`), ids[:1], "due messages")
 		})
 		each("DeleteErases", func(a *archives) {
 			n := orders(func(n *repository.NewRedrive) { n.Action = entity.RedriveDelete })
@@ -277,7 +303,9 @@ func TestRedriveOfArchivedMessages(t *testing.T) {
 			made := check.Must(a.Begin(a.Context(), orders(nil)))(a.T)
 			a.insert("orders", 41, 45, 0)
 			for _, id := range []uuid.UUID{ids[0], ids[38]} {
-				check.NoError(a.T, a.archive.EraseEach(a.Context(), []uuid.UUID{id}, entity.By("bob"), func(_ uuid.UUID, err error) { check.NoError(a.T, err) }))
+				check.NoError(a.T, a.archive.EraseEach(a.Context(), repository.ArchivedWork{
+					IDs: []uuid.UUID{id}, Cause: entity.By("bob"), Done: func(_ uuid.UUID, err error) { check.NoError(a.T, err) },
+				}))
 			}
 			if a.mover != nil { // a message that moves to an object stays selected
 				postgrestest.Exec(a.T, a.db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '3 days'`)
@@ -327,6 +355,7 @@ func TestRedriveOfArchivedMessages(t *testing.T) {
 			each("KilledWhen "+step, func(a *archives) {
 				made := check.Must(a.Begin(a.Context(), orders(nil)))(a.T)
 				a.kill(step)
+				check.Same(a.T, a.number(dueMessages), 0, "messages that automatic retry would send")
 				defer a.run()()
 				a.wantOver(made.ID, 40, none)
 				a.wantPlaces(0, entity.Resolved, 40)
@@ -341,6 +370,18 @@ func TestRedriveOfArchivedMessages(t *testing.T) {
 		postgrestest.Exec(t, a.db, `UPDATE dlq.archive_objects SET sha256 = '\x00'`)
 		a.redrive(orders(nil), 5, map[string]int{bulk.SkippedUnreadable: 35})
 		a.wantPlaces(35, entity.Resolved, 5)
+	})
+	postgrestest.Parallel(t, "Objects/AnotherBucketIsWaitedForAndNamed", func(t *testing.T) {
+		a := newArchives(t, 40, true)
+		made := check.Must(a.Begin(t.Context(), orders(nil)))(t)
+		postgrestest.Exec(t, a.db, `UPDATE dlq.archive_objects SET bucket = 'elsewhere'`)
+		defer a.run()()
+		check.Eventually(t, "a redrive that waits", func() bool { return !check.Must(a.store.Redrive(t.Context(), made.ID))(t).WaitingSince.IsZero() })
+		note := check.Must(a.store.Redrive(t.Context(), made.ID))(t).Note
+		check.True(t, strings.Contains(note, "is in the bucket elsewhere, but archive.s3.bucket is "+a.bucket.Bucket), "note = %q, want the names of the buckets", note)
+		postgrestest.Exec(t, a.db, `UPDATE dlq.archive_objects SET bucket = $1`, a.bucket.Bucket)
+		a.wantOver(made.ID, 40, none)
+		a.wantPlaces(0, entity.Resolved, 40)
 	})
 	postgrestest.Parallel(t, "Objects/UnreachableStoreIsWaitedFor", func(t *testing.T) {
 		a := newArchives(t, 40, true)
@@ -361,13 +402,14 @@ type flaky struct {
 	failed chan struct{}
 }
 
-func (f *flaky) RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(uuid.UUID, error)) error {
+func (f *flaky) RestoreEach(ctx context.Context, w repository.ArchivedWork) error {
 	if !f.fail {
-		return f.Archive.RestoreEach(ctx, ids, cause, done)
+		return f.Archive.RestoreEach(ctx, w)
 	}
 	f.fail = false
 	defer close(f.failed)
-	if err := f.Archive.RestoreEach(ctx, ids[:3], cause, done); err != nil {
+	w.IDs = w.IDs[:3]
+	if err := f.Archive.RestoreEach(ctx, w); err != nil {
 		return err
 	}
 	return entity.ErrUnavailable
@@ -409,14 +451,15 @@ type steppedArchive struct {
 	at func(step string)
 }
 
-func (s steppedArchive) RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(uuid.UUID, error)) error {
-	n := 0
-	err := s.Archive.RestoreEach(ctx, ids, cause, func(id uuid.UUID, err error) {
+func (s steppedArchive) RestoreEach(ctx context.Context, w repository.ArchivedWork) error {
+	n, done := 0, w.Done
+	w.Done = func(id uuid.UUID, err error) {
 		done(id, err)
 		if n++; n == 3 {
 			s.at("some restored")
 		}
-	})
+	}
+	err := s.Archive.RestoreEach(ctx, w)
 	s.at("restored")
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // ArchivedRow is a message of the archive as it is moved between the database and an object: every column of the
@@ -214,6 +216,21 @@ type ArchivedEntry struct {
 	ID            uuid.UUID
 	CreatedAt     Micros
 	OriginalTopic string
+}
+
+// ArchivedWork says which archived messages are restored or erased one after the other, and how.
+type ArchivedWork struct {
+	IDs   []uuid.UUID
+	Cause entity.AuditInfo
+	// Hold is the time for which a restored message is not due for automatic retry.
+	Hold time.Duration
+	// Before is called before each change of a message. An error ends the work, and is returned. It may be nil.
+	Before func() error
+	// Done is called once for each message that was tried: with nil, or with an error after which trying again is
+	// useless. These are a *entity.NotFoundError when the message is not in the archive, a *ObjectError when its object
+	// is missing or damaged, the kind entity.ErrConflict when a live message has its id, and the kind entity.ErrRefused
+	// when the database refuses the change.
+	Done func(id uuid.UUID, err error)
 }
 
 // PickedRow is a row of the archive that is about to be written to an object.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,7 +20,9 @@ type Database interface {
 	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
-	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
+	// RestoreHeld restores a message, which is due for automatic retry when the time hold is over.
+	RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duration, cause entity.AuditInfo) (entity.Message, error)
+	Hold(ctx context.Context, ids []uuid.UUID, hold time.Duration) error
 	Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (repository.Erased, error)
 }
 
@@ -36,8 +39,8 @@ type Catalog interface {
 	// Show converts rows of objects to messages, within the given limits.
 	Show(ctx context.Context, rows []repository.ArchivedRow, limits repository.ShownLimits) ([]entity.Message, error)
 	// RestoreRow inserts the message of a row, which was read from an object, into the live table. It hides the message
-	// in the object.
-	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error)
+	// in the object. The message is due for automatic retry when the time hold is over.
+	RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, hold time.Duration, cause entity.AuditInfo) (entity.Message, error)
 	// EraseRow deletes everything that the database still has of the message of a row, and hides the message in its
 	// object.
 	EraseRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) error
@@ -72,10 +75,13 @@ func NewArchive(db Database, c Catalog, w *Rewriter, b Bucket) *Archive {
 // opener opens an object for reading.
 type opener func(context.Context, Bucket, *repository.ArchiveObject) (*file.File, error)
 
+// rowReader calls do for each row of an object whose id is in wanted.
+type rowReader func(ctx context.Context, o *repository.ArchiveObject, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) error
+
 // withRow finds the object that contains a message, reads the message's row from it, and calls do with both. When the
 // object is replaced during the read, withRow reads the new object.
 func (a *Archive) withRow(
-	ctx context.Context, id uuid.UUID, open opener, do func(*repository.ArchiveObject, *repository.ArchivedRow) error,
+	ctx context.Context, id uuid.UUID, read rowReader, do func(*repository.ArchiveObject, *repository.ArchivedRow) error,
 ) error {
 	for try := 0; ; try++ {
 		o, ok, err := a.catalog.FindObject(ctx, id)
@@ -85,7 +91,7 @@ func (a *Archive) withRow(
 		if !ok {
 			return &entity.NotFoundError{ID: id}
 		}
-		row, err := a.row(ctx, &o, id, open)
+		row, err := rowOf(ctx, &o, id, read)
 		if err == nil {
 			return do(&o, row)
 		}
@@ -99,18 +105,21 @@ func (a *Archive) withRow(
 // again because messages moved. After that, the read fails, and the count is not exact.
 const maxReplaced = 3
 
-func (a *Archive) row(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID, open opener) (*repository.ArchivedRow, error) {
+func rowOf(ctx context.Context, o *repository.ArchiveObject, id uuid.UUID, read rowReader) (*repository.ArchivedRow, error) {
 	var row *repository.ArchivedRow
-	err := a.open(ctx, o, open, func(f *file.File) error {
-		return f.Rows(map[uuid.UUID]bool{id: true}, func(r *repository.ArchivedRow) error {
-			row = r
-			return nil
-		})
+	err := read(ctx, o, map[uuid.UUID]bool{id: true}, func(r *repository.ArchivedRow) error {
+		row = r
+		return nil
 	})
 	if err == nil && row == nil {
-		err = fmt.Errorf("object %s lacks the message", o.Key)
+		err = lacks(o, id)
 	}
 	return row, err
+}
+
+// lacks returns the error about an object without a message that it contains according to the manifest.
+func lacks(o *repository.ArchiveObject, id uuid.UUID) error {
+	return &repository.ObjectError{Key: o.Key, Reason: "lacks message " + id.String()}
 }
 
 // GetArchived implements repository.Archive.
@@ -119,7 +128,7 @@ func (a *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 		return m, err
 	}
 	limits := repository.ShownLimits{Value: maxValue, Key: repository.KeyLimit, Headers: -1}
-	err = a.withRow(ctx, id, openParts, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+	err = a.withRow(ctx, id, a.rows, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
 		found, err := a.catalog.Show(ctx, []repository.ArchivedRow{*r}, limits)
 		if err != nil || len(found) != 1 {
 			return fmt.Errorf("%d messages: %w", len(found), err)
@@ -135,7 +144,7 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 	if value, err = a.db.ValuePart(ctx, p); !p.Archived || !errors.Is(err, entity.ErrNotFound) {
 		return value, err
 	}
-	err = a.withRow(ctx, p.ID, openParts, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
+	err = a.withRow(ctx, p.ID, a.rows, func(_ *repository.ArchiveObject, r *repository.ArchivedRow) error {
 		size := int64(len(r.Value))
 		from := min(p.From, size)
 		value = r.Value[from:min(from+p.Length, size)]
@@ -147,11 +156,16 @@ func (a *Archive) ValuePart(ctx context.Context, p repository.ValuePart) (value 
 // Restore implements repository.Archive. If the message is in an object, Restore reads the whole object and compares
 // its checksum before it restores the message.
 func (a *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (m entity.Message, err error) {
-	if m, err = a.db.Restore(ctx, id, cause); !errors.Is(err, entity.ErrNotFound) {
+	return a.RestoreHeld(ctx, id, 0, cause)
+}
+
+// RestoreHeld restores a message as Restore does. The message is due for automatic retry when the time hold is over.
+func (a *Archive) RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duration, cause entity.AuditInfo) (m entity.Message, err error) {
+	if m, err = a.db.RestoreHeld(ctx, id, hold, cause); !errors.Is(err, entity.ErrNotFound) {
 		return m, err
 	}
-	err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) (err error) {
-		m, err = a.catalog.RestoreRow(ctx, o.ID, r, cause)
+	err = a.withRow(ctx, id, a.wholeRows, func(o *repository.ArchiveObject, r *repository.ArchivedRow) (err error) {
+		m, err = a.catalog.RestoreRow(ctx, o.ID, r, hold, cause)
 		return err
 	})
 	return m, err
@@ -170,7 +184,7 @@ func (a *Archive) Erase(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 func (a *Archive) eraseOne(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	_, err := a.db.Erase(ctx, id, cause)
 	if errors.Is(err, entity.ErrNotFound) {
-		err = a.withRow(ctx, id, openWhole, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
+		err = a.withRow(ctx, id, a.wholeRows, func(o *repository.ArchiveObject, r *repository.ArchivedRow) error {
 			return a.catalog.EraseRow(ctx, o.ID, r, cause)
 		})
 	}
@@ -228,9 +242,25 @@ func (a *Archive) objectEntries(ctx context.Context, o *repository.ArchiveObject
 	return entries, nil
 }
 
-// rows calls do for each row of an object whose id is in wanted.
+// rows reads only the parts of an object that may contain the wanted rows. It is a rowReader.
 func (a *Archive) rows(ctx context.Context, o *repository.ArchiveObject, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) error {
 	return a.open(ctx, o, openParts, func(f *file.File) error { return f.Rows(wanted, do) })
+}
+
+// wholeRows reads the whole object, and compares it with its checksum, before it calls do. It is a rowReader. When the
+// content cannot be decoded, the error is a *repository.ObjectError.
+func (a *Archive) wholeRows(ctx context.Context, o *repository.ArchiveObject, wanted map[uuid.UUID]bool, do func(*repository.ArchivedRow) error) error {
+	return a.open(ctx, o, openWhole, func(f *file.File) error {
+		var failed error
+		err := f.Rows(wanted, func(r *repository.ArchivedRow) error {
+			failed = do(r)
+			return failed
+		})
+		if failed == nil {
+			err = damaged(o, err)
+		}
+		return err
+	})
 }
 
 // open opens an object and calls read with it. While maxReads objects are being read, open waits.

@@ -51,12 +51,31 @@ func hiddenIn(o *repository.ArchiveObject) map[uuid.UUID]bool {
 	return hidden
 }
 
+// otherBucketError reports that an object is in another bucket than the one of the configuration. The object can be read
+// once the configuration, or the manifest, names the right bucket.
+type otherBucketError struct{ key, bucket, configured string }
+
+func (e *otherBucketError) Error() string {
+	return "object " + e.key + " of the archive is in the bucket " + e.bucket + ", but archive.s3.bucket is " + e.configured
+}
+
+// Is makes the error's kind repository.ErrObject.
+func (e *otherBucketError) Is(target error) bool { return target == repository.ErrObject }
+
+// damaged returns an error about the content of an object, which is in memory as a whole, as a *repository.ObjectError.
+func damaged(o *repository.ArchiveObject, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &repository.ObjectError{Key: o.Key, Reason: "is damaged: " + err.Error()}
+}
+
 // readPart reads a part of an object. When the object does not exist, the error is both errGone and a
 // *repository.ObjectError. Either another object has replaced it, or the manifest names an object that is missing; the
 // manifest, read again, says which.
 func readPart(ctx context.Context, b Bucket, o *repository.ArchiveObject, offset, length int64) ([]byte, error) {
 	if o.Bucket != b.Name() {
-		return nil, &repository.ObjectError{Key: o.Key, Reason: "is in the bucket " + o.Bucket + ", but archive.s3.bucket is " + b.Name()}
+		return nil, &otherBucketError{key: o.Key, bucket: o.Bucket, configured: b.Name()}
 	}
 	content, err := b.Read(ctx, o.Key, offset, length)
 	if errors.Is(err, errGone) {
@@ -153,7 +172,8 @@ func openWhole(ctx context.Context, b Bucket, o *repository.ArchiveObject) (*fil
 			len(content), sum, o.Bytes, []byte(o.SHA256))}
 	}
 	source := &ranges{size: o.Bytes, parts: []part{{0, content}}}
-	return file.Open(source, o.Bytes)
+	f, err := file.Open(source, o.Bytes)
+	return f, damaged(o, err)
 }
 
 // openParts opens an object of which only some parts will be read. It reads only the end of the object, where Parquet

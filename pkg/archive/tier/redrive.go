@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -92,34 +93,36 @@ func arranged(s entity.Selection, entries []repository.ArchivedEntry, limit int)
 	return entries, nil
 }
 
-// RestoreEach restores messages, as Restore does it for one message. It reads each object once, except for messages
-// whose object was replaced meanwhile. It calls done for
-// each message that it has tried to restore, with nil, or with an error after which trying again is useless: a
-// *entity.NotFoundError, a *repository.ObjectError, or the kind entity.ErrConflict. Any other error ends the work.
-func (a *Archive) RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(uuid.UUID, error)) error {
+// RestoreEach restores messages, as Restore does it for one message.
+func (a *Archive) RestoreEach(ctx context.Context, w repository.ArchivedWork) error {
 	one := func(ctx context.Context, id uuid.UUID) error {
-		_, err := a.Restore(ctx, id, cause)
+		_, err := a.RestoreHeld(ctx, id, w.Hold, w.Cause)
 		return err
 	}
-	return a.each(ctx, ids, done, one, func(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow) error {
-		_, err := a.catalog.RestoreRow(ctx, object, r, cause)
+	return a.each(ctx, w, one, func(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow) error {
+		_, err := a.catalog.RestoreRow(ctx, object, r, w.Hold, w.Cause)
 		return err
 	})
 }
 
-// EraseEach erases messages, as Erase does it for one message. It writes each object again only once. It calls done as
-// RestoreEach does.
-func (a *Archive) EraseEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(uuid.UUID, error)) error {
+// Hold makes restored messages due for automatic retry when the time hold is over.
+func (a *Archive) Hold(ctx context.Context, ids []uuid.UUID, hold time.Duration) error {
+	return a.db.Hold(ctx, ids, hold)
+}
+
+// EraseEach erases messages, as Erase does it for one message. It writes each object again only once.
+func (a *Archive) EraseEach(ctx context.Context, w repository.ArchivedWork) error {
 	var erased []uuid.UUID
-	noted := func(id uuid.UUID, err error) {
+	done := w.Done
+	w.Done = func(id uuid.UUID, err error) {
 		if err == nil {
 			erased = append(erased, id)
 		}
 		done(id, err)
 	}
-	err := a.each(ctx, ids, noted, func(ctx context.Context, id uuid.UUID) error { return a.eraseOne(ctx, id, cause) },
+	err := a.each(ctx, w, func(ctx context.Context, id uuid.UUID) error { return a.eraseOne(ctx, id, w.Cause) },
 		func(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow) error {
-			return a.catalog.EraseRow(ctx, object, r, cause)
+			return a.catalog.EraseRow(ctx, object, r, w.Cause)
 		})
 	for _, id := range erased {
 		// The first call for an object writes it again without any of the messages. When it cannot, the archiver does so.
@@ -130,38 +133,71 @@ func (a *Archive) EraseEach(ctx context.Context, ids []uuid.UUID, cause entity.A
 	return err
 }
 
-// each changes messages one after the other: those in objects with row, object by object, and the others with one.
+// many changes archived messages one after the other.
+type many struct {
+	repository.ArchivedWork
+	row   func(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow) error // changes a message of an object
+	tried map[uuid.UUID]bool
+}
+
+// change changes a message with do, unless the work must end. It returns the errors that end the work.
+func (m *many) change(id uuid.UUID, do func() error) error {
+	if m.Before != nil {
+		if err := m.Before(); err != nil {
+			return err
+		}
+	}
+	return m.report(id, do())
+}
+
+func (m *many) report(id uuid.UUID, err error) error {
+	if !final(err) {
+		return err
+	}
+	m.tried[id] = true
+	m.Done(id, err)
+	return nil
+}
+
+// untried returns those of the ids whose message was not tried yet.
+func (m *many) untried(ids []uuid.UUID) (left []uuid.UUID) {
+	for _, id := range ids {
+		if !m.tried[id] {
+			left = append(left, id)
+		}
+	}
+	return left
+}
+
+// each changes messages one after the other: those in objects object by object, and the others with one. It reads each
+// object once. When an object was replaced meanwhile, each reads the object that has replaced it.
 func (a *Archive) each(
-	ctx context.Context, ids []uuid.UUID, done func(uuid.UUID, error),
-	one func(context.Context, uuid.UUID) error, row func(context.Context, uuid.UUID, *repository.ArchivedRow) error,
+	ctx context.Context, w repository.ArchivedWork, one func(context.Context, uuid.UUID) error,
+	row func(context.Context, uuid.UUID, *repository.ArchivedRow) error,
 ) error {
-	objects, err := a.catalog.Objects(ctx, repository.ObjectQuery{MessageIDs: ids})
-	if err != nil {
-		return err
-	}
-	inObject, err := a.catalog.ObjectsOf(ctx, ids)
-	if err != nil {
-		return err
-	}
-	tried := make(map[uuid.UUID]bool, len(ids))
-	report := func(id uuid.UUID, err error) error {
-		if !final(err) {
+	m := &many{ArchivedWork: w, row: row, tried: make(map[uuid.UUID]bool, len(w.IDs))}
+	left := w.IDs
+	for try := 0; try <= maxReplaced && len(left) > 0; try++ {
+		objects, err := a.catalog.Objects(ctx, repository.ObjectQuery{MessageIDs: left})
+		if err != nil {
 			return err
 		}
-		tried[id] = true
-		done(id, err)
-		return nil
-	}
-	for i := range objects {
-		if err := a.eachIn(ctx, &objects[i], inObject[objects[i].ID], row, report); err != nil {
+		if len(objects) == 0 {
+			break
+		}
+		inObject, err := a.catalog.ObjectsOf(ctx, left)
+		if err != nil {
 			return err
 		}
-	}
-	for _, id := range ids { // in the database, in an object that was replaced meanwhile, or not in the archive
-		if tried[id] {
-			continue
+		for i := range objects {
+			if err := a.eachIn(ctx, m, &objects[i], inObject[objects[i].ID], try == maxReplaced); err != nil {
+				return err
+			}
 		}
-		if err := report(id, one(ctx, id)); err != nil {
+		left = m.untried(left)
+	}
+	for _, id := range left { // in the database, or not in the archive
+		if err := m.change(id, func() error { return one(ctx, id) }); err != nil {
 			return err
 		}
 	}
@@ -171,40 +207,52 @@ func (a *Archive) each(
 // final reports whether an error of the change of one message says that trying again is useless. It does so for nil.
 func final(err error) bool {
 	var object *repository.ObjectError
-	return err == nil || errors.Is(err, entity.ErrNotFound) || errors.Is(err, entity.ErrConflict) || errors.As(err, &object)
+	return err == nil || errors.Is(err, entity.ErrNotFound) || errors.Is(err, entity.ErrConflict) || errors.Is(err, entity.ErrRefused) ||
+		errors.As(err, &object)
 }
 
-// eachIn changes the messages with the given ids in an object, which it compares with its checksum. A message that is
-// not in the object any more is left for later.
-func (a *Archive) eachIn(
-	ctx context.Context, o *repository.ArchiveObject, ids []uuid.UUID,
-	row func(context.Context, uuid.UUID, *repository.ArchivedRow) error, report func(uuid.UUID, error) error,
-) error {
+// eachIn changes the messages with the given ids in an object, which it compares with its checksum. Messages of an
+// object that was replaced, and messages that have left their object, are left for later. At the last try, an object that
+// does not exist was not replaced: it is missing, and a message that is not in its object is missing there.
+func (a *Archive) eachIn(ctx context.Context, m *many, o *repository.ArchiveObject, ids []uuid.UUID, last bool) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	wanted := setOf(ids)
-	err := a.open(ctx, o, openWhole, func(f *file.File) error {
-		return f.Rows(wanted, func(r *repository.ArchivedRow) error {
-			err := row(ctx, o.ID, r)
+	absent := setOf(ids)
+	err := a.wholeRows(ctx, o, setOf(ids), func(r *repository.ArchivedRow) error {
+		delete(absent, r.ID)
+		err := m.change(r.ID, func() error {
+			err := m.row(ctx, o.ID, r)
 			if errors.Is(err, entity.ErrNotFound) {
-				return nil
+				err = errLeft
 			}
-			return report(r.ID, err)
+			return err
 		})
+		if errors.Is(err, errLeft) {
+			return nil
+		}
+		return err
 	})
 	var object *repository.ObjectError
 	switch {
-	case errors.Is(err, errGone): // another object has replaced it, or it is missing
+	case errors.Is(err, errGone) && !last:
 		return nil
 	case errors.As(err, &object):
-		for _, id := range ids {
-			_ = report(id, object)
+		for _, id := range m.untried(ids) {
+			_ = m.report(id, object)
 		}
 		return nil
 	}
+	if last && err == nil {
+		for id := range absent {
+			_ = m.report(id, lacks(o, id))
+		}
+	}
 	return err
 }
+
+// errLeft says that a message has left the object from which it was read.
+var errLeft = errors.New("the message has left the object")
 
 func setOf(ids []uuid.UUID) map[uuid.UUID]bool {
 	set := make(map[uuid.UUID]bool, len(ids))
@@ -227,28 +275,27 @@ func (u *Unconfigured) Select(ctx context.Context, s entity.Selection, limit int
 }
 
 // RestoreEach restores messages of the database. A message in an object ends the work with an error.
-func (u *Unconfigured) RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(uuid.UUID, error)) error {
-	return u.each(ids, done, func(id uuid.UUID) error {
-		_, err := u.Restore(ctx, id, cause)
+func (u *Unconfigured) RestoreEach(ctx context.Context, w repository.ArchivedWork) error {
+	return u.each(w, func(id uuid.UUID) error {
+		_, err := u.RestoreHeld(ctx, id, w.Hold, w.Cause)
 		return err
 	})
 }
 
 // EraseEach erases messages of the database. A message in an object ends the work with an error.
-func (u *Unconfigured) EraseEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(uuid.UUID, error)) error {
-	return u.each(ids, done, func(id uuid.UUID) error {
-		_, err := u.Erase(ctx, id, cause)
+func (u *Unconfigured) EraseEach(ctx context.Context, w repository.ArchivedWork) error {
+	return u.each(w, func(id uuid.UUID) error {
+		_, err := u.Erase(ctx, id, w.Cause)
 		return err
 	})
 }
 
-func (u *Unconfigured) each(ids []uuid.UUID, done func(uuid.UUID, error), one func(uuid.UUID) error) error {
-	for _, id := range ids {
-		err := one(id)
-		if !final(err) {
+func (u *Unconfigured) each(w repository.ArchivedWork, one func(uuid.UUID) error) error {
+	m := &many{ArchivedWork: w, tried: make(map[uuid.UUID]bool, len(w.IDs))}
+	for _, id := range w.IDs {
+		if err := m.change(id, func() error { return one(id) }); err != nil {
 			return err
 		}
-		done(id, err)
 	}
 	return nil
 }

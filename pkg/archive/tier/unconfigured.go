@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -110,7 +111,12 @@ func (u *Unconfigured) ValuePart(ctx context.Context, p repository.ValuePart) ([
 
 // Restore implements repository.Archive.
 func (u *Unconfigured) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
-	m, err := u.Database.Restore(ctx, id, cause)
+	return u.RestoreHeld(ctx, id, 0, cause)
+}
+
+// RestoreHeld restores a message as Restore does. The message is due for automatic retry when the time hold is over.
+func (u *Unconfigured) RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duration, cause entity.AuditInfo) (entity.Message, error) {
+	m, err := u.Database.RestoreHeld(ctx, id, hold, cause)
 	return m, u.explain(ctx, id, err)
 }
 

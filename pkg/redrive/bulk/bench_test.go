@@ -51,6 +51,7 @@ type bench struct {
 	parts    *attempt.Parts
 	runner   *Runner
 	registry *prometheus.Registry
+	archive  Archive // nil: there is no archive
 }
 
 func newBench(t *testing.T) *bench {
@@ -76,7 +77,8 @@ func (b *bench) build(store any, tracer trace.Tracer) {
 		Judge: b.Origins, Redirects: b.Store, Random: func() float64 { return 0.5 }, Tracer: tracer,
 	})
 	b.Retrier = b.parts.Retrier
-	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger, tracer)
+	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry, Archive: b.archive}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger,
+		tracer)
 }
 
 // another returns a second process that uses the same store and the same fake Kafka.

@@ -15,7 +15,8 @@
 //   - planning.go: to which partitions messages may be sent, patches, and waiting for leaders
 //   - send.go: claims and sends the planned messages, and records the results
 //   - change.go: actions other than retry
-//   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results
+//   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results; how long
+//     restored messages are held
 //   - state.go: the fields of a run and a pass, and until when this process holds which batches
 //   - trace.go: the span of a batch
 //   - keyorder.go: which messages wait for others with the same key

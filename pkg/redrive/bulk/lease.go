@@ -147,6 +147,9 @@ func (l *lease) save() {
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))
 	ctx := l.span.within(context.WithoutCancel(p.ctx))
+	if err := p.hold(ctx, l.items.unknown()); err != nil { // an attempt that was given back has made its message due at once
+		p.run.warn(ctx, "cannot keep restored messages from automatic retry", err)
+	}
 	saved, err := p.deps.store.SaveBatch(ctx, repository.BatchResults{
 		RedriveID: p.redrive.ID, Number: l.batch.Number, Owner: l.owner, Items: items,
 	})
@@ -161,6 +164,28 @@ func (l *lease) save() {
 	case len(items) > 0:
 		p.progress()
 	}
+}
+
+// restoreLeases is for how many durations of a lease a redrive keeps the messages that it has restored from being due
+// for automatic retry, which would send them without the redrive's patch. Restoring ends after one duration. Another one
+// is for the action, or for the end of the lease of a process that was killed, and the last one is for the next owner.
+const restoreLeases = 3
+
+// holdTime returns how long the messages that the redrive restores are kept from being due for automatic retry.
+func (p *pass) holdTime() time.Duration {
+	if !p.redrive.Selection.Archived || p.redrive.Action == entity.RedriveRestore || p.redrive.Action == entity.RedriveDelete {
+		return 0
+	}
+	return restoreLeases * p.deps.cfg.ClaimExpiry
+}
+
+// hold keeps restored messages that the redrive has not acted on yet from being due for automatic retry.
+func (p *pass) hold(ctx context.Context, ids []uuid.UUID) error {
+	t := p.holdTime()
+	if t == 0 || len(ids) == 0 {
+		return nil
+	}
+	return p.deps.archive.Hold(ctx, ids, t)
 }
 
 // decideUnreachable skips unreachable messages if other messages could be sent, or if the cluster answers but the

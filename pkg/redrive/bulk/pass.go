@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -131,15 +132,26 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 
 // act carries out the action of the redrive on the messages of a lease. Messages to retry are passed to the workers.
 func (p *pass) act(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
+	var away error
 	if p.redrive.Selection.Archived {
-		if err := p.unarchive(ctx, l); err != nil {
+		var err error
+		if away, err = p.unarchive(ctx, l); err != nil {
 			return turn, err
 		}
 	}
+	var err error
 	if p.redrive.Action == entity.RedriveRetry {
-		return p.split(ctx, l, parts, turn)
+		turn, err = p.split(ctx, l, parts, turn)
+	} else {
+		err = p.change(ctx, l)
 	}
-	return turn, p.change(ctx, l)
+	if err == nil && away != nil {
+		select {
+		case <-turn: // the error ends the pass, and so it must not come before the restored messages were sent
+		case <-ctx.Done():
+		}
+	}
+	return turn, cmp.Or(err, away)
 }
 
 // split loads the messages of a lease in parts that fit into memory, plans each part, and passes it to the workers.

@@ -43,6 +43,11 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 	if err != nil {
 		return entity.Preview{}, err
 	}
+	end, err := s.oneSelection(ctx, n.Selection)
+	if err != nil {
+		return entity.Preview{}, err
+	}
+	defer end()
 	n.BatchSize = batchMessages
 	groups, err := s.groups(ctx, &n)
 	if err != nil {

@@ -38,10 +38,11 @@ var (
 // Redrives creates redrives and changes their states, for operators. It is safe for concurrent use, and many processes
 // may share one store.
 type Redrives struct {
-	deps     *dependencies
-	moves    *prometheus.CounterVec // labelled by action and new state
-	changed  wait.Broadcast         // Notify is called when the state of a redrive may have changed in this process
-	draining atomic.Bool
+	deps      *dependencies
+	moves     *prometheus.CounterVec // labelled by action and new state
+	changed   wait.Broadcast         // Notify is called when the state of a redrive may have changed in this process
+	draining  atomic.Bool
+	selecting chan struct{} // contains an element while archived messages are selected, or such a selection is in memory
 }
 
 // New returns the Redrives for operators' requests, and the Runner that works on the active redrives. cfg must be
@@ -51,7 +52,7 @@ func New(
 	cfg Config, store Store, selected Selections, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer,
 ) (*Redrives, *Runner) {
 	d := &dependencies{cfg: cfg, store: store, selected: selected, archive: cfg.Archive, parts: parts, log: log, tracer: tracer}
-	s := &Redrives{deps: d, moves: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+	s := &Redrives{deps: d, selecting: make(chan struct{}, 1), moves: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "dlq_redrives_total", Help: "Redrives by action and by the state that this process set.",
 	}, []string{"action", "state"})}
 	return s, &Runner{
@@ -95,6 +96,11 @@ func (s *Redrives) create(ctx context.Context, n repository.NewRedrive) (entity.
 		if known, err := s.deps.store.Redrive(ctx, n.ID); !errors.Is(err, entity.ErrNotFound) {
 			return known, err
 		}
+		end, err := s.oneSelection(ctx, n.Selection)
+		if err != nil {
+			return entity.Redrive{}, err
+		}
+		defer end()
 		if _, err := s.selectArchived(ctx, &n); err != nil {
 			return entity.Redrive{}, err
 		}

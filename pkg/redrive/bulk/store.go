@@ -43,13 +43,14 @@ type Archive interface {
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
 
-	// RestoreEach restores messages as repository.Archive does it for one message. EraseEach erases them. Both call done
-	// once for each message that they have tried: with nil, with a *entity.NotFoundError when the message is not in the
-	// archive, with a *repository.ObjectError when its object cannot be read, or with an error of the kind
-	// entity.ErrConflict when a message with its id is live too. Any other error ends the work and is
-	// returned; done was not called for the remaining messages.
-	RestoreEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(id uuid.UUID, err error)) error
-	EraseEach(ctx context.Context, ids []uuid.UUID, cause entity.AuditInfo, done func(id uuid.UUID, err error)) error
+	// RestoreEach restores messages as repository.Archive does it for one message. EraseEach erases them. An error after
+	// which trying again is useful ends the work and is returned; Done was not called for the remaining messages.
+	RestoreEach(ctx context.Context, w repository.ArchivedWork) error
+	EraseEach(ctx context.Context, w repository.ArchivedWork) error
+
+	// Hold makes restored messages due for automatic retry when the time hold is over. It leaves out messages that were
+	// attempted since they were restored.
+	Hold(ctx context.Context, ids []uuid.UUID, hold time.Duration) error
 }
 
 // Config says how redrives are carried out.
@@ -83,6 +84,9 @@ const (
 
 	// SkippedUnreadable: the message is in an object of the archive that is missing or damaged.
 	SkippedUnreadable = "unreadable"
+
+	// SkippedRefused: the database refuses to restore or erase the archived message.
+	SkippedRefused = "refused"
 
 	// SkippedPatchFailed: the patch cannot be applied to the value, or the store does not contain the message's value
 	// (it is too large, or the record is a pointer), so the patched value cannot be shown before it is sent.

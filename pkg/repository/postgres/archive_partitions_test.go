@@ -403,7 +403,7 @@ func TestArchivePruning(t *testing.T) {
 		most        int // maximum number of partitions that the query may scan
 	}{
 		{"Get", messages.GetArchivedQuery, []string{one, "-1"}, 1},
-		{"Restore", messages.RestoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
+		{"Restore", messages.RestoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL", "0"}, 1},
 		{"Parent", ingest.ParentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
 		{"Page", page, nil, len(partitions(t, db)) + 1},          // a page may read the index of each partition
 		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // reads no partition that is younger than the cut-off

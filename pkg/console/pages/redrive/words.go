@@ -108,6 +108,7 @@ var reasonTexts = map[string]string{
 	"taken":              "another attempt is under way, or its state changed",
 	"gone":               "it no longer exists, or you may not change it",
 	"unreadable":         "its object in the archive is missing or damaged",
+	"refused":            "the database refuses to change it",
 	"not_retryable":      "it is in another state, or has no attempts left",
 	"origin_known":       "its own header names its original topic",
 	"given_back":         "its turn came too late to send it safely",

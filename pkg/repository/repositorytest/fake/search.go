@@ -127,6 +127,11 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 
 // Restore implements repository.Archive. It returns the message without key, headers and value.
 func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
+	return s.RestoreHeld(ctx, id, 0, cause)
+}
+
+// RestoreHeld does the same as Restore, but the message is due for automatic retry when the time hold is over.
+func (s *Store) RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duration, cause entity.AuditInfo) (entity.Message, error) {
 	var m entity.Message
 	err := s.Step(ctx, "restore message", func(now time.Time) error {
 		r, ok := s.Archived[id]
@@ -140,6 +145,7 @@ func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 		}
 		before := r.Message
 		restore(r, now)
+		r.Message.NextAttemptAt = now.Add(hold)
 		delete(s.Archived, id)
 		s.Rows[id] = r
 		s.record(messageEntry(now, entity.ActionRestore, before, r.Message.Status, r.Message.RetryCount, cause))
@@ -147,6 +153,18 @@ func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 		return nil
 	})
 	return m, err
+}
+
+// Hold makes restored messages due for automatic retry when the time hold is over, unless they were attempted meanwhile.
+func (s *Store) Hold(ctx context.Context, ids []uuid.UUID, hold time.Duration) error {
+	return s.Step(ctx, "hold restored messages", func(now time.Time) error {
+		for _, id := range ids {
+			if r, ok := s.Rows[id]; ok && r.Message.Status == entity.Pending && r.Message.RetryCount == 0 && !r.Message.NextAttemptAt.IsZero() {
+				r.Message.NextAttemptAt = now.Add(hold)
+			}
+		}
+		return nil
+	})
 }
 
 // Erase implements repository.Archive.

@@ -72,7 +72,7 @@ func TestPlans(t *testing.T) {
 		{"RequeueMany", requeueQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
 		{"GiveUpOne", giveUpQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
 		{"GiveUpMany", giveUpQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
-		{"Restore", RestoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, []string{"dlq_messages_archive_pkey"}},
+		{"Restore", RestoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL", "0"}, []string{"dlq_messages_archive_pkey"}},
 		{"PurgeOfTheArchive", PurgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "edits_pkey", "returns_pkey"}},
 	})
 }

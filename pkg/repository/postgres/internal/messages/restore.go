@@ -62,7 +62,7 @@ var RestoreQuery = `
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
 	), back AS (
 		INSERT INTO dlq.dlq_messages (` + RestoredColumns + `, status, retry_count, updated_at, next_attempt_at)
-		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, ` + codec.NextAttempt("gone", "c.moment") + `
+		SELECT ` + RestoredColumns + `, 'PENDING', 0, c.moment, ` + codec.NextAttempt("gone", "c.moment + $8::bigint * interval '1 microsecond'") + `
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
 	)` + PointerStep + `, audit AS (
@@ -74,12 +74,27 @@ var RestoreQuery = `
 	)
 	SELECT ` + codec.StateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
+// RestoreError returns an error of a restoration with its kind. The kind is entity.ErrConflict when a live message has
+// the id of the archived message.
+func RestoreError(err error) error {
+	if conn.Violates(err, "23505", "dlq_messages_pkey") {
+		return fmt.Errorf("restore message: a live message has its id: %w", entity.ErrConflict)
+	}
+	return conn.Translate("restore message", err)
+}
+
 // Restore implements repository.Archive.
 func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
+	return s.RestoreHeld(ctx, id, 0, cause)
+}
+
+// RestoreHeld restores a message as Restore does. The message is due for automatic retry when the time hold is over.
+func (s *Archive) RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duration, cause entity.AuditInfo) (entity.Message, error) {
 	cause = audit.WithOperation(cause)
+	args := append([]any{id, s.db.Clock()}, audit.CauseArgs(cause)...)
 	var back []codec.Row
-	if err := s.db.Select(ctx, &back, RestoreQuery, append([]any{id, s.db.Clock()}, audit.CauseArgs(cause)...)...); err != nil {
-		return entity.Message{}, conn.Translate("restore message", err)
+	if err := s.db.Select(ctx, &back, RestoreQuery, append(args, hold.Microseconds())...); err != nil {
+		return entity.Message{}, RestoreError(err)
 	}
 	if len(back) > 0 {
 		return back[0].Message(), nil
@@ -92,6 +107,22 @@ func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditI
 		return s.messages.Get(ctx, id, 0)
 	}
 	return entity.Message{}, &entity.NotFoundError{ID: id}
+}
+
+// holdQuery keeps messages from becoming due soon. It leaves out messages that were attempted since they were restored,
+// and those that are held for most of the time already, so that a redrive that tries again often writes few rows.
+const holdQuery = `
+	UPDATE dlq.dlq_messages m SET next_attempt_at = c.moment + $3::bigint * interval '1 microsecond'
+	FROM (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+	WHERE m.id = ANY ($1::uuid[]) AND m.status = 'PENDING' AND m.retry_count = 0
+	  AND m.next_attempt_at < c.moment + $3::bigint / 2 * interval '1 microsecond'
+	RETURNING m.id`
+
+// Hold makes restored messages due for automatic retry when the time hold is over, unless they were attempted meanwhile.
+func (s *Archive) Hold(ctx context.Context, ids []uuid.UUID, hold time.Duration) error {
+	var held []uuid.UUID
+	err := s.db.Select(ctx, &held, holdQuery, codec.UUIDArray(ids), s.db.Clock(), hold.Microseconds())
+	return conn.Translate("hold restored messages", err)
 }
 
 // eraseQuery erases an archived message. $8 is the id of the object that contains the message; NULL when the message is

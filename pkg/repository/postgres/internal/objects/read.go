@@ -212,7 +212,7 @@ var restoreQuery = `
 		INSERT INTO dlq.records (message_id, key, value, headers) SELECT id, $13::bytea, $14::bytea, $15::bytea FROM gone
 	), back AS (
 		INSERT INTO dlq.dlq_messages (` + messages.RestoredColumns + `, status, retry_count, updated_at, next_attempt_at)
-		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, ` + codec.NextAttempt("gone", "c.moment") + `
+		SELECT ` + messages.RestoredColumns + `, 'PENDING', 0, c.moment, ` + codec.NextAttempt("gone", "c.moment + $16::bigint * interval '1 microsecond'") + `
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
 	)` + messages.PointerStep + `, audit AS (
@@ -225,20 +225,24 @@ var restoreQuery = `
 	SELECT ` + codec.StateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // RestoreRow moves a message from its object to the live table, as repository.Archive describes for Restore. The
-// parameter r is the message's row in the object. When the message is no longer in the object, the error is a
-// *entity.NotFoundError, unless the same operation has restored the message already.
-func (s *Reader) RestoreRow(ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, cause entity.AuditInfo) (entity.Message, error) {
+// parameter r is the message's row in the object. The message is due for automatic retry when the time hold is over.
+// When the message is no longer in the object, the error is a *entity.NotFoundError, unless the same operation has
+// restored the message already.
+func (s *Reader) RestoreRow(
+	ctx context.Context, object uuid.UUID, r *repository.ArchivedRow, hold time.Duration, cause entity.AuditInfo,
+) (entity.Message, error) {
 	document, err := documentOf(r)
 	if err != nil {
-		return entity.Message{}, fmt.Errorf("restore message: %w", err)
+		return entity.Message{}, fmt.Errorf("restore message: %w: %w", entity.ErrRefused, err)
 	}
 	cause = audit.WithOperation(cause)
 	args := append([]any{r.ID, s.db.Clock()}, audit.CauseArgs(cause)...)
 	packHeaders(r)
-	args = append(args, object, string(document), r.DLQTopic, r.Payload, r.Defect, bytesArg(r.Key), bytesArg(r.Value), bytesArg(r.Packed))
+	args = append(args, object, string(document), r.DLQTopic, r.Payload, r.Defect, bytesArg(r.Key), bytesArg(r.Value), bytesArg(r.Packed),
+		hold.Microseconds())
 	var back []codec.Row
 	if err := s.db.Select(ctx, &back, restoreQuery, args...); err != nil {
-		return entity.Message{}, conn.Translate("restore message", err)
+		return entity.Message{}, messages.RestoreError(err)
 	}
 	if len(back) > 0 {
 		return back[0].Message(), nil
