@@ -72,13 +72,14 @@ var layers = map[string][]string{
 	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
 	"pkg/deadletter/internal/naming":      {},
 	"pkg/deadletter/internal/reference":   {},
+	"pkg/ingest/internal/consumergroups":  {"pkg/entity", "pkg/repository"},
 	"pkg/ingest/internal/errorgroups":     {"pkg/entity", "pkg/repository"},
 	"pkg/ingest/internal/health":          {},
 	"pkg/ingest/internal/topics":          {"pkg/broker", "pkg/deadletter"},
 
 	// Layer 2: the product's functions. They import neither each other nor a particular store. The exception is
 	// pkg/redrive, which imports the packages in its folder and connects them.
-	"pkg/ingest":                      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/ingest/internal/errorgroups", "pkg/ingest/internal/health", "pkg/ingest/internal/topics", "pkg/outage", "pkg/traces", "pkg/wait"},
+	"pkg/ingest":                      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/ingest/internal/consumergroups", "pkg/ingest/internal/errorgroups", "pkg/ingest/internal/health", "pkg/ingest/internal/topics", "pkg/outage", "pkg/traces", "pkg/wait"},
 	"pkg/sharegroup":                  {"pkg/broker", "pkg/entity", "pkg/outage", "pkg/wait"},
 	"pkg/completion":                  {"pkg/broker", "pkg/deadletter", "pkg/entity", "pkg/outage", "pkg/repository", "pkg/wait"},
 	"pkg/republisher":                 {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},

@@ -125,7 +125,8 @@ func (p program) restoreAll(ctx context.Context, n int) {
 	body := must(json.Marshal(map[string]any{"archived": true, "action": "restore", "filter": map[string]any{"topic": movedTopic}, "reason": "benchmark"}))
 	req := must(http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/api/v1/redrives", bytes.NewReader(body)))
 	req.Header.Set("Content-Type", "application/json")
-	res := must(clients.Do(req))
+	res, err := clients.Do(req)
+	check(err)
 	defer res.Body.Close()
 	answer := must(io.ReadAll(res.Body))
 	if res.StatusCode != http.StatusAccepted {

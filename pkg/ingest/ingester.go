@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/consumergroups"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/errorgroups"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/topics"
@@ -71,7 +72,7 @@ type Ingester struct {
 	described topics.Described
 
 	quarantine     quarantine
-	consumerGroups consumerGroups
+	consumerGroups consumergroups.Cache
 
 	watchdog health.Watchdog
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -36,10 +37,9 @@ type partition struct {
 		times int // number of times that the unreadable batch was fetched
 	}
 
-	quota struct { // answers that contained only a pause, to requests that began with this partition
-		refusals int       // their number since the position last moved
-		since    time.Time // time of the first of them
-		outage   outage.Log
+	quota struct {
+		pauses health.Pauses // answers to requests that began with this partition, since the position last moved
+		outage outage.Log
 	}
 
 	waiting atomic.Int64 // number of chunks that were passed to the writers and are not stored yet

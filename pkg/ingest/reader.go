@@ -210,24 +210,13 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
-// If a broker has answered quotaRefusals requests that began with the same partition, over at least quotaPatience, only
-// with pauses, the next batch of the partition is probably larger than the quota ever allows.
-const (
-	quotaRefusals = 10
-	quotaPatience = time.Minute
-)
-
 var errQuota = errors.New("broker only asks for pauses: the fetch quota of this user is perhaps smaller than the next batch")
 
 // refusedByQuota counts an answer that contained only a pause. The request began with the partition p. A broker sends the
 // first batch of an answer whole, however small the request is; so if p has records, its next batch is too large for the
 // quota.
 func (r *reader) refusedByQuota(ctx context.Context, p *partition) {
-	q := &p.quota
-	if q.refusals++; q.refusals == 1 {
-		q.since = time.Now()
-	}
-	if q.refusals < quotaRefusals || time.Since(q.since) < quotaPatience {
+	if !p.quota.pauses.Add() {
 		return
 	}
 	switch ends, err := r.i.cluster.EndOffsets(ctx, []broker.TopicPartition{p.TopicPartition}); {
@@ -243,8 +232,8 @@ func (r *reader) refusedByQuota(ctx context.Context, p *partition) {
 
 // readInQuota forgets the answers that contained only a pause, because a batch of p was read, or there is none to read.
 func (r *reader) readInQuota(ctx context.Context, p *partition) {
-	if p.quota.refusals > 0 {
-		p.quota.refusals = 0
+	if p.quota.pauses.Any() {
+		p.quota.pauses.Reset()
 		r.reportQuota(ctx, p, nil)
 	}
 }

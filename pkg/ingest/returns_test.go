@@ -215,14 +215,4 @@ func TestGroups(t *testing.T) {
 		_ = stop()
 		check.True(w.t, tries == 3, "noting was tried %d times, want 3: until it is done", tries)
 	}))
-
-	t.Run("AreForgottenWhenThereAreTooMany", func(t *testing.T) {
-		t.Parallel()
-		var g consumerGroups
-		for n := range maxConsumerGroups + 10 {
-			g.remember([]repository.TopicGroup{{Topic: "orders", Group: uuid.NewString()}})
-			check.Require(t, len(g.saved) <= maxConsumerGroups,
-				"%d groups are remembered after %d, want at most %d", len(g.saved), n, maxConsumerGroups)
-		}
-	})
 }

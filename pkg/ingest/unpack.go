@@ -65,7 +65,7 @@ func (u *unpacker) release() {
 // more memory, and the pause for which the broker asks instead of an answer.
 func (u *unpacker) answer(ctx context.Context) (again bool, pause time.Duration) {
 	p, unit, bytes := u.p, u.r.i.cfg.unit(), int32(partitionBytes)
-	if p.quota.refusals > 0 {
+	if p.quota.pauses.Any() {
 		bytes = 1 // the broker sends the first batch alone, which uses up less of the quota
 	}
 	reserved := unit

@@ -125,6 +125,36 @@ type SelectionCount struct {
 	Sample     uuid.UUID // id of one of the messages
 }
 
+// CountArchived counts the archived messages that a selection with these ids has found, as PreviewRedrive counts live
+// messages. Every archived message can be restored. Those ids that are not among the entries are gone.
+func CountArchived(ids []uuid.UUID, entries []ArchivedEntry) []SelectionCount {
+	var groups []SelectionCount
+	at := map[string]int{} // index in groups, by topic
+	found := make(map[uuid.UUID]bool, len(entries))
+	for _, e := range entries {
+		found[e.ID] = true
+		i, ok := at[e.OriginalTopic]
+		if !ok {
+			i = len(groups)
+			at[e.OriginalTopic] = i
+			groups = append(groups, SelectionCount{Topic: e.OriginalTopic, Sample: e.ID})
+		}
+		groups[i].Messages++
+	}
+	gone := SelectionCount{Reason: SkippedGone}
+	for _, id := range ids {
+		if !found[id] {
+			found[id] = true
+			gone.Messages++
+			gone.Sample = id
+		}
+	}
+	if gone.Messages > 0 {
+		groups = append(groups, gone)
+	}
+	return groups
+}
+
 // Reasons for which a redrive skips messages.
 const (
 	SkippedTaken        = "taken"         // another attempt has claimed the message, or its status has changed

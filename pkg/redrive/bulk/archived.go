@@ -56,36 +56,6 @@ func (s *Redrives) selectArchived(ctx context.Context, n *repository.NewRedrive)
 	return entries, nil
 }
 
-// countArchived counts archived messages as PreviewRedrive counts live messages. Every archived message can be restored.
-// Those of the selection's ids that are not among the entries are gone.
-func countArchived(n repository.NewRedrive, entries []repository.ArchivedEntry) []repository.SelectionCount {
-	var groups []repository.SelectionCount
-	at := map[string]int{} // index in groups, by topic
-	found := make(map[uuid.UUID]bool, len(entries))
-	for _, e := range entries {
-		found[e.ID] = true
-		i, ok := at[e.OriginalTopic]
-		if !ok {
-			i = len(groups)
-			at[e.OriginalTopic] = i
-			groups = append(groups, repository.SelectionCount{Topic: e.OriginalTopic, Sample: e.ID})
-		}
-		groups[i].Messages++
-	}
-	gone := repository.SelectionCount{Reason: repository.SkippedGone}
-	for _, id := range n.Selection.IDs {
-		if !found[id] {
-			found[id] = true
-			gone.Messages++
-			gone.Sample = id
-		}
-	}
-	if gone.Messages > 0 {
-		groups = append(groups, gone)
-	}
-	return groups
-}
-
 // load reads messages for a preview, as Loader.Load does. Of archived messages it reads one, as it will be after its
 // restoration.
 func (s *Redrives) load(
@@ -134,11 +104,7 @@ func (p *pass) unarchive(ctx context.Context, l *lease) (away, err error) {
 	}
 	w := repository.ArchivedWork{Cause: p.redrive.Cause, Hold: p.holdTime()}
 	w.Cause.Operation = p.redrive.ID
-	for _, id := range l.items.todo {
-		if !ready[id] {
-			w.IDs = append(w.IDs, id)
-		}
-	}
+	w.IDs = slices.DeleteFunc(slices.Clone(l.items.todo), func(id uuid.UUID) bool { return ready[id] })
 	var first time.Time // when the first message was restored
 	w.Before = func() error {
 		switch now := time.Now(); {

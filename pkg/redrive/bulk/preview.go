@@ -88,7 +88,7 @@ func (s *Redrives) groups(ctx context.Context, n *repository.NewRedrive) ([]repo
 		return s.deps.selected.PreviewRedrive(ctx, *n)
 	}
 	entries, err := s.selectArchived(ctx, n)
-	return countArchived(*n, entries), err
+	return repository.CountArchived(n.Selection.IDs, entries), err
 }
 
 // overlaps returns the active redrives that wait to send some of the same messages. It returns nil when it cannot find
