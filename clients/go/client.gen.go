@@ -4986,7 +4986,7 @@ type ClientInterface interface {
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+	// may be restored without the action; they are due for automatic retry after an hour.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -5022,7 +5022,7 @@ type ClientInterface interface {
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+	// may be restored without the action; they are due for automatic retry after an hour.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -6404,7 +6404,7 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 // archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 // one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+// may be restored without the action; they are due for automatic retry after an hour.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
@@ -6450,7 +6450,7 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 // archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 // one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+// may be restored without the action; they are due for automatic retry after an hour.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
@@ -11978,7 +11978,7 @@ type ClientWithResponsesInterface interface {
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+	// may be restored without the action; they are due for automatic retry after an hour.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -12014,7 +12014,7 @@ type ClientWithResponsesInterface interface {
 	// `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 	// archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 	// one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-	// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+	// may be restored without the action; they are due for automatic retry after an hour.
 	//
 	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 	// 400; the answer names every fault at once.
@@ -16048,7 +16048,7 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 // archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 // one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+// may be restored without the action; they are due for automatic retry after an hour.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.
@@ -16090,7 +16090,7 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 // `topic`, `created_after` and `created_before`, and selects at most 1,000,000 messages. A message that left the
 // archive meanwhile is skipped with reason `gone`, one whose object is missing or damaged with `unreadable`, and
 // one that the database refuses with `refused`. When the redrive ends early, up to 500 messages for each process
-// may be restored without the action; they are due for automatic retry after three times `redrive.claim_expiry`.
+// may be restored without the action; they are due for automatic retry after an hour.
 //
 // Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
 // 400; the answer names every fault at once.

@@ -143,16 +143,23 @@ func (d *database) fillValues(ctx context.Context, rows int) {
 
 // period is the time of creation of the newest messages of a table.
 type period struct {
-	messages int
-	filter   string // the conditions of a request that selects them
+	messages     int
+	from, before time.Time
 }
 
-// newest returns the period of the newest messages. Messages that arrive later are not in it.
+// filter returns the conditions of a request that selects the messages of the period. Different numbers n give different
+// conditions for the same messages.
+func (p period) filter(n int) string {
+	before := p.before.Add(time.Duration(n) * time.Microsecond)
+	return "&created_after=" + url.QueryEscape(p.from.Format(time.RFC3339Nano)) + "&created_before=" + url.QueryEscape(before.Format(time.RFC3339Nano))
+}
+
+// newest returns the period of the newest messages. Messages that arrive more than a second later are not in it.
 func (d *database) newest(ctx context.Context, messages int) period {
-	const text = `to_char((%s) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
-	times := d.list(ctx, `SELECT unnest(ARRAY[`+fmt.Sprintf(text, "min(created_at)")+`, `+fmt.Sprintf(text, "max(created_at) + interval '1 microsecond'")+`])
-		FROM (SELECT created_at FROM dlq.dlq_messages ORDER BY created_at DESC LIMIT $1) newest`, messages)
-	return period{messages, "&created_after=" + url.QueryEscape(times[0]) + "&created_before=" + url.QueryEscape(times[1])}
+	p := period{messages: messages}
+	check(d.QueryRowContext(ctx, `SELECT min(created_at), max(created_at) + interval '1 microsecond'
+		FROM (SELECT created_at FROM dlq.dlq_messages ORDER BY created_at DESC LIMIT $1) newest`, messages).Scan(&p.from, &p.before))
+	return p
 }
 
 // askEngine measures searches of a table of n messages, and a facet over a period, with a limit of its p99 in ms.
@@ -166,17 +173,22 @@ func (s *side) askEngine(ctx context.Context, p program, n int, over period, eng
 }
 
 // askFacet measures a facet of the customers, after two answers that do not count, and the error of its number of
-// customers.
+// customers. Each request has another filter, because OpenSearch keeps the answers to equal requests.
 func (s *side) askFacet(ctx context.Context, p program, over period, engine string, limit float64) []figure {
-	path := "/api/v1/messages/facets?by=$.customer.id" + over.filter
+	const path = "/api/v1/messages/facets?by=$.customer.id"
 	var answer struct {
 		Counted int
 		Facets  []struct{ Distinct struct{ Values int } }
 	}
-	check(json.Unmarshal(must(p.get(ctx, path)), &answer))
+	check(json.Unmarshal(must(p.get(ctx, path+over.filter(0))), &answer))
 	expect("messages that the facet of "+engine+" counted", int64(answer.Counted), int64(over.messages))
 	name := fmt.Sprintf("%s: a facet over %s messages", engine, thousands(over.messages))
-	figures := p.ask(ctx, 1, max(s.opts.requests/facetEvery, 1), name, 0, path)
+	requests := max(s.opts.requests/facetEvery, 1)
+	paths := make([]string, requests+1)
+	for i := range paths {
+		paths[i] = path + over.filter(s.next())
+	}
+	figures := p.ask(ctx, 1, requests, name, 0, paths...)
 	figures[1] = figures[1].limit(limit)
 	wrong := 100 * math.Abs(float64(answer.Facets[0].Distinct.Values)/float64(min(customers, over.messages))-1)
 	return append(figures, section{}.figure(name+", error of the number of customers", "% of it", wrong).limit(maxDistinct))

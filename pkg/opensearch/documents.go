@@ -87,8 +87,8 @@ var kindLetters = map[string]string{
 	string(repository.NullValue): "0", string(repository.BytesValue): "x",
 }
 
-// slots is the number of fields that have the values. The values of one key are all in one field, which nearly always
-// has values of this key only, so that a facet reads nothing else. A field for each key could exceed the number of
+// slots is the number of fields that have the values. The values of one key are all in one field, which mostly has
+// values of this key only, so that a facet reads nothing else. A field for each key could exceed the number of
 // fields that OpenSearch permits, because anybody who writes records invents keys.
 const slots = 512
 

@@ -185,7 +185,9 @@ func (p *publication) trySendFetched(ctx context.Context, tp broker.TopicPartiti
 	if err != nil {
 		return valueError(tp.Partition, err), 0
 	}
-	if pause = p.r.producer.Throttle(ctx, tp); pause > 0 { // it began while the value was fetched
+	// A pause that began while the value was fetched is waited for with the value at hand, unless it is long. Otherwise
+	// values that need no fetch could always go first.
+	if pause = p.r.producer.Throttle(ctx, tp); pause >= p.r.cfg.Timeout {
 		return d, pause
 	}
 	return p.r.produce(ctx, tp, p.batch, []int{i}, []broker.Record{p.r.record(&p.batch[i], record)})[0], 0

@@ -150,6 +150,8 @@ func (w *Worker) Run(ctx context.Context) {
 		worked, more, err := w.step(ctx)
 		w.outage.Report(ctx, w.log, err, "messages cannot be indexed; searches do not find new ones; retrying", "messages are indexed again")
 		switch {
+		case more && !worked: // schemas that cannot be read now
+			rest = min(time.Since(began), maxWait)
 		case more:
 			rest = min(w.pace.rest(ctx, w.load, time.Since(began)), maxWait)
 		case worked:

@@ -184,7 +184,7 @@ func TestRestoredMessagesAreNotDue(t *testing.T) {
 		check.Must(b.Cancel(ctx, r.ID, entity.By("alice")))(b)
 		elapse(time.Second)
 		check.Len(b, b.due(), 0, "due messages")
-		elapse(restoreLeases*b.deps.cfg.ClaimExpiry + leaderTimeout)
+		elapse(restoredHold + leaderTimeout)
 		check.Equal(b, b.due(), ids, "due messages after the hold")
 	}))
 

@@ -147,9 +147,7 @@ func (l *lease) save() {
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))
 	ctx := l.span.within(context.WithoutCancel(p.ctx))
-	if err := p.hold(ctx, l.items.unknown()); err != nil { // an attempt that was given back has made its message due at once
-		p.run.warn(ctx, "cannot keep restored messages from automatic retry", err)
-	}
+	p.holdAgain(ctx, l.items.unknown())
 	saved, err := p.deps.store.SaveBatch(ctx, repository.BatchResults{
 		RedriveID: p.redrive.ID, Number: l.batch.Number, Owner: l.owner, Items: items,
 	})
@@ -166,17 +164,17 @@ func (l *lease) save() {
 	}
 }
 
-// restoreLeases is for how many durations of a lease a redrive keeps the messages that it has restored from being due
-// for automatic retry, which would send them without the redrive's patch. Restoring ends after one duration. Another one
-// is for the action, or for the end of the lease of a process that was killed, and the last one is for the next owner.
-const restoreLeases = 3
+// restoredHold is how long the messages that a redrive has restored are not due for automatic retry, which would send
+// them without the redrive's patch. It is renewed by each lease of their batch, so that a redrive may wait for the object
+// store, for brokers or for other redrives. When the redrive never acts on them, they become due by themselves.
+const restoredHold = time.Hour
 
 // holdTime returns how long the messages that the redrive restores are kept from being due for automatic retry.
 func (p *pass) holdTime() time.Duration {
 	if !p.redrive.Selection.Archived || p.redrive.Action == entity.RedriveRestore || p.redrive.Action == entity.RedriveDelete {
 		return 0
 	}
-	return restoreLeases * p.deps.cfg.ClaimExpiry
+	return max(restoredHold, 3*p.deps.cfg.ClaimExpiry)
 }
 
 // hold keeps restored messages that the redrive has not acted on yet from being due for automatic retry.
@@ -186,6 +184,14 @@ func (p *pass) hold(ctx context.Context, ids []uuid.UUID) error {
 		return nil
 	}
 	return p.deps.archive.Hold(ctx, ids, t)
+}
+
+// holdAgain is like hold for messages whose attempts were given back, which makes them due at once. A failure only makes
+// them due too early.
+func (p *pass) holdAgain(ctx context.Context, ids []uuid.UUID) {
+	if err := p.hold(ctx, ids); err != nil {
+		p.run.warn(ctx, "cannot keep restored messages from automatic retry", err)
+	}
 }
 
 // decideUnreachable skips unreachable messages if other messages could be sent, or if the cluster answers but the

@@ -63,7 +63,7 @@ func (p *pass) sendWave(ctx context.Context, next part, planned []entity.Outgoin
 	if err != nil {
 		p.stop(err)
 	}
-	p.recordOutcomes(next.lease, outcomes, err != nil)
+	p.holdAgain(context.WithoutCancel(ctx), p.recordOutcomes(next.lease, outcomes, err != nil))
 }
 
 // send publishes a part and stops the pass when no partition accepts records. It does not send to partitions that were
@@ -171,34 +171,36 @@ func (p *pass) markLocked(l *lease, m entity.Message) {
 	p.mu.Unlock()
 }
 
-// recordOutcomes records the results of a lease's attempts. Results that the store has not confirmed, and results in
-// doubt, are read from the store before the lease is saved.
-func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool) {
+// recordOutcomes records the results of a lease's attempts, and returns the messages that were given back. Results that
+// the store has not confirmed, and results in doubt, are read from the store before the lease is saved.
+func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool) (back []uuid.UUID) {
 	for _, o := range outcomes {
 		switch {
 		case unsaved, o.Finished.Status == "", o.Delivery.Verdict == entity.InDoubt:
 			l.items.markDoubtful()
-		default:
-			p.recordEnded(l, o)
+		case !p.recordEnded(l, o):
+			back = append(back, o.Outgoing.Message.ID)
 		}
 	}
+	return back
 }
 
-// recordEnded records an attempt's result. A message that was given back has no result yet. If it was given back
-// because of an error, the message counts as unreachable; otherwise it waits for a later lease.
-func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
+// recordEnded records an attempt's result. It returns false for a message that was given back, which has no result yet.
+// If it was given back because of an error, the message counts as unreachable; otherwise it waits for a later lease.
+func (p *pass) recordEnded(l *lease, o attempt.Outcome) (ended bool) {
 	item, ended := itemOf(attemptOf(o))
 	if !ended {
 		if o.Delivery.Class != "" {
 			l.items.addUnreachable(o.Outgoing.Message.ID)
 		}
-		return
+		return false
 	}
 	item.Group = o.Outgoing.Message.Failure.ConsumerGroup
 	if o.Delivery.Verdict == entity.Refused && !o.Delivery.OfValue {
 		p.refuse(o.Outgoing.Message.OriginalTopic, o.Delivery.Class)
 	}
 	l.items.set(item)
+	return true
 }
 
 // dropRecords drops the records of sent messages to free memory, because results are stored without records.

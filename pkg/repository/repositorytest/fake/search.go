@@ -159,7 +159,8 @@ func (s *Store) RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duratio
 func (s *Store) Hold(ctx context.Context, ids []uuid.UUID, hold time.Duration) error {
 	return s.Step(ctx, "hold restored messages", func(now time.Time) error {
 		for _, id := range ids {
-			if r, ok := s.Rows[id]; ok && r.Message.Status == entity.Pending && r.Message.RetryCount == 0 && !r.Message.NextAttemptAt.IsZero() {
+			if r, ok := s.Rows[id]; ok && r.Message.Status == entity.Pending && r.Message.RetryCount == 0 &&
+				!r.Message.NextAttemptAt.IsZero() && r.Message.NextAttemptAt.Before(now.Add(hold/2)) {
 				r.Message.NextAttemptAt = now.Add(hold)
 			}
 		}
