@@ -45,7 +45,7 @@ func (o options) parts() []part {
 		{name: "beside", run: beside, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times with each engine, by turns, while one API fills the search index",
 			records, besidePairs)},
 		{name: "archive", run: archive, load: thousands(o.count(recordsToArchive)) + " messages of 1 KB by one run of the archiver"},
-		{name: "objects", run: objects, alone: true, load: thousands(o.count(recordsToMove)) + " archived messages of 1 KB of one day, restored by one redrive"},
+		{name: "objects", run: objects, alone: true, load: thousands(o.count(recordsToMove)) + " archived messages of 1 KB of one day, restored by one redrive in two APIs"},
 		{name: "schemas", run: schemas, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times in each format, by turns; medians",
 			thousands(o.count(recordsToDecode)), schemaPairs)},
 		{name: "shares", run: shares, alone: true, load: fmt.Sprintf("%s dead letters of share groups without a value, %s a second",

@@ -19,8 +19,8 @@ import (
 )
 
 // objects measures the archive's second tier: the archiver moves a day of archived messages to an object store, another
-// program reads the files, and a redrive restores all messages. Number and contents of the messages must be the same at
-// each step.
+// program reads the files, and a redrive in two processes restores all messages. Number and contents of the messages
+// must be the same at each step.
 func objects(ctx context.Context, s *side) []figure {
 	n := s.opts.count(recordsToMove)
 	server := must(stack.StartS3(ctx))
@@ -44,11 +44,13 @@ func objects(ctx context.Context, s *side) []figure {
 	s.say("reading the files with DuckDB")
 	expectSame("in the files", contentsOfFiles(ctx, server.Objects()), before)
 	var restored section
-	s.with(ctx, "api", d, func(api program) {
-		s.say("restoring %s messages", thousands(n))
-		restored = api.timed(func() int {
-			api.restoreAll(ctx, n)
-			return n
+	s.with(ctx, "api", d, func(program) {
+		s.with(ctx, "api", d, func(api program) { // both work on the redrive
+			s.say("restoring %s messages", thousands(n))
+			restored = api.timed(func() int {
+				api.restoreAll(ctx, n)
+				return n
+			})
 		})
 	})
 	expectSame("after they were restored", d.contents(ctx, "dlq.messages"), before)

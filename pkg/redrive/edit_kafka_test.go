@@ -44,7 +44,7 @@ func TestRealServersEdits(t *testing.T) {
 		s.createTopic() // sets s.topic to a new topic, to which the edit sends the record
 		before := check.Must(s.store.Get(t.Context(), id, -1))(t)
 		cfg := redrive.DefaultConfig()
-		cfg.ClaimExpiry = 300 * time.Millisecond
+		cfg.ClaimExpiry = 4 * time.Second // the record is sent only in the first half of it, also on a busy machine
 		dying := redrive.New(cfg, stores.Fill[redrive.Stores](forgetful{s.store}), s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		order := entity.RetryOrder{ID: id, Cause: entity.By("tester"), Edit: &entity.Edit{
 			Topic: s.topic, SetValue: true, Value: []byte("\xfe fixed"), SetHeaders: true, Headers: []entity.Header{{Key: "h", Value: []byte{0xff}}},

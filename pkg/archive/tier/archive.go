@@ -20,6 +20,7 @@ type Database interface {
 	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
+	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 	// RestoreHeld restores a message, which is due for automatic retry when the time hold is over.
 	RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duration, cause entity.AuditInfo) (entity.Message, error)
 	Hold(ctx context.Context, ids []uuid.UUID, hold time.Duration) error
