@@ -20,6 +20,8 @@ type Database interface {
 	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
+	// Restore is RestoreHeld without a hold. A type that embeds a Database beside a store needs the method here, because it
+	// would otherwise get that of the store, which knows no objects.
 	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 	// RestoreHeld restores a message, which is due for automatic retry when the time hold is over.
 	RestoreHeld(ctx context.Context, id uuid.UUID, hold time.Duration, cause entity.AuditInfo) (entity.Message, error)
