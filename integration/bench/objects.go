@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -125,21 +124,15 @@ func expectSame(where string, got, want contents) {
 // restoreAll restores all archived messages by one redrive.
 func (p program) restoreAll(ctx context.Context, n int) {
 	body := must(json.Marshal(map[string]any{"archived": true, "action": "restore", "filter": map[string]any{"topic": movedTopic}, "reason": "benchmark"}))
-	req := must(http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/api/v1/redrives", bytes.NewReader(body)))
-	req.Header.Set("Content-Type", "application/json")
-	res, err := clients.Do(req)
+	res, err := p.open(ctx, http.MethodPost, "/api/v1/redrives", bytes.NewReader(body))
 	check(err)
 	defer res.Body.Close()
-	answer := must(io.ReadAll(res.Body))
-	if res.StatusCode != http.StatusAccepted {
-		check(fmt.Errorf("start a redrive: %s: %s", res.Status, answer))
-	}
 	var redrive struct {
 		ID        string
 		State     string
 		Succeeded int
 	}
-	check(json.Unmarshal(answer, &redrive))
+	check(json.NewDecoder(res.Body).Decode(&redrive))
 	path := "/api/v1/redrives/" + redrive.ID
 	await(ctx, 2*time.Hour, time.Second, "the redrive", func() bool {
 		p.call(ctx, http.MethodGet, path, &redrive)

@@ -71,11 +71,14 @@ func (p program) timed(work func() (n int)) section {
 // mixed.
 var clients = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mixedCallers, DisableCompression: true}}
 
-// open sends a request without a body, and returns an error unless the status is 200 or 202.
-func (p program) open(ctx context.Context, method, path string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, p.URL+path, nil)
+// open sends a request, and returns an error unless the status is 200 or 202. The body is JSON, or nil.
+func (p program) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, p.URL+path, body)
 	if err != nil {
 		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := clients.Do(req)
 	if err == nil && res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
@@ -87,7 +90,7 @@ func (p program) open(ctx context.Context, method, path string) (*http.Response,
 }
 
 func (p program) get(ctx context.Context, path string) ([]byte, error) {
-	res, err := p.open(ctx, http.MethodGet, path)
+	res, err := p.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +100,7 @@ func (p program) get(ctx context.Context, path string) ([]byte, error) {
 
 // call sends a request and decodes its answer.
 func (p program) call(ctx context.Context, method, path string, answer any) {
-	res, err := p.open(ctx, method, path)
+	res, err := p.open(ctx, method, path, nil)
 	check(err)
 	defer res.Body.Close()
 	check(json.NewDecoder(res.Body).Decode(answer))
@@ -112,7 +115,7 @@ func (p program) stored(ctx context.Context) int {
 // metric returns a metric of the program, added up over all of its labels.
 func (p program) metric(ctx context.Context, name string) float64 {
 	p.alive()
-	res, err := p.open(ctx, http.MethodGet, "/metrics")
+	res, err := p.open(ctx, http.MethodGet, "/metrics", nil)
 	check(err)
 	defer res.Body.Close()
 	return sumMetric(res.Body, name)

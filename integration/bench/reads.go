@@ -146,7 +146,7 @@ func export(ctx context.Context, s *side) (figures []figure) {
 
 // export exports n messages at most, and returns how many different messages the export contains.
 func (p program) export(ctx context.Context, n int) (different int) {
-	res, err := p.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/export?limit=%d", n))
+	res, err := p.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/export?limit=%d", n), nil)
 	check(err)
 	defer res.Body.Close()
 	seen, lines := map[string]bool{}, bufio.NewScanner(res.Body)
