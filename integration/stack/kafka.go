@@ -105,6 +105,7 @@ type kafkaNode struct {
 	home    string
 	logFile string
 	opts    Options
+	archive []string // options of the JVM
 }
 
 // launchKafka returns running brokers and their addresses: Kafka itself, or the stand-in where Kafka is not available.
@@ -115,7 +116,7 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 	}
 	java, jars, cause := kafkaArtefacts(ctx, env)
 	if cause == nil {
-		k, err = launchNodes(ctx, kafkaNodes(java, jars, opts, folder))
+		k, err = launchNodes(ctx, kafkaNodes(java, jars, opts, folder, kafkaArchive(ctx, java, jars, folder)))
 		return k, "", err
 	}
 	if ctx.Err() != nil {
@@ -138,14 +139,35 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 	return k, note, nil
 }
 
-func kafkaNodes(java, jars string, opts Options, folder *dataFolder) []kafkaNode {
+// kafkaArchive returns the options with which a broker starts from its archive of classes.
+func kafkaArchive(ctx context.Context, java, jars string, folder *dataFolder) []string {
+	archive, err := classArchiveOf(java, jars, "kafka")
+	if err != nil {
+		return nil
+	}
+	return archive.options(ctx, folder.join("classes"), func(ctx context.Context, home string, options []string) (*server, error) {
+		n := kafkaNode{id: 1, java: java, jars: jars, home: home, logFile: home + ".log"}
+		n.opts = Options{Fast: true, KafkaHeapMB: 256, KafkaOptions: options}
+		k, err := launchNodes(ctx, []kafkaNode{n})
+		if err != nil {
+			return nil, err
+		}
+		return k.brokers[0], nil
+	})
+}
+
+func kafkaNodes(java, jars string, opts Options, folder *dataFolder, archive []string) []kafkaNode {
+	node := func(id int, name string) kafkaNode {
+		return kafkaNode{
+			id: id, java: java, jars: jars, home: folder.join(name), logFile: folder.join(name + ".log"), opts: opts, archive: archive,
+		}
+	}
 	if !opts.KafkaCluster {
-		return []kafkaNode{{id: 1, java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("kafka.log"), opts: opts}}
+		return []kafkaNode{node(1, "kafka")}
 	}
 	var nodes []kafkaNode
 	for id := 1; id <= clusterSize; id++ {
-		name := fmt.Sprintf("kafka-%d", id)
-		nodes = append(nodes, kafkaNode{id: id, java: java, jars: jars, home: folder.join(name), logFile: folder.join(name + ".log"), opts: opts})
+		nodes = append(nodes, node(id, fmt.Sprintf("kafka-%d", id)))
 	}
 	return nodes
 }
@@ -292,7 +314,7 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 		// The JVM uses only its first compiler: this halves the start-up time, and lowers the peak speed.
 		options = append([]string{"-XX:TieredStopAtLevel=1"}, options...)
 	}
-	cmd := exec.Command(n.java, append(append(options, class), args...)...)
+	cmd := exec.Command(n.java, slices.Concat(n.archive, options, []string{class}, args)...)
 	cmd.Dir = n.home
 	return cmd
 }

@@ -1,8 +1,11 @@
 package stack
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,14 +45,17 @@ func JavaProgram(
 	if err != nil {
 		return nil, err
 	}
-	classPath := func(dir string) string { return strings.Join(append(libraries, dir), string(filepath.ListSeparator)) }
+	classPath := func(last string) string { return strings.Join(append(libraries, last), string(filepath.ListSeparator)) }
 	program := artefact{
-		name:  "program-" + class,
+		name:  "jar-" + class,
 		files: map[string][]byte{class + ".java": source, "pom.xml": pins, "log4j2.xml": kafkaLogging},
 		install: func(ctx context.Context, dir string) error {
 			cmd := exec.Command(java, "--module", "jdk.compiler/com.sun.tools.javac.Main",
 				"-cp", classPath(dir), "-d", dir, filepath.Join(dir, class+".java"))
-			return run(ctx, cmd, filepath.Join(dir, "install.log"))
+			if err := run(ctx, cmd, filepath.Join(dir, "install.log")); err != nil {
+				return err
+			}
+			return writeJar(filepath.Join(dir, programJar), os.DirFS(dir), "*.class", "log4j2.xml")
 		},
 	}
 	dir, err := program.ensure(ctx, cache)
@@ -58,9 +64,47 @@ func JavaProgram(
 	}
 	options := []string{
 		"-Xmx" + strconv.Itoa(heapMB) + "m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-cp", classPath(dir), main,
+		"-cp", classPath(filepath.Join(dir, programJar)), main,
 	}
 	return exec.Command(java, append(options, args...)...), nil
+}
+
+// programJar is the jar with a compiled program. The class path has no folders, because the JVM writes no archive of
+// classes for a program that has one.
+const programJar = "program.jar"
+
+// writeJar writes a jar with the files of a folder that match one of the patterns.
+func writeJar(path string, from fs.FS, patterns ...string) error {
+	var packed bytes.Buffer
+	jar := zip.NewWriter(&packed)
+	for _, pattern := range patterns {
+		names, err := fs.Glob(from, pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := addToJar(jar, from, name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := jar.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(path, packed.Bytes(), 0o644)
+}
+
+func addToJar(jar *zip.Writer, from fs.FS, name string) error {
+	content, err := fs.ReadFile(from, name)
+	if err != nil {
+		return err
+	}
+	w, err := jar.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(content)
+	return err
 }
 
 // KafkaConnect prepares a standalone worker of Kafka Connect with Debezium's JDBC sink and

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -48,29 +49,49 @@ func (s *OpenSearch) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	data, source := s.folder.join("data"), s.folder.join("Node.java")
-	if err := errors.Join(os.WriteFile(source, openSearchNode, 0o644), os.Mkdir(data, 0o755)); err != nil {
+	if err := as.reaches(jars); err != nil {
 		return err
 	}
-	if err := errors.Join(as.own(data), as.reaches(data), as.reaches(jars)); err != nil {
+	archive, err := classArchiveOf(java, jars, "opensearch")
+	if err != nil {
 		return err
 	}
-	s.server, err = startOnFreePorts(ctx, 2, func(ports []int) (*server, error) {
-		s.Address = "http://" + address(ports[0])
+	options := archive.options(ctx, s.folder.join("classes"), func(ctx context.Context, home string, options []string) (*server, error) {
+		srv, _, err := launchOpenSearch(ctx, home, as, options)
+		return srv, err
+	})
+	s.server, s.Address, err = launchOpenSearch(ctx, s.folder.join("data"), as, options)
+	return err
+}
+
+// launchOpenSearch returns a running node and its URL. It creates the folder home for the node's data.
+func launchOpenSearch(ctx context.Context, home string, as runAs, options []string) (srv *server, url string, err error) {
+	if err := os.Mkdir(home, 0o755); err != nil {
+		return nil, "", err
+	}
+	if err := errors.Join(as.own(home), as.reaches(home)); err != nil {
+		return nil, "", err
+	}
+	srv, err = startOnFreePorts(ctx, 2, func(ports []int) (*server, error) {
+		url = "http://" + address(ports[0])
+		node, err := JavaProgram(ctx, "opensearch", openSearchPins, 512, "Node", openSearchNode, "Node",
+			filepath.Join(home, "node"), strconv.Itoa(ports[0]), strconv.Itoa(ports[1]))
+		if err != nil {
+			return nil, err
+		}
 		return &server{
 			command: func() *exec.Cmd {
-				cmd := exec.Command(java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"), source,
-					filepath.Join(data, "node"), strconv.Itoa(ports[0]), strconv.Itoa(ports[1]))
-				cmd.Dir = data
+				cmd := exec.Command(node.Path, slices.Concat(options, node.Args[1:])...)
+				cmd.Dir = home
 				as.apply(cmd)
 				return cmd
 			},
-			answers: func(ctx context.Context) error { return Ping(ctx, s.Address+recovered) },
-			logFile: s.folder.join("opensearch.log"),
+			answers: func(ctx context.Context) error { return Ping(ctx, url+recovered) },
+			logFile: home + ".log",
 			halt:    syscall.SIGKILL,
 		}, nil
 	})
-	return err
+	return srv, url, err
 }
 
 // recovered is a path of OpenSearch's API. A node answers it with status 200 when it has recovered its indexes after a
