@@ -50,7 +50,7 @@ func TestCPUProfile(t *testing.T) {
 		p.wantCleanEnd()
 		wantProfile(t, path)
 	})
-	for _, program := range programs {
+	for _, program := range names {
 		t.Run(program+"/Unwritable", func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "none", "cpu.pprof")

@@ -22,30 +22,18 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-var programs = []string{"api", "ingester", "archiver"}
+var names = []string{"api", "ingester", "archiver"}
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// binaries builds the programs once and returns their folder. The folder is next to the test binary, where "go test"
-// deletes it together with the test binary.
-var binaries = sync.OnceValues(func() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(filepath.Dir(self), "programs")
-	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./api", "./ingester", "./archiver").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return dir, nil
-})
+var binaries = sync.OnceValues(programs.Build)
 
 func binary(t *testing.T, program string) string {
 	t.Helper()
@@ -56,7 +44,7 @@ func binary(t *testing.T, program string) string {
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for _, program := range programs {
+	for _, program := range names {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			for _, flag := range []string{"--version", "--help"} {
@@ -97,7 +85,7 @@ func TestStartUpErrors(t *testing.T) {
 	} {
 		of := c.programs
 		if of == nil {
-			of = programs
+			of = names
 		}
 		for _, program := range of {
 			t.Run(c.name+"/"+program, func(t *testing.T) {
@@ -303,7 +291,7 @@ func TestWithoutDependencies(t *testing.T) {
 
 func TestSIGTERMWhileStarting(t *testing.T) {
 	t.Parallel()
-	for _, program := range programs {
+	for _, program := range names {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers

@@ -26,26 +26,11 @@ func TestMain(m *testing.M) {
 	if !given {
 		_ = flag.Set("test.parallel", parallel)
 	}
-	dir, err := os.MkdirTemp("", "dlq-manager-programs-")
-	if err == nil {
-		err = programs.Build(dir, "api", "ingester", "archiver")
-	}
+	dir, err := programs.Build()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	binaries = dir
-	stacktest.Main(runner{m, dir})
-}
-
-// runner runs the tests, and then removes the folder dir with the programs that TestMain built.
-type runner struct {
-	m   *testing.M
-	dir string
-}
-
-func (r runner) Run() int {
-	code := r.m.Run()
-	_ = os.RemoveAll(r.dir)
-	return code
+	stacktest.Main(m)
 }

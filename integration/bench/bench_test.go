@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
@@ -223,17 +223,20 @@ func TestTheSmallestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	built, err := programs.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := &bench{opts: o, log: t.Output(), id: fmt.Sprintf("bench%d", time.Now().UnixNano()), folder: t.TempDir()}
 	err = attempt(func() {
 		b.use(stacktest.Postgres(t), stacktest.Kafka(t))
-		output(t.Context(), filepath.Join("..", ".."), "go", "build", "-o", b.folder, "./cmd/api", "./cmd/ingester", "./cmd/archiver")
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.kafka.client.Close()
 	for _, name := range []string{"old", "new"} {
-		b.sides = append(b.sides, &side{bench: b, commit: name, programs: b.folder, prefix: b.id + name})
+		b.sides = append(b.sides, &side{bench: b, commit: name, programs: built, prefix: b.id + name})
 	}
 	if err := b.measure(t.Context()); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package browser
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
@@ -21,10 +20,7 @@ var folder struct {
 func built(t testing.TB) string {
 	t.Helper()
 	folder.once.Do(func() {
-		folder.path, folder.err = os.MkdirTemp("", "dlq-manager-programs-") //nolint:usetesting // outlives the first test
-		if folder.err == nil {
-			folder.err = programs.Build(folder.path, "api", "ingester", "archiver")
-		}
+		folder.path, folder.err = programs.Build()
 	})
 	if folder.err != nil {
 		t.Fatal(fmt.Errorf("a test needs the programs: %w", folder.err))

@@ -129,7 +129,7 @@ func kafkajs(t *testing.T) *exec.Cmd {
 
 // program returns the command of a consumer that TestMain built.
 func program(name string) func(*testing.T) *exec.Cmd {
-	return func(t *testing.T) *exec.Cmd { return exec.CommandContext(t.Context(), filepath.Join(binaries, name)) }
+	return func(t *testing.T) *exec.Cmd { return exec.CommandContext(t.Context(), filepath.Join(consumers, name)) }
 }
 
 // long reports whether all frameworks are tested, as make test-faults does; otherwise the tests cover only the

@@ -12,41 +12,38 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
-// binaries is the folder with the programs that TestMain built.
-var binaries string
+var (
+	binaries  string // folder of the programs that TestMain built
+	consumers string // folder of the consumers that TestMain built
+)
 
 func TestMain(m *testing.M) {
-	dir, err := build()
+	err := build()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	binaries = dir
-	stacktest.Main(runner{m, dir})
+	stacktest.Main(runner{m})
 }
 
-func build() (string, error) {
-	dir, err := os.MkdirTemp("", "dlq-manager-frameworks-")
-	if err != nil {
-		return "", err
+func build() (err error) {
+	if binaries, err = programs.Build(); err != nil {
+		return err
 	}
-	if err := programs.Build(dir, "api", "ingester"); err != nil {
-		return "", err
+	if consumers, err = os.MkdirTemp("", "dlq-manager-frameworks-"); err != nil {
+		return err
 	}
-	if out, err := exec.Command("go", "build", "-o", dir, "./order", "./kafkago", "./watermill").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the consumers: %w\n%s", err, out)
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", consumers, "./order", "./kafkago", "./watermill").CombinedOutput(); err != nil {
+		return fmt.Errorf("build the consumers: %w\n%s", err, out)
 	}
-	return dir, nil
+	return nil
 }
 
-// runner runs the tests, and then deletes the folder with the binaries that build made.
-type runner struct {
-	m   *testing.M
-	dir string
-}
+// runner runs the tests, and then deletes the folder of the consumers.
+type runner struct{ m *testing.M }
 
 func (r runner) Run() int {
 	code := r.m.Run()
-	_ = os.RemoveAll(r.dir)
+	_ = os.RemoveAll(consumers)
 	return code
 }

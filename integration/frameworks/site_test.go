@@ -147,7 +147,7 @@ func (c *consumer) booked() (lines []string) {
 // send sends an order.
 func (s *site) send(t *testing.T, topic, number, currency string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "order"), number, currency)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(consumers, "order"), number, currency)
 	cmd.Env = append(os.Environ(), "KAFKA="+s.brokers[0], "ORDERS="+topic)
 	out, err := cmd.CombinedOutput()
 	check.Require(t, err == nil, "send order: %v\n%s", err, out)

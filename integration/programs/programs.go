@@ -3,6 +3,7 @@
 package programs
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -10,22 +11,45 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// Build builds the programs of these names into dir. It works in every module of the repository.
-func Build(dir string, names ...string) error {
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager").Output()
+// Build builds the programs api, ingester and archiver, and returns their folder, which is below bin. It works in every
+// module of the repository. The test processes of all modules share the folder, so each program is linked only once.
+func Build() (dir string, err error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager").Output()
 	if err != nil {
-		return fmt.Errorf("find the folder of the programs: %w", err)
+		return "", fmt.Errorf("find the folder of the programs: %w", err)
 	}
-	for _, name := range names {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "./cmd/"+name)
-		cmd.Dir = strings.TrimSpace(string(root))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", name, err, out)
-		}
+	root := strings.TrimSpace(string(out))
+	dir = filepath.Join(root, "bin", "test-programs")
+	unlock, err := lock(dir)
+	if err != nil {
+		return "", err
 	}
-	return nil
+	defer unlock()
+	cmd := exec.Command("go", "build", "-ldflags=-w", "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester", "./cmd/archiver")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return dir, nil
+}
+
+// lock creates a folder and waits until no other process builds programs into it.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() { file.Close() }, nil
 }
 
 // Config holds the settings for a program's file. Write adds some settings that suit tests; all others keep their
