@@ -19,7 +19,8 @@ type classArchive struct {
 	path string
 }
 
-// archivePatience limits the start of a server that writes an archive, and the wait for another process that does so.
+// archivePatience limits the start and the stop of a server that writes an archive, and the wait for another process that
+// does so.
 const archivePatience = 3 * time.Minute
 
 // classArchiveOf returns the archive for the server name, which java runs with the jars in the folder jars.
@@ -63,7 +64,7 @@ func (a classArchive) write(ctx context.Context, home string, launch launchServe
 	if err != nil {
 		return err
 	}
-	if err := srv.stop(syscall.SIGTERM); err != nil {
+	if err := srv.stopWithin(archivePatience, syscall.SIGTERM); err != nil {
 		return err
 	}
 	return a.keep(written)

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // kafkaDefaults are the settings of a single node. The node starts fast, accepts records of more than 10 MB, and never
@@ -200,39 +198,32 @@ func (n kafkaNode) addresses(ports []int) kafkaAddresses {
 // quorum contains the settings that are the same for all nodes of a cluster and that each node needs before its first
 // start.
 type quorum struct {
-	clusterID   string
-	controllers string // their addresses
-	voters      string // ids, addresses and directory ids of the controllers
+	clusterID string
+	voters    string // ids and addresses of the controllers
 }
 
 func newQuorum(nodes []kafkaNode, at []kafkaAddresses) quorum {
-	var controllers, voters []string
+	var voters []string
 	for i, n := range nodes {
-		controllers = append(controllers, at[i].controller)
-		voters = append(voters, fmt.Sprintf("%d@%s:%s", n.id, at[i].controller, randomID()))
+		voters = append(voters, fmt.Sprintf("%d@%s", n.id, at[i].controller))
 	}
-	return quorum{clusterID: randomID(), controllers: strings.Join(controllers, ","), voters: strings.Join(voters, ",")}
+	return quorum{clusterID: randomID(), voters: strings.Join(voters, ",")}
 }
 
-// formatAll formats the storage of all nodes, in parallel, because each spends a second to start its JVM.
+// formatAll formats the storage of all nodes.
 func formatAll(ctx context.Context, nodes []kafkaNode, at []kafkaAddresses) error {
 	q := newQuorum(nodes, at)
-	all, ctx := errgroup.WithContext(ctx)
 	for i, n := range nodes {
-		all.Go(func() error {
-			if err := n.format(ctx, at[i], q); err != nil {
-				return fmt.Errorf("format storage: %w", err)
-			}
-			return nil
-		})
+		if err := n.format(ctx, at[i], q); err != nil {
+			return fmt.Errorf("format storage: %w", err)
+		}
 	}
-	return all.Wait()
+	return nil
 }
 
 func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.properties") }
 
-// format deletes and formats the node's storage before each start of a stack, because the storage contains the
-// addresses of the controllers, whose ports change.
+// format deletes and formats the node's storage before each start of a stack.
 func (n kafkaNode) format(ctx context.Context, at kafkaAddresses, q quorum) error {
 	if err := os.RemoveAll(n.home); err != nil {
 		return err
@@ -254,8 +245,33 @@ func (n kafkaNode) format(ctx context.Context, at kafkaAddresses, q quorum) erro
 	if err := os.WriteFile(logging, kafkaLogging, 0o600); err != nil {
 		return err
 	}
-	cmd := n.program(128, "kafka.tools.StorageTool", "format", "--initial-controllers", q.voters, "-t", q.clusterID, "-c", n.properties())
-	return run(ctx, cmd, n.logFile)
+	formatted, err := n.formatted(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(n.data(), os.DirFS(formatted)); err != nil {
+		return err
+	}
+	identity := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", q.clusterID, n.id, randomID())
+	return os.WriteFile(filepath.Join(n.data(), "meta.properties"), []byte(identity), 0o644)
+}
+
+func (n kafkaNode) data() string { return filepath.Join(n.home, "data") }
+
+// formatted returns a folder with the storage of a node as Kafka's tool formats it. The tool needs a JVM, so it runs only
+// once for a version of Kafka. The storage of different nodes differs only in the ids of the file meta.properties.
+func (n kafkaNode) formatted(ctx context.Context) (string, error) {
+	storage := artefact{
+		name: "formatted",
+		install: func(ctx context.Context, dir string) error {
+			cmd := n.program(128, "kafka.tools.StorageTool", "format", "-t", randomID(), "-c", n.properties())
+			if err := run(ctx, cmd, n.logFile); err != nil {
+				return err
+			}
+			return errors.Join(os.CopyFS(dir, os.DirFS(n.data())), os.RemoveAll(n.data()))
+		},
+	}
+	return storage.ensure(ctx, filepath.Dir(n.jars))
 }
 
 func (n kafkaNode) certificate() string { return filepath.Join(n.home, "certificate.pem") }
@@ -276,11 +292,11 @@ func (n kafkaNode) writeCertificates() error {
 
 func (n kafkaNode) settings(at kafkaAddresses, q quorum) settings {
 	own := map[string]string{
-		"node.id":                             strconv.Itoa(n.id),
-		"listeners":                           "PLAINTEXT://" + at.broker + ",CONTROLLER://" + at.controller,
-		"advertised.listeners":                "PLAINTEXT://" + at.broker,
-		"controller.quorum.bootstrap.servers": q.controllers,
-		"log.dirs":                            filepath.Join(n.home, "data"),
+		"node.id":                  strconv.Itoa(n.id),
+		"listeners":                "PLAINTEXT://" + at.broker + ",CONTROLLER://" + at.controller,
+		"advertised.listeners":     "PLAINTEXT://" + at.broker,
+		"controller.quorum.voters": q.voters,
+		"log.dirs":                 n.data(),
 	}
 	if at.behind != "" {
 		own["listeners"] += ",PROXIED://" + at.behind

@@ -101,14 +101,17 @@ func (s *server) kill() error {
 }
 
 // stop sends sig and waits for the end; it kills a server that ignores sig.
-func (s *server) stop(sig syscall.Signal) error {
+func (s *server) stop(sig syscall.Signal) error { return s.stopWithin(stopPatience, sig) }
+
+// stopWithin does the same as stop, and waits for at most patience.
+func (s *server) stopWithin(patience time.Duration, sig syscall.Signal) error {
 	if s.proc == nil {
 		return nil
 	}
 	proc := s.proc
 	s.proc = nil
 	proc.Signal(sig)
-	timeout := time.NewTimer(stopPatience)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	select {
 	case <-proc.Done():
@@ -117,7 +120,7 @@ func (s *server) stop(sig syscall.Signal) error {
 	}
 	proc.Signal(syscall.SIGKILL)
 	<-proc.Done()
-	return fmt.Errorf("%s did not stop within %v and was killed", proc.Path(), stopPatience)
+	return fmt.Errorf("%s did not stop within %v and was killed", proc.Path(), patience)
 }
 
 // signal sends sig to a running server without waiting.
