@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -129,10 +130,13 @@ type SelectionCount struct {
 // messages. Every archived message can be restored. Those ids that are not among the entries are gone.
 func CountArchived(ids []uuid.UUID, entries []ArchivedEntry) []SelectionCount {
 	var groups []SelectionCount
-	at := map[string]int{} // index in groups, by topic
-	found := make(map[uuid.UUID]bool, len(entries))
+	at := map[string]int{}                     // index in groups, by topic
+	gone := make(map[uuid.UUID]bool, len(ids)) // of the ids only: a filter selects up to a million messages
+	for _, id := range ids {
+		gone[id] = true
+	}
 	for _, e := range entries {
-		found[e.ID] = true
+		delete(gone, e.ID)
 		i, ok := at[e.OriginalTopic]
 		if !ok {
 			i = len(groups)
@@ -141,16 +145,10 @@ func CountArchived(ids []uuid.UUID, entries []ArchivedEntry) []SelectionCount {
 		}
 		groups[i].Messages++
 	}
-	gone := SelectionCount{Reason: SkippedGone}
-	for _, id := range ids {
-		if !found[id] {
-			found[id] = true
-			gone.Messages++
-			gone.Sample = id
+	for _, id := range slices.Backward(ids) {
+		if gone[id] {
+			return append(groups, SelectionCount{Messages: len(gone), Reason: SkippedGone, Sample: id})
 		}
-	}
-	if gone.Messages > 0 {
-		groups = append(groups, gone)
 	}
 	return groups
 }

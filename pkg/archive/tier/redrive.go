@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,9 +50,10 @@ func selectRows(ctx context.Context, db Database, s entity.Selection, limit int)
 		return nil, err
 	}
 	q := repository.ExportQuery{Filter: filterOf(s), Archived: true, Limit: limit + 1, Parts: &repository.RecordParts{}}
+	topics := topicNames{}
 	err = db.Export(ctx, q, func(m *entity.Message) error {
 		entries = append(entries, repository.ArchivedEntry{
-			ID: m.ID, CreatedAt: repository.MicrosOf(m.CreatedAt), OriginalTopic: m.OriginalTopic,
+			ID: m.ID, CreatedAt: repository.MicrosOf(m.CreatedAt), OriginalTopic: topics.shared(m.OriginalTopic),
 		})
 		return nil
 	})
@@ -65,15 +67,31 @@ func (a *Archive) selectInObjects(ctx context.Context, s entity.Selection, limit
 	if err != nil {
 		return nil, err
 	}
+	topics := topicNames{}
 	for i := 0; i < len(objects) && len(entries) <= limit; i++ {
 		err := a.eachMatch(ctx, l, &objects[i], func(e *file.Entry) {
-			entries = append(entries, repository.ArchivedEntry{ID: e.ID, CreatedAt: e.CreatedAt, OriginalTopic: e.OriginalTopic})
+			entries = append(entries, repository.ArchivedEntry{
+				ID: e.ID, CreatedAt: e.CreatedAt, OriginalTopic: topics.shared(e.OriginalTopic),
+			})
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return entries, nil
+}
+
+// topicNames has one copy of each topic's name, because the messages of a large selection have few topics.
+type topicNames map[string]string
+
+// shared returns the copy of a name.
+func (t topicNames) shared(name string) string {
+	first, ok := t[name]
+	if !ok {
+		first = strings.Clone(name)
+		t[first] = first
+	}
+	return first
 }
 
 // arranged returns entries in the order of the selection, each message once.
