@@ -257,22 +257,27 @@ func TestOldSchema(t *testing.T) {
 	}
 }
 
-// TestOldNumbering: the programs refuse to start with a database that a version before v0.1.0 has created.
+// TestOldNumbering: the programs refuse to start with a database that a version before v0.1.0 has created, in the first
+// or the second numbering of the migrations.
 func TestOldNumbering(t *testing.T) {
 	t.Parallel()
-	at := postgrestest.URL(t)
-	db, err := sqlx.Connect("postgres", at)
-	check.NoError(t, err)
-	defer db.Close()
-	db.MustExec(`COMMENT ON TABLE dlq_migrations.schema_migrations IS NULL`)
-	db.MustExec(`UPDATE dlq_migrations.schema_migrations SET version = 33`)
 	brokers := strings.Join(stacktest.Kafka(t), ",")
-	for _, args := range [][]string{{"api"}, {"ingester"}, {"archiver"}, {"api", "migrate", "up"}} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			t.Parallel()
-			config := file(t, settings(t, at, "{host: 127.0.0.1, port: 0}")+fmt.Sprintf("kafka: {brokers: [%s]}\n", brokers))
-			wantRefusal(t, run(t, args[0], nil, append([]string{"--config", config}, args[1:]...)...), args[0], "version before v0.1.0")
-		})
+	for name, old := range map[string]struct{ comment, version string }{
+		"First": {`NULL`, `33`}, "Second": {`'dlq-manager v0.1.0 or later'`, `25`},
+	} {
+		at := postgrestest.URL(t)
+		db, err := sqlx.Connect("postgres", at)
+		check.NoError(t, err)
+		defer db.Close()
+		db.MustExec(`COMMENT ON TABLE dlq_migrations.schema_migrations IS ` + old.comment)
+		db.MustExec(`UPDATE dlq_migrations.schema_migrations SET version = ` + old.version)
+		for _, args := range [][]string{{"api"}, {"ingester"}, {"archiver"}, {"api", "migrate", "up"}} {
+			t.Run(name+"/"+strings.Join(args, " "), func(t *testing.T) {
+				t.Parallel()
+				config := file(t, settings(t, at, "{host: 127.0.0.1, port: 0}")+fmt.Sprintf("kafka: {brokers: [%s]}\n", brokers))
+				wantRefusal(t, run(t, args[0], nil, append([]string{"--config", config}, args[1:]...)...), args[0], "version before v0.1.0")
+			})
+		}
 	}
 }
 

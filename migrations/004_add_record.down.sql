@@ -2,8 +2,8 @@
 SET LOCAL lock_timeout = '5s';
 
 DROP VIEW dlq.messages, dlq.payload_progress;
-DROP TABLE dlq.edits, dlq.attempts, dlq.quarantine, dlq.payload_queue, dlq.records, dlq.topic_mapping,
-    dlq.ingest_positions, dlq.topic_incarnations, dlq.topics;
+DROP TABLE dlq.edits, dlq.attempts, dlq.share_records, dlq.undecoded_messages, dlq.quarantine, dlq.payload_queue,
+    dlq.records, dlq.topic_mapping, dlq.ingest_positions, dlq.topic_incarnations, dlq.topics;
 
 CREATE OR REPLACE TRIGGER trg_dlq_messages_updated_at
     BEFORE UPDATE OF id, original_topic, error_message, retry_count, max_retries,

@@ -5,8 +5,8 @@
 -- this time, and the migration can be run again.
 SET LOCAL lock_timeout = '5s';
 
--- Migrations 004 to 033 of the numbering before v0.1.0 left no such comment; see pkg/migrate.
-COMMENT ON TABLE dlq_migrations.schema_migrations IS 'dlq-manager v0.1.0 or later';
+-- Each earlier numbering of the migrations left another comment, or none; see pkg/migrate.
+COMMENT ON TABLE dlq_migrations.schema_migrations IS 'numbering of v0.1.0';
 
 -- The names of dead-letter topics, and the topics that have had each name: a topic that is deleted and created again
 -- has another id, and its offsets start at 0.
@@ -206,6 +206,45 @@ ALTER TABLE dlq.quarantine ALTER COLUMN value SET STORAGE EXTERNAL, ALTER COLUMN
 CREATE INDEX idx_quarantine_first_try ON dlq.quarantine (first_try, id);
 CREATE INDEX idx_quarantine_topic ON dlq.quarantine (dlq_topic_id);
 CREATE INDEX idx_quarantine_retry_at ON dlq.quarantine (retry_at);
+
+-- Messages that are indexed without their payload or key, because the schema could not be read. The indexer decodes
+-- them again when they are due. It deletes the row of a message that no longer exists when the row is due.
+CREATE TABLE dlq.undecoded_messages (
+    message_id UUID        PRIMARY KEY,
+    tries      INT         NOT NULL DEFAULT 1,
+    due_at     TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX undecoded_messages_due ON dlq.undecoded_messages (due_at);
+
+-- The dead letters of share groups (KIP-1191): what the broker wrote twice is one message, and the record to which a
+-- dead letter points is stored with the message. One row for each message that a share group's configuration explains.
+-- A row of a message that no longer exists is deleted later.
+CREATE TABLE dlq.share_records (
+    message_id  UUID        PRIMARY KEY,
+    share_group TEXT        NOT NULL,
+    -- The record that failed.
+    topic       TEXT        NOT NULL,
+    partition   INT         NOT NULL,
+    position    BIGINT      NOT NULL,
+    digest      BYTEA       NOT NULL, -- SHA-256 of key and value of the dead letter
+    last_death  TIMESTAMPTZ,          -- timestamp of the latest of these dead letters
+    duplicates  INT         NOT NULL DEFAULT 0, -- further dead letters of the same record
+    state       TEXT        NOT NULL DEFAULT 'waiting'
+        CONSTRAINT chk_share_records_state CHECK (state IN ('waiting', 'completed', 'gone', 'refused')),
+    reason      TEXT,                 -- why the record was not read
+    reason_at   TIMESTAMPTZ,          -- since when that is the reason
+    tries       INT         NOT NULL DEFAULT 0,
+    due_at      TIMESTAMPTZ,          -- next try to read the record; NULL: none
+    dlq_topic_id INT,                 -- dead-letter topic of the message
+    -- Whether dlq.activity counts the message as an arrival from before its record was read, which may make it a return.
+    counted     BOOLEAN     NOT NULL DEFAULT false
+);
+CREATE INDEX idx_share_records_position ON dlq.share_records (topic, partition, position, share_group, dlq_topic_id);
+-- Dead letters may name any position, so their statistics must not make PostgreSQL scan the table for a position.
+ALTER TABLE dlq.share_records ALTER COLUMN position SET (n_distinct = -1);
+CREATE INDEX idx_share_records_open ON dlq.share_records (message_id) WHERE state IN ('waiting', 'refused');
+CREATE INDEX idx_share_records_due ON dlq.share_records (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX idx_share_records_new ON dlq.share_records (due_at) WHERE due_at IS NOT NULL AND tries = 0;
 
 -- Attempts that have ended.
 CREATE TABLE dlq.attempts (

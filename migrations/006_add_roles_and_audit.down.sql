@@ -1,4 +1,4 @@
-DROP TABLE dlq.revoked_sessions, dlq.signing_keys;
+DROP TABLE dlq.views, dlq.console_drafts, dlq.revoked_sessions, dlq.signing_keys;
 DROP FUNCTION dlq.purge_audit(INT, INT);
 DROP TABLE dlq.audit;
 DROP FUNCTION dlq.refuse_audit_change();

@@ -1,4 +1,4 @@
--- dlq-db: the audit trail, signing keys, ended sessions, and the roles of the database.
+-- dlq-db: the audit trail, signing keys, ended sessions, drafts, saved views, and the roles of the database.
 
 -- The audit trail has all changes. The statement that makes a change also appends an entry, which never changes after
 -- that. The application's role may only read and append entries; the function below deletes old ones. Triggers refuse
@@ -25,22 +25,35 @@ CREATE TABLE dlq.audit (
     trace_id     TEXT,
     operation_id UUID,                 -- operation of the request that caused the change
     xid          XID8        DEFAULT pg_current_xact_id(),
-    topics       TEXT[]                -- original topics to which the change is limited; NULL for no such limit
+    topics       TEXT[],               -- original topics to which the change is limited; NULL for no such limit
+    redrive_id   UUID,                 -- redrive that changed the message; NULL for none
+    call_id      UUID                  -- made by the server for each HTTP request, because clients may repeat a request_id
 );
 CREATE INDEX idx_audit_object ON dlq.audit (object_id, id);
 CREATE INDEX idx_audit_operation ON dlq.audit (operation_id) WHERE operation_id IS NOT NULL;
-CREATE INDEX idx_audit_request ON dlq.audit (request_id) WHERE request_id IS NOT NULL;
+-- The last entries of a request_id are found without reading the others.
+CREATE INDEX idx_audit_request_id ON dlq.audit (request_id, id) WHERE request_id IS NOT NULL;
+-- A request may have a million entries: its first one is found without reading the others.
+CREATE INDEX idx_audit_call ON dlq.audit (call_id, id) WHERE call_id IS NOT NULL;
+-- What people did, without the messages of their redrives. Attempts are not in it, so they cost nothing.
+CREATE INDEX idx_audit_people ON dlq.audit (id) WHERE redrive_id IS NULL
+    AND action NOT IN ('attempt', 'pass', 'stop', 'finish') AND actor NOT IN ('settler', 'auto', 'ingest', 'heartbeat');
 -- Entries are stored in the order of their times, so this small index by ranges of pages is enough to find a time. It
 -- makes appending an entry no slower.
 CREATE INDEX idx_audit_at ON dlq.audit USING brin (at) WITH (autosummarize = on);
 -- Only entries for which notifications may be sent are in this index, so other entries cost nothing.
 CREATE INDEX idx_audit_notified ON dlq.audit (xid, id) WHERE xid IS NOT NULL AND to_state IN ('DEAD', 'stopped', 'finished');
 
+-- An erasure may remove the error texts of the entries of a message, and change nothing else.
 CREATE FUNCTION dlq.refuse_audit_change() RETURNS TRIGGER LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'DELETE' AND current_setting('dlq.purging_audit', true) = 'on' THEN
         RETURN OLD;
+    END IF;
+    IF TG_OP = 'UPDATE' AND current_setting('dlq.erasing', true) = 'on' AND NEW.last_error IS NULL
+        AND to_jsonb(NEW) - 'last_error' = to_jsonb(OLD) - 'last_error' THEN
+        RETURN NEW;
     END IF;
     RAISE EXCEPTION 'dlq.audit is append-only' USING ERRCODE = '42501';
 END;
@@ -94,6 +107,35 @@ CREATE TABLE dlq.revoked_sessions (
 );
 CREATE INDEX idx_revoked_sessions_ends_at ON dlq.revoked_sessions (ends_at);
 
+-- Drafts: forms of the console that can be shown again. The content is encrypted with a key that only the browser has.
+-- When a new draft is stored, the oldest drafts of its owner may be deleted. The archiver also deletes drafts that have
+-- expired.
+CREATE TABLE dlq.console_drafts (
+    id         TEXT        PRIMARY KEY,
+    owner      TEXT        NOT NULL, -- principal; empty when the form was sent after the session had ended
+    content    BYTEA       NOT NULL CHECK (octet_length(content) <= 8388608),
+    created_at TIMESTAMPTZ NOT NULL
+);
+-- Compressing encrypted bytes saves nothing.
+ALTER TABLE dlq.console_drafts ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX idx_console_drafts_owner ON dlq.console_drafts (owner, created_at);
+CREATE INDEX idx_console_drafts_created_at ON dlq.console_drafts (created_at);
+
+-- Saved views: filters of lists of messages. A shared view belongs to the principal who saved it first, and all
+-- principals may see it.
+CREATE TABLE dlq.views (
+    id         UUID        PRIMARY KEY,
+    name       TEXT        NOT NULL,
+    owner      TEXT        NOT NULL,
+    shared     BOOLEAN     NOT NULL,
+    list       TEXT        NOT NULL CONSTRAINT chk_views_list CHECK (list IN ('messages', 'archive')),
+    query      TEXT        NOT NULL, -- URL-encoded
+    version    BIGINT      NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL
+);
+CREATE UNIQUE INDEX idx_views_own ON dlq.views (owner, name) WHERE NOT shared;
+CREATE UNIQUE INDEX idx_views_shared ON dlq.views (name) WHERE shared;
+
 -- Roles that cannot log in: an administrator grants dlq_rw to the application's login and dlq_ro to that for reports;
 -- dlq_owner is for migrations that change owners. This migration creates the roles only if the migrator may create
 -- roles. Otherwise an administrator creates them, and every migration grants rights to those that exist. Roles belong
@@ -112,15 +154,17 @@ BEGIN
         END;
     END LOOP;
 
-    -- Only triggers write the counters. Reports must read neither keys nor sessions.
+    -- Only triggers write the counters. Reports must not read keys, sessions and drafts.
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         GRANT USAGE ON SCHEMA dlq, dlq_migrations TO dlq_rw;
         GRANT SELECT ON dlq_migrations.schema_migrations, dlq.messages, dlq.payload_progress,
             dlq.message_counters, dlq.group_counters, dlq.group_arrivals TO dlq_rw;
         GRANT SELECT, INSERT ON dlq.records, dlq.audit, dlq.signing_keys TO dlq_rw;
+        GRANT UPDATE (key, value, headers) ON dlq.records TO dlq_rw;
         GRANT SELECT, UPDATE ON dlq.topic_mapping TO dlq_rw;
         GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.dlq_messages, dlq.topics, dlq.topic_incarnations,
-            dlq.ingest_positions, dlq.payload_queue, dlq.quarantine, dlq.attempts, dlq.edits, dlq.revoked_sessions TO dlq_rw;
+            dlq.ingest_positions, dlq.payload_queue, dlq.quarantine, dlq.undecoded_messages, dlq.share_records,
+            dlq.attempts, dlq.edits, dlq.revoked_sessions, dlq.console_drafts, dlq.views TO dlq_rw;
         GRANT USAGE ON SEQUENCE dlq.topics_id_seq, dlq.topic_incarnations_id_seq TO dlq_rw;
         GRANT EXECUTE ON FUNCTION dlq.purge_audit(INT, INT), dlq.purge_arrivals(INT, INT) TO dlq_rw;
     END IF;
@@ -128,6 +172,7 @@ BEGIN
         GRANT USAGE ON SCHEMA dlq, dlq_migrations TO dlq_ro;
         GRANT SELECT ON dlq_migrations.schema_migrations, dlq.messages, dlq.payload_progress, dlq.message_counters,
             dlq.group_counters, dlq.group_arrivals, dlq.records, dlq.audit, dlq.topic_mapping, dlq.dlq_messages, dlq.topics,
-            dlq.topic_incarnations, dlq.ingest_positions, dlq.payload_queue, dlq.quarantine, dlq.attempts, dlq.edits TO dlq_ro;
+            dlq.topic_incarnations, dlq.ingest_positions, dlq.payload_queue, dlq.quarantine, dlq.undecoded_messages,
+            dlq.share_records, dlq.attempts, dlq.edits, dlq.views TO dlq_ro;
     END IF;
 END $$;

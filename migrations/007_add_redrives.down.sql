@@ -1,2 +1,3 @@
 DROP TABLE dlq.committed_offsets, dlq.topic_groups, dlq.unconfirmed_returns, dlq.returns, dlq.idempotency_keys,
-    dlq.redrive_batches, dlq.redrives;
+    dlq.redirects, dlq.redrive_batches, dlq.redrives;
+DROP SEQUENCE dlq.redirect_versions;

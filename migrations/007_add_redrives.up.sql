@@ -1,12 +1,14 @@
--- dlq-db: redrives, idempotency keys, and the outcomes of records that were sent.
+-- dlq-db: redrives, redirects, idempotency keys, and the outcomes of records that were sent.
 
 -- A selection is stored as batches of message ids, not with one row for each message. A process leases a batch, and the
 -- row of the batch is written once when it is created and once when it is done.
 CREATE TABLE dlq.redrives (
     id            UUID        PRIMARY KEY,
-    -- retry_patched is a retry that changes records with a JSON Patch.
+    -- retry_patched is a retry that changes records with a JSON Patch. The actions archived_... first restore each
+    -- message from the archive; archived_delete erases it.
     action        TEXT        NOT NULL CONSTRAINT chk_redrives_action
-                  CHECK (action IN ('retry', 'retry_patched', 'requeue', 'dead', 'delete', 'map')),
+                  CHECK (action IN ('retry', 'retry_patched', 'requeue', 'dead', 'delete', 'map',
+                      'archived_retry', 'archived_restore', 'archived_dead', 'archived_delete')),
     state         TEXT        NOT NULL CONSTRAINT chk_redrives_state
                   CHECK (state IN ('canary', 'running', 'paused', 'stopped', 'cancelled', 'finished')),
     note          TEXT        NOT NULL DEFAULT '',
@@ -30,7 +32,8 @@ CREATE TABLE dlq.redrives (
     -- The counts at the last resume, which the shares of failures and returns leave out.
     forgiven_sent     INT NOT NULL DEFAULT 0,
     forgiven_failed   INT NOT NULL DEFAULT 0,
-    forgiven_returned INT NOT NULL DEFAULT 0
+    forgiven_returned INT NOT NULL DEFAULT 0,
+    call_id       UUID                  -- see dlq.audit
 );
 CREATE INDEX idx_redrives_created_at ON dlq.redrives (created_at, id);
 CREATE INDEX idx_redrives_active ON dlq.redrives (created_at, id) WHERE state IN ('canary', 'running');
@@ -68,6 +71,18 @@ ALTER TABLE dlq.redrive_batches ALTER COLUMN message_ids SET STORAGE EXTERNAL;
 -- Batches that are leased, including those whose process died.
 CREATE INDEX idx_redrive_batches_held ON dlq.redrive_batches (redrive_id, batch_no) WHERE owner IS NOT NULL;
 CREATE INDEX idx_redrive_batches_open ON dlq.redrive_batches (redrive_id, batch_no) WHERE NOT done;
+
+-- Redirects: original topics whose replays are sent to another topic. The versions of all redirects come from one
+-- sequence, so that a redirect that is deleted and created again gets another version.
+CREATE SEQUENCE dlq.redirect_versions;
+CREATE TABLE dlq.redirects (
+    topic      TEXT        PRIMARY KEY, -- original topic
+    target     TEXT        NOT NULL CONSTRAINT chk_redirects_target CHECK (target <> topic),
+    version    BIGINT      NOT NULL DEFAULT nextval('dlq.redirect_versions'),
+    reason     TEXT,
+    updated_at TIMESTAMPTZ NOT NULL,
+    updated_by TEXT        NOT NULL
+);
 
 -- The stored answers to requests with an Idempotency-Key.
 CREATE TABLE dlq.idempotency_keys (
@@ -133,11 +148,12 @@ CREATE TABLE dlq.committed_offsets (
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
-        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.redrives, dlq.redrive_batches, dlq.idempotency_keys,
-            dlq.returns, dlq.unconfirmed_returns, dlq.topic_groups, dlq.committed_offsets TO dlq_rw;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.redrives, dlq.redrive_batches, dlq.redirects,
+            dlq.idempotency_keys, dlq.returns, dlq.unconfirmed_returns, dlq.topic_groups, dlq.committed_offsets TO dlq_rw;
+        GRANT USAGE ON SEQUENCE dlq.redirect_versions TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
-        GRANT SELECT ON dlq.redrives, dlq.redrive_batches, dlq.idempotency_keys,
-            dlq.returns, dlq.unconfirmed_returns, dlq.topic_groups, dlq.committed_offsets TO dlq_ro;
+        GRANT SELECT ON dlq.redrives, dlq.redrive_batches, dlq.redirects,
+            dlq.idempotency_keys, dlq.returns, dlq.unconfirmed_returns, dlq.topic_groups, dlq.committed_offsets TO dlq_ro;
     END IF;
 END $$;

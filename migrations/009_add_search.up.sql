@@ -1,4 +1,5 @@
--- dlq-db: the search index.
+-- dlq-db: the search index. A search engine outside of the database may have it. Then a row of dlq.message_documents
+-- says only that the engine has the document, and which version of it.
 
 SET LOCAL lock_timeout = '5s'; -- see 004
 
@@ -123,7 +124,15 @@ CREATE TABLE dlq.search_index (
     -- seen_xid is the first transaction that had not begun at seen_at. Once all transactions before it have ended, no
     -- more messages can appear whose created_at is more than ten seconds before seen_at.
     seen_at          TIMESTAMPTZ,
-    seen_xid         XID8
+    seen_xid         XID8,
+    -- The engine that the indexer fills. While it is filled for the first time, the database answers searches with the
+    -- documents of served_version and of version. filling_since is when the engine was empty and the filling began. At
+    -- the end of the filling, filled is set: no message waits any more that was created before it began.
+    engine           TEXT NOT NULL DEFAULT 'postgres'
+        CONSTRAINT chk_search_index_engine CHECK (engine IN ('postgres', 'opensearch')),
+    served_version   BIGINT,
+    filling_since    TIMESTAMPTZ,
+    filled           BOOLEAN NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 INSERT INTO dlq.search_index DEFAULT VALUES;
 
@@ -133,6 +142,16 @@ INSERT INTO dlq.search_index DEFAULT VALUES;
 CREATE TABLE dlq.late_messages (
     message_id UUID PRIMARY KEY
 );
+
+-- Messages whose document in the engine must be written again or deleted: their topic or error group has changed, or
+-- they were archived, restored or deleted. A message may be in it several times.
+CREATE TABLE dlq.search_changes (
+    number     BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    message_id UUID   NOT NULL
+);
+
+-- Numbers the writes to the engine: of two writes of a document the one with the higher number wins.
+CREATE SEQUENCE dlq.search_writes AS BIGINT;
 
 CREATE FUNCTION dlq.note_late_messages() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -205,9 +224,33 @@ BEGIN
 END;
 $$;
 
+CREATE FUNCTION dlq.uses_search_engine() RETURNS BOOLEAN LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$ SELECT EXISTS (SELECT FROM dlq.search_index WHERE engine <> 'postgres') $$;
+
+CREATE FUNCTION dlq.note_search_change() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF dlq.uses_search_engine() THEN
+        INSERT INTO dlq.search_changes (message_id) VALUES (NEW.id);
+    END IF;
+    RETURN NULL;
+END;
+$$;
+
+CREATE FUNCTION dlq.note_deleted_documents() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF dlq.uses_search_engine() THEN
+        INSERT INTO dlq.search_changes (message_id) SELECT message_id FROM changed_rows;
+    END IF;
+    RETURN NULL;
+END;
+$$;
+
 -- The functions run with the rights of their owner. A trigger that exists runs them without this right.
 REVOKE EXECUTE ON FUNCTION dlq.note_late_messages(), dlq.drop_documents(), dlq.drop_truncated_documents(),
-    dlq.move_document(), dlq.create_document_partitions(TIMESTAMPTZ[]), dlq.drop_document_partitions() FROM PUBLIC;
+    dlq.move_document(), dlq.note_search_change(), dlq.note_deleted_documents(),
+    dlq.create_document_partitions(TIMESTAMPTZ[]), dlq.drop_document_partitions() FROM PUBLIC;
 
 CREATE TRIGGER trg_dlq_messages_note_late AFTER INSERT ON dlq.dlq_messages
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_late_messages();
@@ -217,15 +260,22 @@ CREATE TRIGGER trg_dlq_messages_truncate_documents AFTER TRUNCATE ON dlq.dlq_mes
     FOR EACH STATEMENT EXECUTE FUNCTION dlq.drop_truncated_documents();
 CREATE TRIGGER trg_dlq_messages_move_document AFTER UPDATE OF created_at ON dlq.dlq_messages
     FOR EACH ROW WHEN (NEW.created_at IS DISTINCT FROM OLD.created_at) EXECUTE FUNCTION dlq.move_document();
+CREATE TRIGGER trg_dlq_messages_note_search_change AFTER UPDATE OF original_topic, group_id, created_at ON dlq.dlq_messages
+    FOR EACH ROW WHEN ((NEW.original_topic, NEW.group_id, NEW.created_at) IS DISTINCT FROM (OLD.original_topic, OLD.group_id, OLD.created_at))
+    EXECUTE FUNCTION dlq.note_search_change();
+CREATE TRIGGER trg_message_documents_note_deleted AFTER DELETE ON dlq.message_documents
+    REFERENCING OLD TABLE AS changed_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_deleted_documents();
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.message_documents TO dlq_rw;
         GRANT SELECT, UPDATE ON dlq.search_index TO dlq_rw;
-        GRANT SELECT, DELETE ON dlq.late_messages TO dlq_rw;
+        GRANT SELECT, INSERT, DELETE ON dlq.late_messages TO dlq_rw;
+        GRANT SELECT, DELETE ON dlq.search_changes TO dlq_rw;
+        GRANT USAGE ON SEQUENCE dlq.search_writes TO dlq_rw;
         GRANT EXECUTE ON FUNCTION dlq.create_document_partitions(TIMESTAMPTZ[]), dlq.drop_document_partitions() TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
-        GRANT SELECT ON dlq.message_documents, dlq.search_index, dlq.late_messages TO dlq_ro;
+        GRANT SELECT ON dlq.message_documents, dlq.search_index, dlq.late_messages, dlq.search_changes TO dlq_ro;
     END IF;
 END $$;

@@ -1,11 +1,20 @@
 -- dlq-db: restores the archive table and the procedure of 003. Archived messages keep only the ten columns of 002;
--- messages in detached partitions are lost.
+-- messages in detached partitions are lost. The step refuses while there are objects with messages, or objects to
+-- delete, because nothing else names them.
 SET LOCAL lock_timeout = '5s';
 
 DO $$
 DECLARE
     v_detached TEXT;
 BEGIN
+    LOCK TABLE dlq.archive_objects, dlq.archive_deletions IN ACCESS EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM dlq.archive_objects) THEN
+        RAISE EXCEPTION 'dlq.archive_objects names objects with archived messages, which this step would lose: restore or purge them first';
+    END IF;
+    IF EXISTS (SELECT FROM dlq.archive_deletions) THEN
+        RAISE EXCEPTION 'dlq.archive_deletions names objects to delete, which this step would forget: run the archiver until it is empty; '
+            'it has the objects that an object lock retains until their retained_until';
+    END IF;
     FOR v_detached IN SELECT name FROM dlq.archive_partitions WHERE detached_at IS NOT NULL LOOP
         EXECUTE format('DROP TABLE dlq.%I', v_detached);
     END LOOP;
@@ -17,10 +26,14 @@ DROP VIEW dlq.archived_messages;
 CREATE TEMP TABLE archived ON COMMIT DROP AS
 SELECT id, original_topic, error_message, retry_count, max_retries, payload, status, created_at, updated_at, last_retry_at
 FROM dlq.dlq_messages_archive;
-DROP TABLE dlq.dlq_messages_archive, dlq.archive_runs, dlq.archive_ids, dlq.archive_partitions;
-DROP FUNCTION dlq.purge_detached(INT), dlq.detach_archive_partitions(INT), dlq.create_archive_partitions(INT),
-    dlq.note_archive_truncated(), dlq.note_archive_changes(), dlq.note_unarchived(), dlq.note_archived(),
-    dlq.refuse_delete_by_ctid();
+DROP TABLE dlq.dlq_messages_archive, dlq.archive_runs, dlq.archive_deletions, dlq.archive_hidden,
+    dlq.archive_object_topics, dlq.archive_objects, dlq.archive_ids, dlq.archive_partitions;
+DROP FUNCTION dlq.erase_archived(UUID, UUID, TEXT, TEXT, TIMESTAMPTZ), dlq.purge_archive_objects(INT, INT),
+    dlq.replace_archive_object(UUID, TEXT, JSONB, UUID[]), dlq.archive_object_ids(UUID),
+    dlq.hide_archived(UUID, UUID, TEXT, TEXT), dlq.add_archive_object(JSONB, UUID[], TIMESTAMPTZ[], TEXT[]),
+    dlq.keep_archive_object(TEXT), dlq.purge_detached(INT), dlq.detach_archive_partitions(INT),
+    dlq.create_archive_partitions(INT), dlq.refuse_delete_by_ctid(), dlq.note_archived_messages(),
+    dlq.note_archive_truncated(), dlq.note_archive_changes(), dlq.note_unarchived(), dlq.note_archived();
 
 CREATE TABLE dlq.dlq_messages_archive (
     id UUID PRIMARY KEY DEFAULT gen_random_uuid(), original_topic VARCHAR(255) NOT NULL, error_message TEXT NOT NULL,

@@ -1,19 +1,30 @@
 -- dlq-db: the arrivals of messages over time, and notifications.
 
--- How many messages of each original topic arrived, and how many of these are returns: by five minutes and by the hour,
--- in UTC, in which they were stored. The statement that stores the first document of a message counts the message here.
--- So sessions that store messages do not wait, and no message is counted twice when all documents are made again. A
--- message that is deleted, archived or given another topic stays counted as it was. Old rows are deleted: those of five
--- minutes after hours, those of hours after days.
+-- How many messages of each original topic arrived, and how many of these are returns: by the minute, by five minutes
+-- and by the hour, in UTC, in which they were stored. The statement that stores the first document of a message counts
+-- the message here. So sessions that store messages do not wait, and no message is counted twice when all documents are
+-- made again. A message that is deleted, archived or given another topic stays counted as it was. Old rows are deleted:
+-- those of one minute after a day, those of five minutes after hours, those of hours after days.
 CREATE TABLE dlq.activity (
     original_topic TEXT        NOT NULL,
-    minutes        SMALLINT    NOT NULL CHECK (minutes IN (5, 60)),
+    minutes        SMALLINT    NOT NULL CHECK (minutes IN (1, 5, 60)),
     at             TIMESTAMPTZ NOT NULL,
     arrived        BIGINT      NOT NULL,
     returned       BIGINT      NOT NULL,
     PRIMARY KEY (original_topic, minutes, at)
 ) WITH (fillfactor = 50);
 CREATE INDEX idx_activity_at ON dlq.activity (minutes, at);
+
+-- How many messages of each error group arrived, by the minute. The statement that stores the first document of a
+-- message counts the message here, as in dlq.activity. The same statement deletes rows after a day.
+CREATE TABLE dlq.group_minutes (
+    group_id       UUID        NOT NULL,
+    at             TIMESTAMPTZ NOT NULL, -- beginning of the minute
+    original_topic TEXT        NOT NULL,
+    messages       BIGINT      NOT NULL,
+    PRIMARY KEY (group_id, at, original_topic)
+) WITH (fillfactor = 50);
+CREATE INDEX idx_group_minutes_at ON dlq.group_minutes (at);
 
 -- Up to where events were found: one row. Each change increases version, so that when two processes have searched at
 -- the same time, only one of them can store its result.
@@ -72,9 +83,11 @@ CREATE TABLE dlq.notification_spikes (
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         GRANT SELECT, UPDATE ON dlq.notification_state TO dlq_rw;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.activity, dlq.notifications, dlq.notification_sinks, dlq.notification_spikes TO dlq_rw;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.activity, dlq.group_minutes, dlq.notifications,
+            dlq.notification_sinks, dlq.notification_spikes TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
-        GRANT SELECT ON dlq.activity, dlq.notification_state, dlq.notifications, dlq.notification_sinks, dlq.notification_spikes TO dlq_ro;
+        GRANT SELECT ON dlq.activity, dlq.group_minutes, dlq.notification_state, dlq.notifications,
+            dlq.notification_sinks, dlq.notification_spikes TO dlq_ro;
     END IF;
 END $$;

@@ -73,14 +73,16 @@ func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 // runner works on any set of migrations. The exported functions use the migrations of this program.
 type runner struct {
 	files fs.FS
-	// marked is the version of the first migration that adds a comment to the version table. A database at this version or
-	// a newer one without the comment was made by migrations with other numbers. 0 means that no migration adds a comment.
+	// The migration to version marked sets the comment of the version table to mark. A database at this version or a newer
+	// one whose version table has another comment, or none, was made by migrations with other numbers. 0 means that no
+	// migration sets the comment.
 	marked uint
+	mark   string
 }
 
 // The numbers 001 to 003 mean the same migrations now and before v0.1.0. The numbers from 004 on do not: before v0.1.0
-// they went up to 033 and meant other migrations.
-var ours = runner{files: migrations.FS, marked: 4}
+// they meant other migrations, in a first numbering up to 034, which set no comment, and in a second one up to 025.
+var ours = runner{files: migrations.FS, marked: 4, mark: "numbering of v0.1.0"}
 
 func (r runner) up(ctx context.Context, db *sql.DB) error {
 	return r.locked(ctx, db, func(m *migrate.Migrate, at uint) error {
@@ -133,7 +135,7 @@ func (r runner) checkNumbering(ctx context.Context, db interface {
 		return nil
 	}
 	var marked bool
-	err := db.QueryRowContext(ctx, `SELECT obj_description('`+versionTable+`'::regclass, 'pg_class') IS NOT NULL`).Scan(&marked)
+	err := db.QueryRowContext(ctx, `SELECT obj_description('`+versionTable+`'::regclass, 'pg_class') IS NOT DISTINCT FROM $1`, r.mark).Scan(&marked)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the numbering of the schema version: %w", err)

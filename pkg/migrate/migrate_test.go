@@ -265,19 +265,34 @@ func TestCheck(t *testing.T) {
 	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // a schema that is newer than the program is accepted
 }
 
-// TestNumbering: Check, Up and Down refuse a database that the migrations before v0.1.0 made, at versions from 004 on.
-// A database at a version that both numberings have in common is accepted.
+// TestNumbering: Check, Up and Down refuse a database that the migrations before v0.1.0 made, at versions from 004 on,
+// with the comment of the first numbering, which is none, or that of the second one. A database at a version that all
+// numberings have in common is accepted.
 func TestNumbering(t *testing.T) {
 	t.Parallel()
-	for _, version := range []uint{ours.marked, Latest(), 33} {
-		t.Run(fmt.Sprintf("Refuses/%d", version), func(t *testing.T) {
+	const second = `COMMENT ON TABLE dlq_migrations.schema_migrations IS 'dlq-manager v0.1.0 or later'`
+	for _, c := range []struct {
+		name    string
+		version uint
+		comment string
+	}{
+		{"First", ours.marked, ""},
+		{"First", Latest(), ""},
+		{"First", 33, ""},
+		{"Second", ours.marked, second},
+		{"Second", Latest(), second},
+		{"Second", 25, second},
+	} {
+		t.Run(fmt.Sprintf("Refuses/%s/%d", c.name, c.version), func(t *testing.T) {
 			t.Parallel()
+			version := c.version
 			db := openOwn(t)
 			var old []string
 			for n := range version {
 				old = append(old, fmt.Sprintf("%03d_old.up.sql", n+1), "SELECT 1")
 			}
 			check.NoError(t, files(old...).up(within(t), db))
+			check.Must(db.Exec(c.comment))(t)
 			for what, err := range map[string]error{
 				"Check": Check(within(t), db), "Up": Up(within(t), db), "Down": Down(within(t), db, 1),
 			} {

@@ -1,2 +1,0 @@
-DROP TABLE dlq.redirects;
-DROP SEQUENCE dlq.redirect_versions;

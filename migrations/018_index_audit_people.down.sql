@@ -1,2 +1,0 @@
--- migrate:no-transaction
-DROP INDEX CONCURRENTLY dlq.idx_audit_people;
