@@ -40,7 +40,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(filepath.Dir(self), "programs")
-	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./api", "./ingester", "./archiver").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", dir+string(filepath.Separator), "./api", "./ingester", "./archiver").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

@@ -226,7 +226,7 @@ func TestTheSmallestRun(t *testing.T) {
 	b := &bench{opts: o, log: t.Output(), id: fmt.Sprintf("bench%d", time.Now().UnixNano()), folder: t.TempDir()}
 	err = attempt(func() {
 		b.use(stacktest.Postgres(t), stacktest.Kafka(t))
-		output(t.Context(), filepath.Join("..", ".."), "go", "build", "-o", b.folder, "./cmd/api", "./cmd/ingester", "./cmd/archiver")
+		output(t.Context(), filepath.Join("..", ".."), "go", "build", "-ldflags=-w", "-o", b.folder, "./cmd/api", "./cmd/ingester", "./cmd/archiver")
 	})
 	if err != nil {
 		t.Fatal(err)

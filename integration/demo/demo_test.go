@@ -385,7 +385,7 @@ func buildAll(t *testing.T) string {
 		for name, folder := range map[string]string{
 			"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
 		} {
-			cmd := exec.Command("go", "build", "-o", filepath.Join(programs.dir, name), ".")
+			cmd := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(programs.dir, name), ".")
 			cmd.Dir = folder // the build must run inside the module of the program
 			if out, err := cmd.CombinedOutput(); err != nil {
 				programs.err = fmt.Errorf("build %s: %w: %s", name, err, out)

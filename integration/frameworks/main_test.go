@@ -33,7 +33,7 @@ func build() (string, error) {
 	if err := programs.Build(dir, "api", "ingester"); err != nil {
 		return "", err
 	}
-	if out, err := exec.Command("go", "build", "-o", dir, "./order", "./kafkago", "./watermill").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", dir, "./order", "./kafkago", "./watermill").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the consumers: %w\n%s", err, out)
 	}
 	return dir, nil

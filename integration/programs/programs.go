@@ -12,18 +12,21 @@ import (
 	"strings"
 )
 
-// Build builds the programs of these names into dir. It works in every module of the repository.
+// Build builds the programs of these names into dir, without debugging information, which takes half of a linker's
+// time. It works in every module of the repository.
 func Build(dir string, names ...string) error {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager").Output()
 	if err != nil {
 		return fmt.Errorf("find the folder of the programs: %w", err)
 	}
+	args := []string{"build", "-ldflags=-w", "-o", dir + string(filepath.Separator)}
 	for _, name := range names {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "./cmd/"+name)
-		cmd.Dir = strings.TrimSpace(string(root))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", name, err, out)
-		}
+		args = append(args, "./cmd/"+name)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = strings.TrimSpace(string(root))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %v: %w\n%s", names, err, out)
 	}
 	return nil
 }
