@@ -22,6 +22,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	released "github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
@@ -40,11 +41,10 @@ var binaries = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(filepath.Dir(self), "programs")
-	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", dir+string(filepath.Separator), "./api", "./ingester", "./archiver").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
 	}
-	return dir, nil
+	return dir, released.Build(dir, programs...)
 })
 
 func binary(t *testing.T, program string) string {

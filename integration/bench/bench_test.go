@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
@@ -226,8 +226,10 @@ func TestTheSmallestRun(t *testing.T) {
 	b := &bench{opts: o, log: t.Output(), id: fmt.Sprintf("bench%d", time.Now().UnixNano()), folder: t.TempDir()}
 	err = attempt(func() {
 		b.use(stacktest.Postgres(t), stacktest.Kafka(t))
-		output(t.Context(), filepath.Join("..", ".."), "go", "build", "-ldflags=-w", "-o", b.folder, "./cmd/api", "./cmd/ingester", "./cmd/archiver")
 	})
+	if err == nil {
+		err = programs.Build(b.folder, "api", "ingester", "archiver")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
