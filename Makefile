@@ -27,9 +27,8 @@ WEB := pkg/console/web
 ASSETS := pkg/console/static/vendor
 
 # Tests that wait for a server in vain must end by themselves.
-# make lint runs vet; without it a fresh clone's tests need a fifth less processor time to compile. Without the debug
-# information (-w), a test binary is linked with 1.4 instead of 2.4 s of processor time (pkg/repository/postgres).
-TEST_FLAGS ?= -timeout 25m -vet=off -ldflags=-w
+# make lint runs vet; without it a fresh clone's tests need a fifth less processor time to compile.
+TEST_FLAGS ?= -timeout 25m -vet=off
 
 # The folders of all Go modules, with the programs' module first: the files that git tracks or
 # could add, or in an unpacked archive all files.

@@ -121,7 +121,7 @@ func withMadeUpSteps(t *testing.T) string {
 	raw, err := json.Marshal(overlay)
 	check.NoError(t, err)
 	write(t, filepath.Join(dir, "overlay.json"), string(raw))
-	command(t, root, "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
+	command(t, root, "go", "build", "-ldflags=-w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
 	return dir
 }
 
@@ -133,7 +133,7 @@ func released(t *testing.T, tag string) string {
 	write(t, filepath.Join(dir, "src.tar"), git(t, "archive", tag))
 	check.NoError(t, os.Mkdir(source, 0o755))
 	command(t, source, "tar", "-xf", filepath.Join(dir, "src.tar"))
-	command(t, source, "go", "build", "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
+	command(t, source, "go", "build", "-ldflags=-w", "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
 	return dir
 }
 

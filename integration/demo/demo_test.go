@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	released "github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
@@ -382,14 +384,18 @@ func buildAll(t *testing.T) string {
 		if programs.dir, programs.err = os.MkdirTemp("", "demo-test-bin-"); programs.err != nil {
 			return
 		}
-		for name, folder := range map[string]string{
-			"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
-		} {
-			cmd := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(programs.dir, name), ".")
-			cmd.Dir = folder // the build must run inside the module of the program
-			if out, err := cmd.CombinedOutput(); err != nil {
-				programs.err = fmt.Errorf("build %s: %w: %s", name, err, out)
-			}
+		out, err := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(programs.dir, "demo"), ".").CombinedOutput()
+		if err != nil {
+			programs.err = fmt.Errorf("build the demo: %w: %s", err, out)
+			return
+		}
+		built, err := released.Build()
+		if err != nil {
+			programs.err = err
+			return
+		}
+		for _, name := range []string{"api", "ingester"} {
+			programs.err = errors.Join(programs.err, os.Symlink(filepath.Join(built, name), filepath.Join(programs.dir, "dlq-manager-"+name)))
 		}
 	})
 	if programs.err != nil {

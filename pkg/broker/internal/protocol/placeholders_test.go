@@ -23,7 +23,7 @@ func manyUnreadable(size int) (data []byte, offsets int64) {
 // TestPlaceholders_TakeMemoryFromTheRoom: a small unreadable answer yields as many placeholders as there is memory for;
 // later reads yield the other placeholders.
 func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
-	data, offsets := manyUnreadable(200 << 10)
+	data, offsets := manyUnreadable(20 << 10)
 	t.Run("Fetch", func(t *testing.T) {
 		const most = 1 << 20
 		next, answers := int64(0), 0

@@ -29,6 +29,15 @@ func TestCheck(t *testing.T) {
 		"an answer with a field too many": {
 			Exchange{Method: "GET", Path: "/healthz", Status: 200, AnswerHeader: asJSON, Answer: []byte(`{"status":"ok","x":1}`)}, "answer",
 		},
+		"an answer with another value than the constant": {
+			Exchange{Method: "GET", Path: "/healthz", Status: 200, AnswerHeader: asJSON, Answer: []byte(`{"status":"bad"}`)}, "answer",
+		},
+		"a null that the field may not be": {
+			Exchange{
+				Method: "GET", Path: "/api/v1/messages", Status: 200, AnswerHeader: asJSON,
+				Answer: []byte(`{"messages":null,"next_cursor":null,"count":null,"searched_until":null,"searched_back_to":null}`),
+			}, "answer",
+		},
 		"an answer of another type": {
 			Exchange{Method: "GET", Path: "/api/v1/topics", Status: 200, AnswerHeader: asJSON, Answer: []byte(`{"topics":{}}`)}, "answer",
 		},
