@@ -33,7 +33,8 @@ var postgresDefaults = settings{
 var postgresFast = settings{
 	"fsync":            "off",
 	"full_page_writes": "off",
-	"max_wal_size":     "1GB", // the data folder may be in memory
+	"max_wal_size":     "1GB",  // the data folder may be in memory
+	"scram_iterations": "1000", // clients hash so often for each of thousands of connections; lib/pq takes no fewer
 }
 
 // postgresCluster is a data folder of PostgreSQL, with the programs and settings for a server on it.
@@ -144,8 +145,14 @@ func (c postgresCluster) init(ctx context.Context) error {
 }
 
 func (c postgresCluster) initdb(password string) *exec.Cmd {
-	return c.program("initdb", "-D", c.data(), "-U", "postgres", "--pwfile", password,
-		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync")
+	args := []string{
+		"-D", c.data(), "-U", "postgres", "--pwfile", password,
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync",
+	}
+	if n, ok := c.settings["scram_iterations"]; ok {
+		args = append(args, "--set", "scram_iterations="+n) // initdb hashes the superuser's password
+	}
+	return c.program("initdb", args...)
 }
 
 // configure appends the settings to the end of postgresql.conf, because the last line with a name takes precedence in

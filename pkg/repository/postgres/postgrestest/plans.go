@@ -90,7 +90,8 @@ func asOneTable(t testing.TB, db *sqlx.DB, plan string) string {
 }
 
 // SeedMany inserts 50,000 messages of 21 topics: most of them are final, some pending, few retrying. It also inserts
-// 20,000 archived messages, an attempt with a return and an edit for every message, and the rows of SeedAudit.
+// 20,000 archived messages, an attempt with a return and an edit for every archived message and for 20,000 others, and
+// the rows of SeedAudit.
 func SeedMany(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('orders.dlq'), ('payments.dlq')`)
@@ -104,7 +105,7 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 		SELECT 'orders', 'boom', 'DEAD', now() - n / 100 * interval '1 hour' FROM generate_series(1, 20000) n`)
 	Exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
 		SELECT id, 1, 1, gen_random_uuid(), 'alice', now(), now(), 'RETRYING', status, 'orders'
-		FROM (SELECT id, status FROM dlq.dlq_messages UNION ALL SELECT id, status FROM dlq.dlq_messages_archive) m`)
+		FROM ((SELECT id, status FROM dlq.dlq_messages LIMIT 20000) UNION ALL SELECT id, status FROM dlq.dlq_messages_archive) m`)
 	Exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
 		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
 	Exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
@@ -117,14 +118,14 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 	check.Require(t, rows == 50_000, "got %d rows, want 50000", rows)
 }
 
-// SeedAudit inserts 50,000 audit entries and 20,000 idempotency keys. A third of the audit entries have the ids of a
+// SeedAudit inserts 20,000 audit entries and 20,000 idempotency keys. A third of the audit entries have the ids of a
 // request and of an operation.
 func SeedAudit(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor, request_id, operation_id, call_id)
-		SELECT now() - (100000 - n) * interval '1 minute', 'attempt', 'message', gen_random_uuid(), CASE WHEN n % 3 = 0 THEN 'alice' ELSE 'auto' END,
+		SELECT now() - (40000 - n) * interval '1 minute', 'attempt', 'message', gen_random_uuid(), CASE WHEN n % 3 = 0 THEN 'alice' ELSE 'auto' END,
 			CASE WHEN n % 3 = 0 THEN 'req_' || n END, CASE WHEN n % 3 = 0 THEN gen_random_uuid() END, CASE WHEN n % 3 = 0 THEN gen_random_uuid() END
-		FROM generate_series(1, 50000) n`)
+		FROM generate_series(1, 20000) n`)
 	Exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
 		SELECT 'alice', 'key' || n, '', gen_random_uuid(), gen_random_uuid(), now(), now() - n * interval '3 seconds' FROM generate_series(1, 20000) n`)
 	Exec(t, db, `ANALYZE dlq.audit, dlq.idempotency_keys`)

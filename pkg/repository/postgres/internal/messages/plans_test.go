@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -19,14 +18,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // TestPlans: no query that runs often scans the table of messages, neither with the custom plan for its arguments nor
 // with the generic plan.
 func TestPlans(t *testing.T) {
-	db := postgrestest.Fresh(t)
+	db := postgrestest.Many.Fresh(t)
 	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
-	postgrestest.SeedMany(t, db)
 	ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`)
 	list := func(values ...string) string { return "'{" + strings.Join(values, ",") + "}'" }
 	repeat := func(value string) string {
@@ -80,9 +78,8 @@ func TestPlans(t *testing.T) {
 // TestOutcomePlans: the queries for consumed and due messages scan no table, neither with the custom plan for their
 // arguments nor with the generic plan.
 func TestOutcomePlans(t *testing.T) {
-	db := postgrestest.Fresh(t)
+	db := postgrestest.Many.Fresh(t)
 	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
-	postgrestest.SeedMany(t, db)
 	postgrestest.SeedSent(t, db)
 	resolved := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' LIMIT 1`)
 	day := "86400000000"
@@ -99,9 +96,8 @@ func TestOutcomePlans(t *testing.T) {
 // TestConsumptionIsLookedUpOnlyWhereItMatters: for messages that were not published, a page reads no attempts, which it
 // would need in order to look up committed offsets.
 func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
-	db := postgrestest.Fresh(t)
+	db := postgrestest.Many.Fresh(t)
 	db.SetMaxOpenConns(1)
-	postgrestest.SeedMany(t, db)
 	postgrestest.Exec(t, db, `PREPARE page AS `+listQuery)
 	lines := postgrestest.All[string](t, db, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) EXECUTE page('topic1', 0, 100, 65536, 16777216)`)
 	plan := strings.Join(lines, "\n")
@@ -214,7 +210,7 @@ func TestDueReadsNoTableOfShareRecords(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	seedShares(t, db, 20_000, entity.Pending, entity.Completed)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, state)
-		SELECT gen_random_uuid(), 'g', 'orders', 0, n, sha256('x'), 'completed' FROM generate_series(20001, 400000) n`)
+		SELECT gen_random_uuid(), 'g', 'orders', 0, n, sha256('x'), 'completed' FROM generate_series(20001, 100000) n`)
 	plan := duePlan(t, db)
 	check.True(t, !strings.Contains(plan, "Seq Scan on share_records"), "all rows are read:\n%s", plan)
 }
@@ -222,7 +218,7 @@ func TestDueReadsNoTableOfShareRecords(t *testing.T) {
 // TestDueLeavesOutWithoutReadingAll: a share group has many requeued messages whose record is gone. The query for due
 // messages leaves them out without reading all of them, and finds a message whose record is stored later.
 func TestDueLeavesOutWithoutReadingAll(t *testing.T) {
-	const n = 5000
+	const n = 2 * dueWalk
 	db := postgrestest.Fresh(t)
 	seedShares(t, db, n, entity.Dead, entity.SourceGone)
 	ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages ORDER BY created_at, id`)

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -17,14 +16,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // TestSelectionPlans: the query of a selection uses indexes and does not read the messages of other topics. The test
 // needs only the custom plan, because PostgreSQL always plans this query for its arguments.
 func TestSelectionPlans(t *testing.T) {
-	db := postgrestest.Fresh(t)
+	db := postgrestest.Many.Fresh(t)
 	db.SetMaxOpenConns(1)
-	postgrestest.SeedMany(t, db)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('rare.dlq')`)
 	postgrestest.Exec(t, db, `UPDATE dlq.dlq_messages SET dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = 'rare.dlq') WHERE original_topic = 'rare'`)
 	postgrestest.Exec(t, db, `ANALYZE dlq.dlq_messages`)
@@ -71,7 +69,7 @@ func TestSelectionPlans(t *testing.T) {
 // TestRedrivePlans: the queries that run often for a redrive scan neither the messages nor the batches of other
 // redrives.
 func TestRedrivePlans(t *testing.T) {
-	db := postgrestest.Fresh(t)
+	db := postgrestest.Many.Fresh(t)
 	db.SetMaxOpenConns(1)
 	seedRedrives(t, db)
 	var id, message string
@@ -100,7 +98,6 @@ func TestRedrivePlans(t *testing.T) {
 // share records that belong to none of these redrives.
 func seedRedrives(t *testing.T, db *sqlx.DB) {
 	t.Helper()
-	postgrestest.SeedMany(t, db)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.redrives (id, action, state, actor, selection, options, created_at, updated_at, selected,
 			left_out, canary_passed, ordered)
 		SELECT gen_random_uuid(), 'retry', CASE WHEN n % 50 = 0 THEN 'running' ELSE 'finished' END, 'alice', '{}', '{}',

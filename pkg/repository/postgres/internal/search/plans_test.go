@@ -22,9 +22,8 @@ import (
 // table. The test plans them for their arguments. TestPlainPlans tests the queries that have one plan for all
 // arguments.
 func TestSearchPlans(t *testing.T) {
-	db := postgrestest.Fresh(t)
+	db := searchable.Fresh(t)
 	db.SetMaxOpenConns(1)
-	seedSearch(t, db)
 	pool := conn.New(db, nil)
 	patterns := func(list ...string) entity.TopicPatterns {
 		p := check.Must(entity.ParseTopicPatterns("topics", list...))(t)
@@ -110,9 +109,12 @@ func TestSearchPlans(t *testing.T) {
 	})
 }
 
+// searchable makes databases with the rows of seedSearch.
+var searchable = &postgrestest.Filled{Name: "search", Fill: seedSearch}
+
 // seedSearch inserts the messages of SeedMany, gives them error groups, retries and error classes, spreads the archived
 // ones over topics and times, and adds documents for all but the newest live messages.
-func seedSearch(t *testing.T, db *sqlx.DB) {
+func seedSearch(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.SeedMany(t, db)
 	postgrestest.Exec(t, db, `UPDATE dlq.dlq_messages SET error_class = 'class' || abs(hashtext(id::text)) % 10,
@@ -314,9 +316,8 @@ func TestNewDayIsSearchedByItsWords(t *testing.T) {
 // A count reads the visible messages through the index of topics. How many rows it reads depends neither on the matches
 // in other topics nor on PostgreSQL's statistics.
 func TestCountReadsVisibleTopicsOnly(t *testing.T) {
-	db := postgrestest.Fresh(t)
+	db := searchable.Fresh(t)
 	db.SetMaxOpenConns(1)
-	seedSearch(t, db)
 	pool := conn.New(db, nil)
 	day := time.Now().Add(-24 * time.Hour)
 	for name, f := range map[string]entity.Filter{
