@@ -79,7 +79,7 @@ test: needs assets browser ## Run every test against real servers, which are sta
 
 .PHONY: test-browser
 test-browser: assets browser ## Run only the browser tests; screenshots are in bin/screenshots.
-	@$(STACK) -fast -- bash -euc 'cd integration/browser && go test $(TEST_FLAGS) -count=1 -v ./...'
+	@SCREENSHOTS=$${SCREENSHOTS:-$(CURDIR)/bin/screenshots} $(STACK) -fast -- bash -euc 'cd integration/browser && go test $(TEST_FLAGS) -count=1 -v ./...'
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no server, with the race detector.

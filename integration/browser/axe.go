@@ -56,38 +56,47 @@ const axePatience = 2 * time.Minute
 func (b *Browser) Axe(except ...string) {
 	b.t.Helper()
 	everything := `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`
-	for colours, rules := range map[string]string{"light": everything, "dark": `{type: "rule", values: ["color-contrast"]}`} {
-		b.show(desk, colours)
-		for _, v := range b.violations(rules) {
+	for _, run := range []struct{ colours, rules string }{{"light", everything}, {"dark", `{type: "rule", values: ["color-contrast"]}`}} {
+		b.show(desk, run.colours)
+		for _, v := range b.violations(run.rules) {
 			if slices.Contains(except, v.ID) {
 				continue
 			}
-			b.t.Errorf("%s in %s colours: %s", b.Path(), colours, v)
+			b.t.Errorf("%s in %s colours: %s", b.Path(), run.colours, v)
 		}
 	}
 	b.Desk()
 }
 
-// violations runs axe in the page and returns the violations. It injects axe through the debugger, because the page's
-// Content-Security-Policy does not apply there.
+// violations runs axe in the page and returns the violations.
 func (b *Browser) violations(rules string) []violation {
 	b.t.Helper()
-	script, err := os.ReadFile(filepath.Join(repository(b.t.Fatalf), axeFile))
-	if err != nil {
-		b.t.Fatalf("axe-core is missing, run `make -B assets`: %v", err)
-	}
 	ctx, cancel := context.WithTimeout(b.ctx, axePatience)
 	defer cancel()
+	b.injectAxe(ctx)
 	where := "document"
 	if b.scope != "" {
 		where = quote(b.scope)
-	}
-	if _, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(script)+"\n;undefined")); err != nil {
-		b.t.Fatalf("hand axe to the page: %v", err)
 	}
 	found, err := chromedp.Run(ctx, chromedp.Evaluate[[]violation](fmt.Sprintf(runAxe, where, rules), chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("axe: %v", err)
 	}
 	return found
+}
+
+// injectAxe hands axe to the page, unless the page has it from an earlier check. It does so through the debugger, because
+// the page's Content-Security-Policy does not apply there.
+func (b *Browser) injectAxe(ctx context.Context) {
+	b.t.Helper()
+	if there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`"axe" in window`)); err == nil && there {
+		return
+	}
+	script, err := os.ReadFile(filepath.Join(repository(b.t.Fatalf), axeFile))
+	if err != nil {
+		b.t.Fatalf("axe-core is missing, run `make -B assets`: %v", err)
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(script)+"\n;undefined")); err != nil {
+		b.t.Fatalf("hand axe to the page: %v", err)
+	}
 }

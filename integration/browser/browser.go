@@ -10,7 +10,7 @@
 //	b.Fill("Topic", "orders.dlq.v1")
 //	b.Click("Search")
 //	b.WaitText("catalogue does not know")
-//	b.Look("messages")                  // accessibility, size, screenshots
+//	b.Look("messages")                  // accessibility, size, width, screenshots
 //
 // Flows that need their own dead letters create topics (Site.Topics) and fail records in them
 // (Site.Fail); most flows share the site of TestFlows.
@@ -27,7 +27,7 @@
 // b.Allow("status of 422").
 //
 // One Chromium serves the whole test process. At most two tests have tabs at the same time; further tests wait.
-// Screenshots are saved in bin/screenshots, or in the folder SCREENSHOTS.
+// Screenshots are saved in the folder SCREENSHOTS, and without it not taken. `make test-browser` sets it to bin/screenshots.
 package browser
 
 import (
@@ -52,6 +52,7 @@ type Browser struct {
 	scope  string // CSS selector, or "" for the whole page
 	ctx    context.Context
 	faults *faults
+	window *window
 }
 
 // Open opens a tab without cookies, 1440 by 900, in light colours. base is the URL to which paths are relative, without
@@ -60,7 +61,7 @@ type Browser struct {
 func Open(t testing.TB, base string) *Browser {
 	t.Helper()
 	chromium := start(t)
-	b := &Browser{t: t, base: base, faults: &faults{}, ctx: chromium.tab(t)}
+	b := &Browser{t: t, base: base, faults: &faults{}, window: &window{}, ctx: chromium.tab(t)}
 	if err := chromedp.Do(b.ctx); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}

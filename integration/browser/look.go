@@ -21,21 +21,33 @@ var (
 	hand = screen{"hand", 390, 844}
 )
 
+// window is what the pages of a tab know about the window.
+type window struct {
+	width, height int
+	colours       string
+}
+
 // show sets the size and colours of the window. It asks pages for reduced motion, so that screenshots are stable.
+// Chromium lays the page out again for each command, so show sends none for what the window already has.
 func (b *Browser) show(s screen, colours string) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
 	defer cancel()
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(int64(s.width), int64(s.height))); err != nil {
-		b.t.Fatalf("size the window: %v", err)
+	if b.window.width != s.width || b.window.height != s.height {
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(int64(s.width), int64(s.height))); err != nil {
+			b.t.Fatalf("size the window: %v", err)
+		}
 	}
-	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: colours},
-		{Name: "prefers-reduced-motion", Value: "reduce"},
-	}})
-	if err != nil {
-		b.t.Fatalf("choose %s colours: %v", colours, err)
+	if b.window.colours != colours {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: colours},
+			{Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		if err != nil {
+			b.t.Fatalf("choose %s colours: %v", colours, err)
+		}
 	}
+	*b.window = window{s.width, s.height, colours}
 }
 
 // WithoutScripts turns off JavaScript in the tab.
@@ -54,18 +66,22 @@ func (b *Browser) Hand() { b.t.Helper(); b.show(hand, "light") }
 // Desk gives the window its initial width.
 func (b *Browser) Desk() { b.t.Helper(); b.show(desk, "light") }
 
-// Screenshot saves the page in light and dark colours, at the width of a desktop and at the width of a phone, as
-// NAME-desk-light.png and so on, up to four times the height of the window. It fails the test if the page is wider than
-// one of the two windows.
+// Screenshot fails the test if the page is wider than the window, at the width of a desktop and at the width of a phone.
+// If SCREENSHOTS names a folder, it also saves the page there at both widths, in light and dark colours, as
+// NAME-desk-light.png and so on, up to four times the height of the window.
 func (b *Browser) Screenshot(name string) {
 	b.t.Helper()
 	for _, s := range []screen{desk, hand} {
-		for _, colours := range []string{"light", "dark"} {
+		b.show(s, "dark")
+		b.wantNoWider(name, s)
+		for _, colours := range []string{"dark", "light"} {
+			if screenshots() == "" {
+				break
+			}
 			b.show(s, colours)
 			b.show(screen{s.name, s.width, b.height(s)}, colours)
 			b.keep(name + "-" + s.name + "-" + colours + ".png")
 		}
-		b.wantNoWider(name, s)
 	}
 	b.Desk()
 }
@@ -83,15 +99,19 @@ func (b *Browser) height(s screen) int {
 	return min(max(height, s.height), 4*s.height)
 }
 
+// keep saves what the window shows, if SCREENSHOTS names a folder.
 func (b *Browser) keep(file string) {
 	b.t.Helper()
+	folder := screenshots()
+	if folder == "" {
+		return
+	}
 	ctx, cancel := b.bounded()
 	defer cancel()
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err != nil {
 		b.t.Fatalf("screenshot %s: %v", file, err)
 	}
-	folder := screenshots(b.t.Fatalf)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		b.t.Fatalf("keep screenshots: %v", err)
 	}
@@ -112,13 +132,8 @@ func (b *Browser) wantNoWider(name string, s screen) {
 	})
 }
 
-// screenshots returns the folder for screenshots.
-func screenshots(fatalf func(string, ...any)) string {
-	if folder := os.Getenv("SCREENSHOTS"); folder != "" {
-		return folder
-	}
-	return filepath.Join(repository(fatalf), "bin", "screenshots")
-}
+// screenshots returns the folder for screenshots, or "" if none are wanted.
+func screenshots() string { return os.Getenv("SCREENSHOTS") }
 
 // repository returns the folder of the Makefile, which contains the test's working folder.
 func repository(fatalf func(string, ...any)) string {

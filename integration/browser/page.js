@@ -95,7 +95,11 @@
       return e ? { text: plain(e.innerText) } : { problem: "nothing visible matches" };
     },
     count: (scope, selector) => within(scope, selector).length,
-    shows: (scope, text) => same(root(scope)?.innerText).includes(same(text)),
-    loaded: () => document.readyState === "complete",
+    // Whether the page shows text, and the beginning of all that it shows.
+    shows(scope, text) {
+      if (document.readyState !== "complete") return { problem: "the page is still loading" };
+      const now = plain(root(scope)?.innerText);
+      return { done: now.toLowerCase().includes(same(text)), text: now.slice(0, 1500) };
+    },
   };
 })()

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -152,16 +151,11 @@ func (b *Browser) WaitGone(text string) {
 func (b *Browser) waitShown(text string, want bool) {
 	b.t.Helper()
 	b.step(fmt.Sprintf("wait until %q is shown: %t", text, want), func(ctx context.Context) (string, error) {
-		loaded, err := ask[bool](ctx, "loaded")
-		if err != nil || !loaded {
-			return "the page is still loading", err
+		now, err := ask[answer](ctx, "shows", b.scope, text)
+		if err != nil || now.Problem != "" || now.Done == want {
+			return now.Problem, err
 		}
-		shown, err := ask[bool](ctx, "shows", b.scope, text)
-		if err != nil || shown == want {
-			return "", err
-		}
-		now, err := ask[answer](ctx, "text", "", cmp.Or(b.scope, "body"))
-		return fmt.Sprintf("the page says %.1500q", now.Text), err
+		return fmt.Sprintf("the page says %.1500q", now.Text), nil
 	})
 }
 
@@ -176,12 +170,7 @@ func (b *Browser) WaitPath(prefix string) {
 func (b *Browser) Wait(what, condition string) {
 	b.t.Helper()
 	b.step("wait until "+what, func(ctx context.Context) (string, error) {
-		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+condition+")"))
-		if err == nil && !is {
-			at, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("location.href"))
-			return "it is not so at " + at, nil
-		}
-		return "", err
+		return chromedp.Run(ctx, chromedp.Evaluate[string]("("+condition+") ? '' : 'it is not so at ' + location.href"))
 	})
 }
 
@@ -218,16 +207,21 @@ func (b *Browser) Count(selector string) (n int) {
 	return n
 }
 
+// The pause between two tries of a step doubles from minPause to maxPause: every try makes Chromium lay the page out, and
+// what is not there at once is often the result of a redrive or the next update of the page, seconds later.
+const (
+	minPause = 25 * time.Millisecond
+	maxPause = 200 * time.Millisecond
+)
+
 // step calls the function do again and again until do reports no problem and no error. When the tab loads another page
 // while do runs, do returns an error, and the next call of do uses the new page.
 func (b *Browser) step(what string, do func(ctx context.Context) (problem string, err error)) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
 	defer cancel()
-	ticker := time.NewTicker(25 * time.Millisecond)
-	defer ticker.Stop()
 	last := "the browser did not answer"
-	for {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		problem, err := do(ctx)
 		if err == nil && problem == "" {
 			return
@@ -241,7 +235,7 @@ func (b *Browser) step(what string, do func(ctx context.Context) (problem string
 		select {
 		case <-ctx.Done():
 			b.t.Fatalf("%s: in vain for %s: %s", what, Patience, last)
-		case <-ticker.C:
+		case <-time.After(pause):
 		}
 	}
 }

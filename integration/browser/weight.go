@@ -17,7 +17,7 @@ const MaxEditor = 200_000
 var libraries = []string{"htmx"}
 
 // Look checks what the console promises for every page: accessibility, a small transfer size, and a layout that fits a
-// phone. It saves screenshots under the given name.
+// phone. It saves screenshots under the given name, if SCREENSHOTS names a folder.
 func (b *Browser) Look(name string) {
 	b.t.Helper()
 	b.Axe()
