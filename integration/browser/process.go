@@ -72,6 +72,11 @@ func launch() (*process, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.WindowSize(desk.width, desk.height),
+		chromedp.DisableGPU, // without it Chromium emulates a GPU on the processor
+		// The pages are all of one site, and one renderer for a tab is enough: Chromium need not start the next one in advance.
+		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess,RenderDocument"),
+		chromedp.Flag("disable-site-isolation-trials", true),
+		chromedp.Flag("process-per-site", true),
 		chromedp.Flag("renderer-process-limit", "2"),
 		chromedp.Flag("js-flags", "--max-old-space-size=256"),
 		chromedp.Flag("lang", "en-US"),
