@@ -78,7 +78,8 @@ func launch() (*process, error) {
 		chromedp.Flag("disable-site-isolation-trials", true),
 		chromedp.Flag("process-per-site", true),
 		chromedp.Flag("renderer-process-limit", "2"),
-		chromedp.Flag("js-flags", "--max-old-space-size=256"),
+		// A page lives too briefly for its scripts, and for axe, to regain the time of the optimising compilers.
+		chromedp.Flag("js-flags", "--max-old-space-size=256,--no-opt,--no-maglev"),
 		chromedp.Flag("lang", "en-US"),
 	)
 	if os.Getuid() == 0 {

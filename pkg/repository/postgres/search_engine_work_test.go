@@ -239,7 +239,7 @@ func TestSearchEngine_AnswersAsPostgreSQL(t *testing.T) {
 	})
 	s.wantAlike()
 	check.Same(t, postgrestest.Get[int](t, s.db, inDatabase), 1200, "documents with text that the database had to keep for its searches")
-	for range pick(60, 200) {
+	for range pick(30, 200) {
 		f, archived, ascending, page := s.filter(), s.random.IntN(4) == 0, s.random.IntN(2) == 0, 50+s.random.IntN(300)
 		want := s.answers(s.store, f, archived, ascending, page)
 		got := s.answers(s.engine, f, archived, ascending, page)
@@ -280,7 +280,7 @@ func TestSearchEngine_CountsFacetsAsTheRecords(t *testing.T) {
 		{Field: repository.FacetDialect},
 		{Field: repository.FacetErrorGroup},
 	}
-	for i := range 50 {
+	for i := range pick(25, 200) {
 		f := s.filter(0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 		switch i {
 		case 0:
