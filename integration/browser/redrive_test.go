@@ -69,7 +69,13 @@ func redriving(t *testing.T, site *Site) {
 	other.WaitText("The redrive was resumed")
 	one.In("#progress").WaitText("running")
 
-	other.In("#moves").Click("Cancel") // Cancel opens a form, which stays open when the page updates itself
+	// Cancel opens a form, also when the page updates itself during the click. The form stays open when the page updates
+	// itself later.
+	other.In("#moves").Hold("Cancel", func() {
+		answers := `performance.getEntriesByType("resource").length`
+		// When the second answer is there, the page has used the first one.
+		other.Wait("the page updates itself", fmt.Sprintf("(window.answersBefore ??= %s) < %[1]s - 1", answers))
+	})
 	move(one, "Cancel")
 	one.WaitText("The redrive was cancelled")
 	other.In("#progress").WaitText("cancelled")

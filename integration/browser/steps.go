@@ -46,6 +46,29 @@ func (b *Browser) Click(what string) {
 	})
 }
 
+// Hold presses the pointer in the middle of the element of this name, calls the function meanwhile, and releases the
+// pointer.
+func (b *Browser) Hold(what string, meanwhile func()) {
+	b.t.Helper()
+	var at answer
+	b.step("press the pointer on "+what, func(ctx context.Context) (problem string, err error) {
+		at, err = ask[answer](ctx, "point", b.scope, what)
+		return at.Problem, err
+	})
+	b.pointer(at, input.DispatchMouseEventTypeMousePressed)
+	meanwhile()
+	b.pointer(at, input.DispatchMouseEventTypeMouseReleased)
+}
+
+func (b *Browser) pointer(at answer, event input.DispatchMouseEventType) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.MouseEvent(event, at.X, at.Y, chromedp.Button("left"), chromedp.ClickCount(1))); err != nil {
+		b.t.Fatalf("%s: %v", event, err)
+	}
+}
+
 // Fill replaces the content of a field by typing text. In a list, Fill chooses the option whose name is the
 // parameter text. For a date or time, the parameter text must be in HTML's format.
 func (b *Browser) Fill(label, text string) {

@@ -64,7 +64,7 @@ func TestStart(t *testing.T) {
 		minor := version[:strings.LastIndex(version, ".")]
 		log, err := os.ReadFile(s.folder.join("kafka.log"))
 		check.NoError(t, err)
-		if !strings.Contains(string(log), "with metadata.version "+minor+"-") {
+		if !strings.Contains(string(log), " metadata.version "+minor+"-") {
 			t.Errorf("the storage is not formatted by Kafka %s:\n%s", version, log)
 		}
 	})

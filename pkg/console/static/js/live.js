@@ -1,6 +1,6 @@
 // Parts of a page that poll the server. A hidden page does not poll. A part that has had no answer for ten seconds is
-// marked as stale, and a notice names the reason. A part is not replaced while the user selects text in it, and keeps
-// its scroll position.
+// marked as stale, and a notice names the reason. A part is not replaced while the user selects text or presses a button in
+// it, and keeps its scroll position.
 
 const freshFor = 10_000; // milliseconds
 
@@ -24,7 +24,9 @@ export function watch(root) {
   const boxes = (part) => [part, ...part.querySelectorAll(".scroll")];
   root.addEventListener("htmx:beforeSwap", (event) => {
     const part = event.detail.target;
-    if (live(part)) scrolled = boxes(part).map((box) => box.scrollLeft);
+    if (!live(part)) return;
+    scrolled = boxes(part).map((box) => box.scrollLeft);
+    if (pressesIn(part)) event.detail.shouldSwap = false;
   });
   root.addEventListener("htmx:afterSwap", (event) => {
     notice.hidden = true;
@@ -60,7 +62,13 @@ export function watch(root) {
 
 function inUse(root, part) {
   const typed = [...part.querySelectorAll("input:not([type=hidden])")].some((field) => field.value !== field.defaultValue);
-  return typed || selectsIn(root, part) || part.querySelector("details[open]") !== null || part.matches(":has(input:focus)");
+  return typed || selectsIn(root, part) || pressesIn(part) ||
+    part.querySelector("details[open]") !== null || part.matches(":has(input:focus)");
+}
+
+// A button that is replaced between the press and the release of the pointer gets no click.
+function pressesIn(part) {
+  return part.matches(":has(:active)");
 }
 
 function selectsIn(root, part) {
