@@ -1,6 +1,9 @@
 package postgrestest
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"sync"
 	"testing"
 
@@ -60,7 +63,8 @@ type dropping struct{ m *testing.M }
 func (d dropping) Run() int {
 	code := d.m.Run()
 	for _, name := range filled.names {
-		if _, err := admins.pool.Exec("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"); err != nil {
+		if _, err := admins.pool.ExecContext(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			fmt.Fprintf(os.Stderr, "drop database %s: %v\n", name, err)
 			return max(code, 1)
 		}
 	}
