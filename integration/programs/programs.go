@@ -15,8 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The programs that Build builds.
+var names = []string{"api", "ingester", "archiver"}
+
 // Build builds the programs api, ingester and archiver, and returns their folder, which is below bin. It works in every
-// module of the repository. The test processes of all modules share the folder, so each program is linked only once.
+// module of the repository. The test processes of all modules share the folder, so each program is linked only once. A
+// program in the folder is never missing, also while another process builds.
 func Build() (dir string, err error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager").Output()
 	if err != nil {
@@ -24,17 +28,36 @@ func Build() (dir string, err error) {
 	}
 	root := strings.TrimSpace(string(out))
 	dir = filepath.Join(root, "bin", "test-programs")
-	unlock, err := lock(dir)
+	building := filepath.Join(dir, "building") // go build removes what is out of date before it links
+	unlock, err := lock(building)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	cmd := exec.Command("go", "build", "-ldflags=-w", "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester", "./cmd/archiver")
+	args := []string{"build", "-ldflags=-w", "-buildvcs=false", "-o", building + string(filepath.Separator)}
+	for _, name := range names {
+		args = append(args, "./cmd/"+name)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
+	for _, name := range names {
+		if err := replace(filepath.Join(dir, name), filepath.Join(building, name)); err != nil {
+			return "", fmt.Errorf("build the programs: %w", err)
+		}
+	}
 	return dir, nil
+}
+
+// replace makes path another name of the file from, in one step.
+func replace(path, from string) error {
+	next := from + ".next"
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.Link(from, next), os.Rename(next, path))
 }
 
 // lock creates a folder and waits until no other process builds programs into it.

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -225,7 +226,7 @@ func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.pr
 
 // format deletes and formats the node's storage before each start of a stack.
 func (n kafkaNode) format(ctx context.Context, at kafkaAddresses, q quorum) error {
-	if err := os.RemoveAll(n.home); err != nil {
+	if err := errors.Join(os.RemoveAll(n.home), os.RemoveAll(n.data())); err != nil {
 		return err
 	}
 	// The JVM unpacks the native libraries of its compression codecs into this folder, so it must exist.
@@ -256,7 +257,10 @@ func (n kafkaNode) format(ctx context.Context, at kafkaAddresses, q quorum) erro
 	return os.WriteFile(filepath.Join(n.data(), "meta.properties"), []byte(identity), 0o644)
 }
 
-func (n kafkaNode) data() string { return filepath.Join(n.home, "data") }
+// data returns the folder of the node's storage, which a setting may put on another file system.
+func (n kafkaNode) data() string {
+	return cmp.Or(n.opts.KafkaSettings["log.dirs"], filepath.Join(n.home, "data"))
+}
 
 // formatted returns a folder with the storage of a node as Kafka's tool formats it. The tool needs a JVM, so it runs only
 // once for a version of Kafka. The storage of different nodes differs only in the ids of the file meta.properties.
