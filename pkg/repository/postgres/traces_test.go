@@ -54,7 +54,7 @@ func TestWithTracing(t *testing.T) {
 			want = append(want, operation+" "+name)
 		}
 		got := slices.DeleteFunc(spans.Names(), func(span string) bool { return span == "connect "+name }) // the pool may open another connection
-		if got = slices.Compact(got); !slices.Equal(got, want) { // Claim sends a second statement, because it could not claim all messages
+		if got = slices.Compact(got); !slices.Equal(got, want) {                                           // Claim sends a second statement, because it could not claim all messages
 			t.Errorf("got the spans %q, want %q", got, want)
 		}
 		span, parent := spans.Named("claim " + name)[0], trace.SpanContextFromContext(ctx)
