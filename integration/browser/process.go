@@ -36,8 +36,8 @@ var shared struct {
 	err     error
 }
 
-// Closing is for TestMain: it returns a Run that runs m, closes the browser and removes the programs. Without Closing,
-// the browser ends with the process, and the browser's folder remains.
+// Closing is for TestMain: it returns a Run that runs m and closes the browser. Without Closing, the browser ends with
+// the process, and the browser's folder remains.
 func Closing(m interface{ Run() int }) interface{ Run() int } { return closing{m} }
 
 type closing struct{ tests interface{ Run() int } }
@@ -46,9 +46,6 @@ func (c closing) Run() int {
 	code := c.tests.Run()
 	if shared.process != nil {
 		shared.process.cancel()
-	}
-	if folder.path != "" {
-		_ = os.RemoveAll(folder.path)
 	}
 	return code
 }
