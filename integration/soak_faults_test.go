@@ -106,12 +106,16 @@ func (s *soak) perhapsKilled() (revive func()) {
 // archiverKilled makes messages old enough for the archive, and kills the archiver when it has moved some of them or
 // has ended. It reports whether the archive has grown.
 func (s *soak) archiverKilled() bool {
-	// An earlier fault may have broken the test's connection to PostgreSQL. So the test repeats the statement until it
-	// succeeds.
+	// An earlier fault may have broken the test's connection to PostgreSQL, and on a busy machine no message may be
+	// finished yet. So the test repeats the statement until it changes a message.
 	eventually(s.t, time.Minute, "messages are due", func() bool {
-		_, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
+		res, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
 			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') LIMIT 150)`)
-		return err == nil
+		if err != nil {
+			return false
+		}
+		n, err := res.RowsAffected()
+		return err == nil && n > 0
 	})
 	before := s.archived()
 	p := s.startIn(s.dir, filepath.Join(binaries, "archiver"), "DLQ_ARCHIVE_BATCH_SIZE=1")

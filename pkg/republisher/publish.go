@@ -198,7 +198,7 @@ func (r *Republisher) produce(
 	ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, records []broker.Record,
 ) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(records))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
+	ctx, cancel := r.withTimeout(ctx)
 	defer cancel()
 	ctx, span := r.trace(ctx, tp, len(records))
 	produced := r.producer.Produce(ctx, tp, records)
@@ -208,6 +208,16 @@ func (r *Republisher) produce(
 	}
 	end(span, batch, indices, deliveries)
 	return deliveries
+}
+
+// withTimeout returns a context for sending. It ends after Config.Timeout, but at the latest that long after the deadline
+// of ctx. So records are not sent when the process was suspended after it had compared that deadline with the clock.
+func (r *Republisher) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(r.cfg.Timeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(r.cfg.Timeout).Before(end) {
+		end = deadline.Add(r.cfg.Timeout)
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }
 
 // over reports whether no more records may be sent, because ctx has ended or its deadline has passed. It compares the

@@ -475,3 +475,23 @@ func TestDisabled(t *testing.T) {
 	required := NewDisabled(Config{RepublishRequired: new(true)}, zap.NewNop())
 	check.Is(t, required.Plan(t.Context(), plain(messages...), false)[0].Err, entity.ErrConflict, "Plan error")
 }
+
+// TestSuspendedBeforeSending: a process that was suspended after it had compared the deadline with the clock sends nothing
+// once the deadline and the time limit of one record have passed.
+func TestSuspendedBeforeSending(t *testing.T) {
+	t.Parallel()
+	r := newRepublisher(t, newLogs())
+	r.cfg.Timeout = time.Hour // so long that a slow test does not matter
+	for name, c := range map[string]struct {
+		late  time.Duration
+		sends bool
+	}{
+		"in time": {-time.Minute, true}, "late": {r.cfg.Timeout / 2, true}, "too late": {r.cfg.Timeout, false},
+	} {
+		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-c.late))
+		defer cancel()
+		sending, end := r.withTimeout(ctx)
+		defer end()
+		check.Same(t, sending.Err() == nil, c.sends, "%s: sends", name)
+	}
+}

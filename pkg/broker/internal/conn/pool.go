@@ -128,7 +128,8 @@ type call struct {
 	pauses   func(answer any) bool // whether the broker reads nothing from the connection for a while
 	versions protocol.Versions
 	state    atomic.Int32
-	paused   any // the answer after which pauses returned true
+	deadline time.Time // zero: none
+	paused   any       // the answer after which pauses returned true
 }
 
 const (
@@ -159,6 +160,11 @@ func (c *call) Required(v map[kafkaprotocol.ApiKey]int16) bool {
 
 // RawExchange implements kafka-go's protocol.RawExchanger. An error closes the connection.
 func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
+	// After a suspension of the process, the timer of the caller's context may fire late. The clock decides, so that a
+	// record is not written when another process has already settled its attempt.
+	if !c.deadline.IsZero() && !time.Now().Before(c.deadline) {
+		return nil, errDropped
+	}
 	if !c.state.CompareAndSwap(callWaits, callSends) {
 		return nil, errDropped
 	}
@@ -227,6 +233,7 @@ func sendOnce[T any](ctx context.Context, p *Pool, broker int32, req protocol.Re
 	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
 		return req.Exchange(rw, v)
 	}, pauses: func(answer any) bool { return req.Throttle != nil && req.Throttle(answer.(T)) > 0 }}
+	request.deadline, _ = ctx.Deadline()
 	res, err := p.transport.RoundTrip(ctx, kafka.TCP(p.Brokers()...), request)
 	if errors.Is(err, errPaused) {
 		return request.paused.(T), nil

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -87,4 +88,15 @@ func TestSend_PausedConnection(t *testing.T) {
 		}
 		check.True(t, (dials.Load() >= before+2) == (throttle > 0), "%d connections with a throttle of %s", dials.Load()-before, throttle)
 	}
+}
+
+// TestSend_AfterASuspension: a request is not sent after its deadline, also when the context's timer is late.
+func TestSend_AfterASuspension(t *testing.T) {
+	t.Parallel()
+	request := &call{exchange: func(io.ReadWriter, protocol.Versions) (any, error) { return "sent", nil }, pauses: func(any) bool { return false }}
+	request.deadline = time.Now().Add(-time.Second)
+	_, err := request.RawExchange(nil)
+	check.Is(t, err, errDropped, "exchange")
+	request.deadline = time.Now().Add(time.Minute)
+	check.NoError(t, check.Err(request.RawExchange(nil)))
 }
