@@ -36,6 +36,7 @@ func newCluster(t *testing.T, brokers []string) *cluster {
 		kgo.ProducerBatchMaxBytes(32<<20),
 		kgo.MetadataMinAge(50*time.Millisecond), // short, because tests delete and create topics that it uses
 		kgo.UnknownTopicRetries(20),
+		kgo.AlwaysRetryEOF(), // tests cut connections, also before their first answer
 	)
 	check.Require(t, err == nil, "kafka client: %v", err)
 	t.Cleanup(client.Close)
