@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/dlq-manager/dlq-manager/integration/filelock"
 )
 
 // The programs that Build builds.
@@ -29,11 +29,14 @@ func Build() (dir string, err error) {
 	root := strings.TrimSpace(string(out))
 	dir = filepath.Join(root, "bin", "test-programs")
 	building := filepath.Join(dir, "building") // go build removes what is out of date before it links
-	unlock, err := lock(building)
+	if err := os.MkdirAll(building, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := filelock.Wait(filepath.Join(building, "lock"))
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
+	defer lock.Release()
 	args := []string{"build", "-ldflags=-w", "-buildvcs=false", "-o", building + string(filepath.Separator)}
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
@@ -58,21 +61,6 @@ func replace(path, from string) error {
 		return err
 	}
 	return errors.Join(os.Link(from, next), os.Rename(next, path))
-}
-
-// lock creates a folder and waits until no other process builds programs into it.
-func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.Create(filepath.Join(dir, "lock"))
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return func() { file.Close() }, nil
 }
 
 // Config holds the settings for a program's file. Write adds some settings that suit tests; all others keep their

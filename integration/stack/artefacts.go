@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/filelock"
 )
 
 // installPatience limits one installation, including the wait for another process that installs. Maven and npm retry by
@@ -35,11 +37,11 @@ func (a artefact) ensure(ctx context.Context, cache string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, installPatience)
 	defer cancel()
-	lock, err := awaitLockFile(ctx, dir+".lock")
+	lock, err := filelock.WaitUntil(ctx, dir+".lock")
 	if err != nil {
 		return "", err
 	}
-	defer lock.release()
+	defer lock.Release()
 	if exists(dir) {
 		return dir, nil
 	}

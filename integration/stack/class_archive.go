@@ -10,53 +10,48 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-)
 
-// classArchive is a file with the classes that a Java server loads when it starts, in the form that the JVM needs them
-// in memory (a dynamic archive of application class data). With it, a broker starts with about half of the processor
-// time. The JVM ignores an archive of other jars or of another JVM.
-type classArchive struct {
-	path string
-}
+	"github.com/dlq-manager/dlq-manager/integration/filelock"
+)
 
 // archivePatience limits the start and the stop of a server that writes an archive, and the wait for another process that
 // does so.
 const archivePatience = 3 * time.Minute
 
-// classArchiveOf returns the archive for the server name, which java runs with the jars in the folder jars.
-func classArchiveOf(java, jars, name string) (a classArchive, err error) {
-	info, err := os.Stat(java)
-	if err != nil {
-		return a, err
-	}
-	jvm := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", java, info.Size(), info.ModTime().UnixNano()))
-	return classArchive{filepath.Join(filepath.Dir(jars), fmt.Sprintf("%s-%x.jsa", name, jvm[:8]))}, nil
-}
-
 // launchServer starts a server with options of the JVM. The server creates its own folder, home.
 type launchServer func(ctx context.Context, home string, options []string) (*server, error)
 
-// options returns the JVM's options that use the archive. If the archive is missing, options launches a server that
-// writes it, and stops that server. If this fails, there is no archive and no option: the server starts without it, only
-// more slowly.
-func (a classArchive) options(ctx context.Context, home string, launch launchServer) []string {
-	if a.path == "" || !exists(a.path) && a.write(ctx, home, launch) != nil {
+// classArchiveOptions returns the options with which java starts the server name, with the jars in the folder jars, from
+// its class archive: a file with the classes that the server loads when it starts, in the form that the JVM needs them in
+// memory (a dynamic archive of application class data). With it, a broker starts with about half of the processor time.
+// The JVM ignores an archive of other jars or of another JVM.
+//
+// If the archive is missing, classArchiveOptions launches a server that writes it, and stops that server. If this fails,
+// there is no archive and no option: the server starts without it, only more slowly.
+func classArchiveOptions(ctx context.Context, java, jars, name, home string, launch launchServer) []string {
+	info, err := os.Stat(java)
+	if err != nil {
 		return nil
 	}
-	return []string{"-XX:SharedArchiveFile=" + a.path, "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"}
+	jvm := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", java, info.Size(), info.ModTime().UnixNano()))
+	archive := filepath.Join(filepath.Dir(jars), fmt.Sprintf("%s-%x.jsa", name, jvm[:8]))
+	if !exists(archive) && writeClassArchive(ctx, archive, home, launch) != nil {
+		return nil
+	}
+	return []string{"-XX:SharedArchiveFile=" + archive, "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"}
 }
 
-// write starts a server that writes the archive at its end. If several processes call write, one of them starts the
-// server and the others wait.
-func (a classArchive) write(ctx context.Context, home string, launch launchServer) error {
+// writeClassArchive starts a server that writes an archive at its end. If several processes call writeClassArchive for the
+// same path, one of them starts the server and the others wait.
+func writeClassArchive(ctx context.Context, path, home string, launch launchServer) error {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	lock, err := awaitLockFile(ctx, a.path+".lock")
+	lock, err := filelock.WaitUntil(ctx, path+".lock")
 	if err != nil {
 		return err
 	}
-	defer lock.release()
-	if exists(a.path) {
+	defer lock.Release()
+	if exists(path) {
 		return nil
 	}
 	written := filepath.Join(home, "classes.jsa")
@@ -67,18 +62,18 @@ func (a classArchive) write(ctx context.Context, home string, launch launchServe
 	if err := srv.stopWithin(archivePatience, syscall.SIGTERM); err != nil {
 		return err
 	}
-	return a.keep(written)
+	return keepClassArchive(written, path)
 }
 
-// keep copies an archive to the folder of the jars, which can be on another file system. The copy gets its name at the
-// end, so an archive is always complete.
-func (a classArchive) keep(written string) error {
+// keepClassArchive copies an archive to the folder of the jars, which can be on another file system. The copy gets its
+// name at the end, so an archive is always complete.
+func keepClassArchive(written, path string) error {
 	from, err := os.Open(written)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	building := a.path + ".building"
+	building := path + ".building"
 	to, err := os.Create(building)
 	if err != nil {
 		return err
@@ -87,5 +82,5 @@ func (a classArchive) keep(written string) error {
 	if err := errors.Join(err, to.Close()); err != nil {
 		return err
 	}
-	return os.Rename(building, a.path)
+	return os.Rename(building, path)
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/dlq-manager/dlq-manager/integration/filelock"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // that, because the system uses the ids of ended processes again.
 type dataFolder struct {
 	path string
-	lock *fileLock
+	lock *filelock.Lock
 }
 
 // newDataFolder creates a data folder below dir; "" means the system's temporary folder. It removes the data folders of
@@ -53,14 +55,14 @@ func makeDataFolder(dir, temporary string) (*dataFolder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare data folder: %w", err)
 	}
-	defer gate.release()
+	defer gate.Release()
 	sweep(home)
 	return makeRun(home)
 }
 
 // lockGate lets only one process at a time create, remove or sweep folders below home. While a folder is being created
 // or removed, its own lock is not held, so without lockGate another process could consider the folder abandoned.
-func lockGate(home string) (*fileLock, error) { return lockFile(filepath.Join(home, "lock")) }
+func lockGate(home string) (*filelock.Lock, error) { return filelock.Wait(filepath.Join(home, "lock")) }
 
 // dataHome returns the folder that contains this user's data folders: dir or, if that is "", one in the folder
 // temporary.
@@ -102,7 +104,7 @@ func makeRun(home string) (*dataFolder, error) {
 	if err := os.Chmod(path, 0o755); err != nil {
 		return nil, fmt.Errorf("open data folder to the servers: %w", err)
 	}
-	lock, err := lockFile(filepath.Join(path, lockName))
+	lock, err := filelock.Wait(filepath.Join(path, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("mark data folder as used: %w", err)
 	}
@@ -124,11 +126,11 @@ func sweep(home string) {
 }
 
 func removeIfAbandoned(path string) {
-	lock, err := tryLockFile(filepath.Join(path, lockName))
+	lock, err := filelock.Try(filepath.Join(path, lockName))
 	if err != nil {
 		return
 	}
-	defer lock.release()
+	defer lock.Release()
 	os.RemoveAll(path)
 }
 
@@ -143,6 +145,6 @@ func (f *dataFolder) remove() error {
 	if err != nil {
 		return fmt.Errorf("remove data folder: %w", err)
 	}
-	defer gate.release()
-	return errors.Join(os.RemoveAll(f.path), f.lock.release())
+	defer gate.Release()
+	return errors.Join(os.RemoveAll(f.path), f.lock.Release())
 }

@@ -104,7 +104,7 @@ type kafkaNode struct {
 	home    string
 	logFile string
 	opts    Options
-	archive []string // options of the JVM
+	archive []string // the options of classArchiveOptions
 }
 
 // launchKafka returns running brokers and their addresses: Kafka itself, or the stand-in where Kafka is not available.
@@ -140,11 +140,7 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 
 // kafkaArchive returns the options with which a broker starts from its archive of classes.
 func kafkaArchive(ctx context.Context, java, jars string, folder *dataFolder) []string {
-	archive, err := classArchiveOf(java, jars, "kafka")
-	if err != nil {
-		return nil
-	}
-	return archive.options(ctx, folder.join("classes"), func(ctx context.Context, home string, options []string) (*server, error) {
+	return classArchiveOptions(ctx, java, jars, "kafka", folder.join("classes"), func(ctx context.Context, home string, options []string) (*server, error) {
 		n := kafkaNode{id: 1, java: java, jars: jars, home: home, logFile: home + ".log"}
 		n.opts = Options{Fast: true, KafkaHeapMB: 256, KafkaOptions: options}
 		k, err := launchNodes(ctx, []kafkaNode{n})

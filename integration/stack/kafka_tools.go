@@ -4,8 +4,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,14 +48,15 @@ func JavaProgram(
 	classPath := func(last string) string { return strings.Join(append(libraries, last), string(filepath.ListSeparator)) }
 	program := artefact{
 		name:  "jar-" + class,
-		files: map[string][]byte{class + ".java": source, "pom.xml": pins, "log4j2.xml": kafkaLogging},
+		files: map[string][]byte{class + ".java": source, "pom.xml": pins, "classes/log4j2.xml": kafkaLogging},
 		install: func(ctx context.Context, dir string) error {
+			classes := filepath.Join(dir, "classes")
 			cmd := exec.Command(java, "--module", "jdk.compiler/com.sun.tools.javac.Main",
-				"-cp", classPath(dir), "-d", dir, filepath.Join(dir, class+".java"))
+				"-cp", classPath(classes), "-d", classes, filepath.Join(dir, class+".java"))
 			if err := run(ctx, cmd, filepath.Join(dir, "install.log")); err != nil {
 				return err
 			}
-			return writeJar(filepath.Join(dir, programJar), os.DirFS(dir), "*.class", "log4j2.xml")
+			return writeJar(filepath.Join(dir, programJar), classes)
 		},
 	}
 	dir, err := program.ensure(ctx, cache)
@@ -73,38 +74,14 @@ func JavaProgram(
 // classes for a program that has one.
 const programJar = "program.jar"
 
-// writeJar writes a jar with the files of a folder that match one of the patterns.
-func writeJar(path string, from fs.FS, patterns ...string) error {
+// writeJar writes a jar with all files of a folder.
+func writeJar(path, folder string) error {
 	var packed bytes.Buffer
 	jar := zip.NewWriter(&packed)
-	for _, pattern := range patterns {
-		names, err := fs.Glob(from, pattern)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := addToJar(jar, from, name); err != nil {
-				return err
-			}
-		}
-	}
-	if err := jar.Close(); err != nil {
+	if err := errors.Join(jar.AddFS(os.DirFS(folder)), jar.Close()); err != nil {
 		return err
 	}
 	return os.WriteFile(path, packed.Bytes(), 0o644)
-}
-
-func addToJar(jar *zip.Writer, from fs.FS, name string) error {
-	content, err := fs.ReadFile(from, name)
-	if err != nil {
-		return err
-	}
-	w, err := jar.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(content)
-	return err
 }
 
 // KafkaConnect prepares a standalone worker of Kafka Connect with Debezium's JDBC sink and

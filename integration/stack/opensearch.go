@@ -52,11 +52,7 @@ func (s *OpenSearch) start(ctx context.Context) error {
 	if err := as.reaches(jars); err != nil {
 		return err
 	}
-	archive, err := classArchiveOf(java, jars, "opensearch")
-	if err != nil {
-		return err
-	}
-	options := archive.options(ctx, s.folder.join("classes"), func(ctx context.Context, home string, options []string) (*server, error) {
+	options := classArchiveOptions(ctx, java, jars, "opensearch", s.folder.join("classes"), func(ctx context.Context, home string, options []string) (*server, error) {
 		srv, _, err := launchOpenSearch(ctx, home, as, options)
 		return srv, err
 	})
