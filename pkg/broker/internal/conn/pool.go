@@ -128,7 +128,7 @@ type call struct {
 	pauses   func(answer any) bool // whether the broker reads nothing from the connection for a while
 	versions protocol.Versions
 	state    atomic.Int32
-	deadline time.Time // zero: none
+	deadline time.Time // no byte is sent after it
 	paused   any       // the answer after which pauses returned true
 }
 
@@ -162,7 +162,7 @@ func (c *call) Required(v map[kafkaprotocol.ApiKey]int16) bool {
 func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
 	// After a suspension of the process, the timer of the caller's context may fire late. The clock decides, so that a
 	// record is not written when another process has already settled its attempt.
-	if !c.deadline.IsZero() && !time.Now().Before(c.deadline) {
+	if !time.Now().Before(c.deadline) {
 		return nil, errDropped
 	}
 	if !c.state.CompareAndSwap(callWaits, callSends) {
