@@ -285,10 +285,9 @@ func TestNumbering(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("Refuses/%s/%d", c.name, c.version), func(t *testing.T) {
 			t.Parallel()
-			version := c.version
 			db := openOwn(t)
 			var old []string
-			for n := range version {
+			for n := range c.version {
 				old = append(old, fmt.Sprintf("%03d_old.up.sql", n+1), "SELECT 1")
 			}
 			check.NoError(t, files(old...).up(within(t), db))
@@ -297,11 +296,11 @@ func TestNumbering(t *testing.T) {
 				"Check": Check(within(t), db), "Up": Up(within(t), db), "Down": Down(within(t), db, 1),
 			} {
 				var numbering *NumberingError
-				check.True(t, errors.As(err, &numbering) && numbering.Have == version,
-					"%s: got %v, want a NumberingError of %d", what, err, version)
+				check.True(t, errors.As(err, &numbering) && numbering.Have == c.version,
+					"%s: got %v, want a NumberingError of %d", what, err, c.version)
 				wantText(t, err, "before v0.1.0", "make a new one")
 			}
-			wantVersion(t, db, version)
+			wantVersion(t, db, c.version)
 		})
 	}
 

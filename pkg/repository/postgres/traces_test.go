@@ -53,8 +53,9 @@ func TestWithTracing(t *testing.T) {
 		for _, operation := range []string{"counts", "get", "claim", "active redrives", "search"} {
 			want = append(want, operation+" "+name)
 		}
-		got := slices.DeleteFunc(spans.Names(), func(span string) bool { return span == "connect "+name }) // the pool may open another connection
-		if got = slices.Compact(got); !slices.Equal(got, want) {                                           // Claim sends a second statement, because it could not claim all messages
+		// The pool may open another connection. Claim sends a second statement, because it could not claim all messages.
+		got := slices.DeleteFunc(spans.Names(), func(span string) bool { return span == "connect "+name })
+		if got = slices.Compact(got); !slices.Equal(got, want) {
 			t.Errorf("got the spans %q, want %q", got, want)
 		}
 		span, parent := spans.Named("claim " + name)[0], trace.SpanContextFromContext(ctx)

@@ -1,7 +1,6 @@
 package postgrestest
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -26,10 +25,11 @@ type Filled struct {
 // Many makes databases with the rows of SeedMany.
 var Many = &Filled{Name: "many", Fill: SeedMany}
 
-// filled are the databases that the Filled of this process copy.
+// filled are the databases that the Filled of this process copy, on one server.
 var filled struct {
 	sync.Mutex
-	names []string
+	server string
+	names  []string
 }
 
 // Fresh returns a new database with the rows, and lets the test run in parallel with other tests.
@@ -46,9 +46,9 @@ func (f *Filled) fill(t *testing.T, server, name string) {
 	t.Helper()
 	migrated(t, server)
 	filled.Lock()
-	filled.names = append(filled.names, name)
+	filled.server, filled.names = server, append(filled.names, name)
 	filled.Unlock()
-	check.NoError(t, admin(server, "CREATE DATABASE "+name+" TEMPLATE "+template()))
+	check.NoError(t, admin(server, "CREATE DATABASE "+name+copied(template())))
 	db := check.Must(sqlx.Connect("postgres", within(server, name)))(t)
 	defer func() { _ = db.Close() }()
 	f.Fill(t, db)
@@ -63,7 +63,7 @@ type dropping struct{ m *testing.M }
 func (d dropping) Run() int {
 	code := d.m.Run()
 	for _, name := range filled.names {
-		if _, err := admins.pool.ExecContext(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+		if err := drop(filled.server, name); err != nil {
 			fmt.Fprintf(os.Stderr, "drop database %s: %v\n", name, err)
 			return max(code, 1)
 		}
