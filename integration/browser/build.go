@@ -1,29 +1,19 @@
 package browser
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/integration/programs"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// folder is the folder with the built programs. The first caller of built builds the programs. The folder is removed
-// after the tests if TestMain uses Closing.
-var folder struct {
-	once sync.Once
-	path string
-	err  error
-}
+var build = sync.OnceValues(programs.Build)
 
-// built returns the folder with the programs api, ingester and archiver.
+// built returns the folder with the programs api, ingester and archiver. The first caller builds them.
 func built(t testing.TB) string {
 	t.Helper()
-	folder.once.Do(func() {
-		folder.path, folder.err = programs.Build()
-	})
-	if folder.err != nil {
-		t.Fatal(fmt.Errorf("a test needs the programs: %w", folder.err))
-	}
-	return folder.path
+	dir, err := build()
+	check.NoError(t, err)
+	return dir
 }

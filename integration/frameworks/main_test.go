@@ -18,8 +18,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	err := build()
-	if err != nil {
+	if err := build(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
