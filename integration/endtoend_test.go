@@ -27,6 +27,7 @@ var names = []string{"orders", "payments", "users"}
 // through an ingester that is killed repeatedly, through the API, and back to their original
 // topics.
 func TestEndToEnd(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -24,7 +25,8 @@ type poison struct {
 // anyTimestamp makes a topic accept every timestamp, as brokers before 4.0 do.
 var anyTimestamp = kafka.ConfigEntry{ConfigName: "message.timestamp.after.max.ms", ConfigValue: strconv.FormatInt(math.MaxInt64, 10)}
 
-func poisons() []poison {
+// poisons returns the hostile records. They are made once and together have 11 MB: callers must not change them.
+var poisons = sync.OnceValue(func() []poison {
 	many := make([]kgo.RecordHeader, 500)
 	for i := range many {
 		many[i] = kgo.RecordHeader{Key: "x-many", Value: []byte{byte(i), byte(i >> 8)}}
@@ -70,4 +72,4 @@ func poisons() []poison {
 		{name: "before 1970", key: k, value: []byte(`{"a":1}`), at: time.UnixMilli(-86_400_000)},
 		{name: "10 MB", key: k, value: bytes.Repeat([]byte("0123456789"), 1<<20)},
 	}
-}
+})
