@@ -40,7 +40,9 @@ var kafkaDefaults = settings{
 	"replica.fetch.max.bytes":   strconv.Itoa(largestBatch),
 	"socket.request.max.bytes":  strconv.Itoa(200 << 20),
 
-	"broker.heartbeat.interval.ms": "500",
+	// An idle broker must use little processor time: the controller writes a record every ten seconds, not twice a second.
+	"broker.heartbeat.interval.ms":  "1000",
+	"metadata.max.idle.interval.ms": "10000",
 
 	// A consumer group starts at once, because tests do not need it to wait for more members. Sessions may be short, so
 	// that the broker soon notices a member that was killed.
