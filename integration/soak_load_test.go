@@ -80,7 +80,7 @@ func (s *soak) produce(ctx context.Context, random *rand.Rand) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(20+random.IntN(160)) * time.Millisecond):
+		case <-time.After(time.Duration(pick(50, 20)+random.IntN(pick(250, 160))) * time.Millisecond):
 		}
 	}
 }
