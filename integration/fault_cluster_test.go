@@ -64,7 +64,7 @@ type replicated struct {
 func newReplicated(t *testing.T) *replicated {
 	t.Helper()
 	own := ownStack(t, stack.Options{Kafka: true, KafkaCluster: true})
-	r := &replicated{own: own, letters: newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))}
+	r := &replicated{own: own, letters: newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))}
 	environ := impatient("DLQ_KAFKA_BROKERS="+strings.Join(own.Brokers(), ","), "DLQ_REDRIVE_WORKERS=2")
 	r.ingester, r.api, r.luck = r.startReady("ingester", environ...), r.startReady("api", environ...), newChance(r.letters)
 	return r

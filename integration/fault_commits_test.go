@@ -36,7 +36,7 @@ func nameChange(text string) string {
 // once.
 func TestFaultCommitAnswersLost(t *testing.T) {
 	t.Parallel()
-	where := postgrestest.Empty(t)
+	where := postgrestest.URL(t)
 	database := newProxy(t, proxy.Statements(nameChange))
 	database.To(hostOf(t, where))
 	l := newLetters(newSystemOn(t, stacktest.Kafka(t), where))

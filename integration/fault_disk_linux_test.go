@@ -190,7 +190,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	own := ownStack(t, stack.Options{Kafka: true, KafkaSettings: map[string]string{
 		"log.dirs": filepath.Join(small.path, "data"),
 	}})
-	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
 	api, ingester := l.startReady("api", impatient()...), l.startReady("ingester")
 	for range pick(1, 3) {
 		l.produce(5000, nil)

@@ -60,7 +60,7 @@ type moments struct {
 func TestFaultKilledAtNamedMoments(t *testing.T) {
 	t.Parallel()
 	own, kafkaWay := proxiedKafka(t, nil)
-	where := postgrestest.Empty(t)
+	where := postgrestest.URL(t)
 	databaseWay := newProxy(t, proxy.Statements(nameMoment))
 	databaseWay.To(hostOf(t, where))
 	l := newLetters(newSystemOn(t, own.Brokers(), where))

@@ -16,7 +16,7 @@ import (
 func TestFaultOutageKillsNothing(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
-	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
 	l.stored(6000)
 	origins := fmt.Sprintf("DLQ_KAFKA_ORIGINS=[{dlq: %q, originals: [%q]}]", l.source, l.target)
 	auto := l.startReady("api", impatient(origins, "DLQ_REDRIVE_AUTO_TOPICS="+l.prefix+"-*", "DLQ_REDRIVE_AUTO_BATCH=8", "DLQ_REDRIVE_AUTO_PARALLELISM=1")...)

@@ -48,7 +48,7 @@ func TestFaultDatabaseRestarts(t *testing.T) {
 func TestFaultBrokerStandsStill(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
-	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
 	api := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2")...)
 	luck := newChance(l)
 	for range pick(1, 3) {

@@ -16,7 +16,7 @@ import (
 func TestFaultKafkaSlow(t *testing.T) {
 	t.Parallel()
 	own, network := proxiedKafka(t, nil)
-	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
 	api := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(network))...)
 	// The session is so long that the broker still accepts late heartbeats.
 	ingester := l.startReady("ingester", kafkaBy(network), "DLQ_INGEST_SESSION_TIMEOUT=15s")

@@ -196,7 +196,7 @@ func TestFaultTargetRefused(t *testing.T) {
 	t.Parallel()
 	const refused, neighbours = 30, 200
 	own, user := kafkaWithUsers(t)
-	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
 	closed, hidden := l.topic("closed.events.v1"), l.topic("hidden.events.v1")
 	l.kafka.create(closed, partitions)
 	l.kafka.create(hidden, partitions)

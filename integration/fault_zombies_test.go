@@ -16,7 +16,7 @@ import (
 func TestFaultZombieAPI(t *testing.T) {
 	t.Parallel()
 	own, kafka := proxiedKafka(t, nil)
-	where := postgrestest.Empty(t)
+	where := postgrestest.URL(t)
 	database := newProxy(t, proxy.Statements(nameChange))
 	database.To(hostOf(t, where))
 	l := newLetters(newSystemOn(t, own.Brokers(), where))

@@ -17,6 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -29,8 +30,7 @@ func impatient(more ...string) []string {
 // lost or published twice, because each new process reads the stored attempts and continues.
 func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 	t.Parallel()
-	const kills = 20
-	const letters = 20_000
+	kills, letters := pick(10, 20), pick(8_000, 20_000)
 	l := newLetters(newSystem(t))
 	l.stored(letters)
 	l.slow(300 * time.Millisecond)
@@ -144,7 +144,7 @@ func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 func TestBrokerGoesAway(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
-	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
 	api := l.startReady("api", impatient()...)
 	ingester := l.startReady("ingester")
 	l.produce(5000, nil) // so many that most of them are not sent yet when Kafka dies
@@ -293,7 +293,7 @@ func wantWhole(t *testing.T, a answer) {
 	}
 }
 
-// makeDatabase creates a database on the test's own servers, which end with the test.
+// makeDatabase creates a database with the newest schema on the test's own servers, which end with the test.
 func makeDatabase(t *testing.T, own *stack.Stack) string {
 	t.Helper()
 	db, err := sqlx.Connect("postgres", own.DatabaseURL())
@@ -305,7 +305,16 @@ func makeDatabase(t *testing.T, own *stack.Stack) string {
 	u, err := url.Parse(own.DatabaseURL())
 	check.NoError(t, err)
 	u.Path = "/letters"
-	return u.String()
+	return migrated(t, u.String())
+}
+
+// migrated gives the database at the URL the newest schema, and returns the URL.
+func migrated(t *testing.T, database string) string {
+	t.Helper()
+	db := check.Must(sqlx.Connect("postgres", database))(t)
+	defer func() { _ = db.Close() }()
+	check.NoError(t, migrate.Up(t.Context(), db.DB))
+	return database
 }
 
 // TestZombieIngester: an ingester is suspended for longer than its session. When it resumes, it has records in memory

@@ -24,7 +24,7 @@ func TestReplica(t *testing.T) {
 	own := ownStack(t, stack.Options{Postgres: true, Standby: true})
 	standby := check.Must(sqlx.Open("postgres", own.StandbyURL()))(t)
 	t.Cleanup(func() { _ = standby.Close() })
-	l := newLetters(newSystemOn(t, stacktest.Kafka(t), own.DatabaseURL()))
+	l := newLetters(newSystemOn(t, stacktest.Kafka(t), migrated(t, own.DatabaseURL())))
 	l.startReady("ingester")
 	l.produce(20, nil)
 	at := check.Must(url.Parse(own.StandbyURL()))(t)

@@ -25,7 +25,7 @@ type secured struct {
 func newSecured(t *testing.T) *secured {
 	t.Helper()
 	own := stacktest.SecuredKafka(t)
-	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
 	l.target = l.topic("orders.v1") // the original topic by the name of the dead-letter topic, too
 	l.kafka.create(l.target, partitions)
 	return &secured{letters: l, own: own, shop: l.consume("shop", l.target)}

@@ -54,7 +54,6 @@ func (p *process) page(cookie string) bool {
 func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	s.must("api", "migrate", "up")
 	ana := people(map[string][]grant{"ana": {{"viewer", "*"}}})
 	one, two := s.startReady("api", withTokens(t, ana)...), s.startReady("api", withTokens(t, ana)...)
 	token := ana["ana"].token
@@ -87,7 +86,6 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 func TestCursorsAreGoodAtAllReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	s.must("api", "migrate", "up")
 	for i := range 3 {
 		if _, err := s.db.ExecContext(t.Context(), `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ($1, 'boom')`, fmt.Sprint("orders-", i)); err != nil {
 			t.Fatal(err)

@@ -299,7 +299,7 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	own := ownStack(t, stack.Options{Kafka: true})
 	// The broker cannot put two dead letters into one batch of this size. So it writes them one by one, and the kill
 	// comes between two of them.
-	s := newSharedOn(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)), false, nil,
+	s := newSharedOn(newSystemOn(t, own.Brokers(), postgrestest.URL(t)), false, nil,
 		kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "400"})
 	n := pick(600, 1500)
 	consumer := s.kafka.startShareConsumer(s.group, s.topic)
@@ -348,7 +348,7 @@ func TestFaultShareGroupsTopicMayNotBeRead(t *testing.T) {
 		"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 		"allow.everyone.if.no.acl.found": "true",
 	}})
-	s := newSharedOn(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)), false, nil)
+	s := newSharedOn(newSystemOn(t, own.Brokers(), postgrestest.URL(t)), false, nil)
 	open := s.system.topic("open.events.v1")
 	s.kafka.create(open, 1)
 	consumer := s.kafka.startShareConsumer(s.group, s.topic, open)

@@ -41,10 +41,10 @@ type system struct {
 
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	return newSystemOn(t, stacktest.Kafka(t), postgrestest.Empty(t))
+	return newSystemOn(t, stacktest.Kafka(t), postgrestest.URL(t))
 }
 
-// newSystemOn returns a system on the given servers, and migrates its database.
+// newSystemOn returns a system on the given servers. The database has the newest schema.
 func newSystemOn(t *testing.T, brokers []string, database string) *system {
 	t.Helper()
 	s := &system{t: t, brokers: brokers, prefix: fmt.Sprintf("e2e%d-%d", os.Getpid(), systems.Add(1))}
@@ -54,7 +54,6 @@ func newSystemOn(t *testing.T, brokers []string, database string) *system {
 	t.Cleanup(func() { _ = db.Close() })
 	s.db = db
 	s.kafka = newCluster(t, s.brokers)
-	s.must("api", "migrate", "up")
 	return s
 }
 
@@ -190,18 +189,17 @@ func (p *process) call(method, path string, want int, out any) []byte {
 	return answer
 }
 
-// eventually repeats ok until it is true, and ends the test if that takes longer than limit.
+// eventually repeats ok until it is true, and ends the test if that takes longer than limit. The pauses grow from 20 to
+// 100 ms, because many of these questions cost the programs a connection to Kafka or a statement.
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !ok() {
+	for began := time.Now(); !ok(); {
 		select {
 		case <-ctx.Done():
 			t.Fatalf("after %s still not true: %s", limit, what)
-		case <-ticker.C:
+		case <-time.After(min(max(time.Since(began)/10, 20*time.Millisecond), 100*time.Millisecond)):
 		}
 	}
 }
