@@ -62,6 +62,7 @@ func (b *bench) fillTopics(ctx context.Context) {
 		b.kafka.create(ctx, deadLetterTopic(name), originalTopic(name))
 		b.records += n
 		b.bytes += b.kafka.produce(ctx, name, n)
+		expect("records of "+deadLetterTopic(name), b.kafka.held(ctx, deadLetterTopic(name)), int64(n))
 	}
 }
 
