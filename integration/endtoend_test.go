@@ -15,15 +15,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-const (
-	records    = 10_000
-	partitions = 4 // number of partitions of each original and dead-letter topic
-	kills      = 12
+const partitions = 4 // number of partitions of each original and dead-letter topic
+
+var (
+	records = pick(5_000, 10_000)
+	kills   = pick(6, 12)
+	names   = []string{"orders", "payments", "users"}
 )
 
-var names = []string{"orders", "payments", "users"}
-
-// TestEndToEnd follows ten thousand dead letters, some with hostile content, from the producer
+// TestEndToEnd follows thousands of dead letters, some with hostile content, from the producer
 // through an ingester that is killed repeatedly, through the API, and back to their original
 // topics.
 func TestEndToEnd(t *testing.T) {

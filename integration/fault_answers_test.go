@@ -17,7 +17,7 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	t.Parallel()
 	own, kafka := proxiedKafka(t, nil)
 	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.URL(t)))
-	l.stored(pick(3000, 15_000))
+	l.stored(pick(1500, 15_000))
 	api := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", pick("DLQ_KAFKA_REPUBLISH_TIMEOUT=3s", "DLQ_KAFKA_REPUBLISH_TIMEOUT=5s"), kafkaBy(kafka))...)
 	luck := newChance(l)
 

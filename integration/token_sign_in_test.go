@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -52,8 +53,13 @@ func TestFaultKafkaSessionsEnd(t *testing.T) {
 			check.Equal(t, program.status("/readyz"), 200, program.name+" is ready")
 		}
 	}
-	l.slow(100 * time.Millisecond) // so slow that several sessions end during the redrive
-	got := l.finished(api, l.begin(api))
+	slow := fmt.Sprintf(`{"filter": {"topic": %q}, "rate": %d}`, l.source, l.with("PENDING")/12+1) // several sessions end meanwhile
+	status, body := api.try(http.MethodPost, "/api/v1/redrives", []byte(slow))
+	var order redrive
+	check.Require(t, status == http.StatusAccepted && json.Unmarshal(body, &order) == nil, "redrive = %d %s", status, body)
+	redriven := time.Now()
+	got := l.finished(api, order.ID)
+	check.True(t, time.Since(redriven) > 2*brokerSession, "the redrive took %s, want several sessions of %s", time.Since(redriven), brokerSession)
 	check.True(t, got.Dead == 0, "redrive = %+v", got)
 	l.wantResolvedOnce()
 	for _, which := range []string{"min", "max"} {
