@@ -79,7 +79,7 @@ func TestReadersThatReadNothing(t *testing.T) {
 			t.Fatalf("%d headers of 4,000,000 in %d bytes, omitted %q, want the first ones", len(m.Headers), len(answer), m.Omitted)
 		}
 	}
-	for n := range pick(18, 54) { // 18 of these answers have twice as many bytes as the API may use
+	for n := range 54 {
 		api.silent("/api/v1/messages?topic=large&limit=1000")
 		if n%9 == 0 {
 			api.silent("/api/v1/export?topic=large")
