@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -77,19 +76,17 @@ func (r *replicated) during(name string, fault func()) {
 	const rate = 40 // messages a second; it is so slow that the redrive lasts longer than the fault
 	r.produce(rate*pick(60, 120), nil)
 	r.waitStored()
-	order := fmt.Sprintf(`{"filter": {"topic": %q}, "rate": %d}`, r.source, rate)
-	status, body := r.api.try(http.MethodPost, "/api/v1/redrives", []byte(order))
-	var got redrive
-	check.Require(r.t, status == http.StatusAccepted && json.Unmarshal(body, &got) == nil, "redrive = %d %s", status, body)
-	eventually(r.t, 30*time.Second, name+": messages are resolved", func() bool { return r.redrive(got.ID).Succeeded > 0 })
+	id := r.beginAt(r.api, rate)
+	eventually(r.t, 30*time.Second, name+": messages are resolved", func() bool { return r.redrive(id).Succeeded > 0 })
 	fault()
 	r.inSync()
-	if got = r.redrive(got.ID); got.State == "running" {
+	got := r.redrive(id)
+	if got.State == "running" {
 		r.luck.count(name)
 	}
-	r.until("the redrive goes on", func() bool { return r.redrive(got.ID).Succeeded > got.Succeeded+rate })
-	r.api.call(http.MethodPost, "/api/v1/redrives/"+got.ID+"/cancel", http.StatusOK, nil)
-	eventually(r.t, 30*time.Second, name+": the redrive is cancelled", func() bool { return r.redrive(got.ID).State == "cancelled" })
+	r.until("the redrive goes on", func() bool { return r.redrive(id).Succeeded > got.Succeeded+rate })
+	r.api.call(http.MethodPost, "/api/v1/redrives/"+id+"/cancel", http.StatusOK, nil)
+	eventually(r.t, 30*time.Second, name+": the redrive is cancelled", func() bool { return r.redrive(id).State == "cancelled" })
 	r.finished(r.api, r.begin(r.api))
 	check.Equal(r.t, r.with("DEAD"), 0, name+": dead messages")
 	r.waitStored()

@@ -87,10 +87,22 @@ type redrive struct {
 // its end.
 func (l *letters) begin(p *process) string {
 	l.t.Helper()
-	status, body := p.try(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", nil, "Prefer", "respond-async")
+	return p.accepted("/api/v1/dlq/"+l.source+"/retry-all", "", "Prefer", "respond-async")
+}
+
+// beginAt is like begin, but the redrive sends at most rate messages a second.
+func (l *letters) beginAt(p *process, rate int) string {
+	l.t.Helper()
+	return p.accepted("/api/v1/redrives", fmt.Sprintf(`{"filter": {"topic": %q}, "rate": %d}`, l.source, rate))
+}
+
+// accepted sends a request that starts a redrive, and returns the redrive's id.
+func (p *process) accepted(path, order string, header ...string) string {
+	p.t.Helper()
+	status, body := p.try(http.MethodPost, path, []byte(order), header...)
 	var got redrive
 	if err := json.Unmarshal(body, &got); err != nil || status != http.StatusAccepted || got.ID == "" {
-		l.t.Fatalf("retry-all = %d %.300s, want 202 and a redrive", status, body)
+		p.t.Fatalf("POST %s = %d %.300s, want 202 and a redrive", path, status, body)
 	}
 	return got.ID
 }

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -148,17 +147,12 @@ func (n *notified) dies() {
 // the redrive's id.
 func (n *notified) redriven() string {
 	n.t.Helper()
-	status, body := n.api.try(http.MethodPost, "/api/v1/redrives",
-		fmt.Appendf(nil, `{"filter": {"topic": %q}}`, n.target), "Content-Type", "application/json")
-	var made redrive
-	if err := json.Unmarshal(body, &made); err != nil || status != http.StatusAccepted {
-		n.t.Fatalf("a redrive = %d %.300s, want 202", status, body)
-	}
+	id := n.api.accepted("/api/v1/redrives", fmt.Sprintf(`{"filter": {"topic": %q}}`, n.target), "Content-Type", "application/json")
 	eventually(n.t, time.Minute, "the redrive is finished", func() bool {
 		var state string
-		return n.db.Get(&state, `SELECT state FROM dlq.redrives WHERE id = $1`, made.ID) == nil && state == "finished"
+		return n.db.Get(&state, `SELECT state FROM dlq.redrives WHERE id = $1`, id) == nil && state == "finished"
 	})
-	return made.ID
+	return id
 }
 
 // delivered waits until the receiver hook has accepted a notification of each of these events, and until no

@@ -3,9 +3,7 @@ package integration_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -156,12 +154,7 @@ func (n *night) stuck() string {
 func (n *night) redrive() string {
 	n.t.Helper()
 	order := fmt.Sprintf(`{"filter": {"topic": %q}, "canary": 1, "canary_wait": "1h", "rate": 0.001}`, n.source)
-	status, body := n.api.try(http.MethodPost, "/api/v1/redrives", []byte(order), "Content-Type", "application/json")
-	var got redrive
-	if err := json.Unmarshal(body, &got); err != nil || status != http.StatusAccepted {
-		n.t.Fatalf("a redrive = %d %.300s, want 202", status, body)
-	}
-	return got.ID
+	return n.api.accepted("/api/v1/redrives", order, "Content-Type", "application/json")
 }
 
 // stopped creates a redrive that has stopped itself, and returns its id.

@@ -44,7 +44,7 @@ func newSystem(t *testing.T) *system {
 	return newSystemOn(t, stacktest.Kafka(t), postgrestest.URL(t))
 }
 
-// newSystemOn returns a system on the given servers. The database has the newest schema.
+// newSystemOn returns a system on the given servers. It does not migrate the database.
 func newSystemOn(t *testing.T, brokers []string, database string) *system {
 	t.Helper()
 	s := &system{t: t, brokers: brokers, prefix: fmt.Sprintf("e2e%d-%d", os.Getpid(), systems.Add(1))}

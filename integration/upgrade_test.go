@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
@@ -30,7 +28,7 @@ import (
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	before, after := upgrade(t)
-	s := unmigrated(t)
+	s := newSystemOn(t, stacktest.Kafka(t), postgrestest.Empty(t))
 	s.runs(filepath.Join(before.dir, "api"), "migrate", "up")
 	s.wantSchema(before.schema)
 	l := newLetters(s)
@@ -170,20 +168,6 @@ func command(t *testing.T, dir, name string, args ...string) string {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, errs.String())
 	}
 	return string(out)
-}
-
-// unmigrated returns a system with an empty database.
-func unmigrated(t *testing.T) *system {
-	t.Helper()
-	s := &system{t: t, prefix: fmt.Sprintf("up%d-%d", os.Getpid(), systems.Add(1)), brokers: stacktest.Kafka(t)}
-	database := postgrestest.Empty(t)
-	s.config = s.writeConfig(database)
-	db, err := sqlx.Connect("postgres", database)
-	check.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	s.db = db
-	s.kafka = newCluster(t, s.brokers)
-	return s
 }
 
 // runs runs a program until it exits, and fails the test unless the exit code is 0. Any goroutine may call it.
