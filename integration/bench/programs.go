@@ -31,9 +31,14 @@ const noRedrives = "DLQ_REDRIVE_WORKERS=0"
 
 // with runs a program of this commit on a database while the function do works. Then the program must stop with exit
 // code 0. The parameter env overrides settings.
+//
+// Of the dead letters of share groups, the program reads only those of the benchmark's own groups. By default it would
+// read those of all groups in the cluster. This setting is an environment variable because the programs of earlier
+// commits, which do not know it, refuse it in the file.
 func (s *side) with(ctx context.Context, name string, d *database, do func(program), env ...string) {
+	own := "DLQ_KAFKA_SHARE_GROUP_TOPICS=" + sharedDeadLetterTopic(s.id+"-*")
 	p := program{must(programs.Start(programs.Program{
-		Path: filepath.Join(s.programs, name), Config: d.config, Env: env, Dir: s.folder,
+		Path: filepath.Join(s.programs, name), Config: d.config, Env: append([]string{own}, env...), Dir: s.folder,
 	}))}
 	defer p.Kill()
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)

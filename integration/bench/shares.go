@@ -19,7 +19,7 @@ const (
 // shares measures how long the dead letters of a share group, which contain no value, wait until the ingester has
 // stored their records.
 func shares(ctx context.Context, s *side) []figure {
-	source, dlq, group := s.topicName(90)+".shared", "dlq."+s.topicName(90), s.topicName(90)+"-group"
+	source, dlq, group := s.topicName(90)+".shared", sharedDeadLetterTopic(s.topicName(90)), s.topicName(90)+"-group"
 	s.kafka.create(ctx, source, dlq)
 	check(sharegroup.Configure(ctx, s.kafka.client, group, map[string]string{"errors.deadletterqueue.topic.name": dlq}))
 	s.joinOnce(ctx, source, group)
@@ -49,6 +49,9 @@ func shares(ctx context.Context, s *side) []figure {
 	return append([]figure{wait}, append(work.processors("share groups", "postgres", "ingester"),
 		work.resident("share groups, memory of the ingester"))...)
 }
+
+// sharedDeadLetterTopic returns the dead-letter topic of a share group. name may be a pattern.
+func sharedDeadLetterTopic(name string) string { return "dlq." + name }
 
 // joinOnce lets a member of the share group accept one record of each partition, so that the group has a committed
 // position in every partition.
