@@ -6,7 +6,9 @@ package stacktest
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -95,6 +97,18 @@ func Main(m interface{ Run() int }) {
 	s3.stop()
 	openSearch.stop()
 	os.Exit(code)
+}
+
+// Parallel sets the number of tests of a package that run at the same time, unless the flag -parallel was given. By
+// default it is the number of processors, which is few for tests that mostly wait for servers. TestMain calls Parallel
+// before Main.
+func Parallel(tests int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(tests))
+	}
 }
 
 func (s *shared[S]) get(t testing.TB) S {
