@@ -13,8 +13,11 @@ import (
 
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{Postgres: true, Kafka: true})
+	proxy := check.Must(net.Listen("tcp", loopback+":0"))(t) // only its address is needed: nothing is forwarded
+	t.Cleanup(func() { proxy.Close() })
+	s := start(t, Options{Postgres: true, Kafka: true, KafkaAdvertise: proxy.Addr().String()})
 
+	t.Run("KafkaTellsTheClientsOfEachListenerItsAddress", func(t *testing.T) { advertises(t, s, proxy.Addr().String()) })
 	for name, end := range map[string]func() error{"Kill": s.KillPostgres, "Stop": s.StopPostgres} {
 		t.Run("PostgresKeepsCommitsOverA"+name, func(t *testing.T) { keepsCommits(t, s, name, end) })
 	}
@@ -27,6 +30,7 @@ func TestFaults(t *testing.T) {
 			t.Error("StartKafka of a running broker = nil, want an error")
 		}
 	})
+	check.Is(t, s.Broker(4).Kill(), ErrNotOurs, "kill of a broker that does not exist")
 }
 
 func keepsCommits(t *testing.T, s *Stack, table string, end func() error) {
@@ -66,14 +70,9 @@ func pauses(t *testing.T, s *Stack) {
 	await(t, "answer of the resumed Kafka", func() bool { return pingKafka(patient(t), broker) == nil })
 }
 
-// TestKafkaBehindAProxy: the broker tells clients of its second listener the port of the proxy. It tells clients of its
-// first listener its own port.
-func TestKafkaBehindAProxy(t *testing.T) {
-	t.Parallel()
-	proxy, err := net.Listen("tcp", loopback+":0") // the test only needs the address of a proxy: nothing is forwarded
-	check.NoError(t, err)
-	t.Cleanup(func() { proxy.Close() })
-	s := start(t, Options{Kafka: true, KafkaAdvertise: proxy.Addr().String()})
+// advertises checks that the broker tells the clients of its second listener the address of the proxy, and the clients
+// of its first listener its own address.
+func advertises(t *testing.T, s *Stack, proxy string) {
 	port := func(a string) int {
 		at, err := net.ResolveTCPAddr("tcp", a)
 		check.NoError(t, err)
@@ -81,7 +80,7 @@ func TestKafkaBehindAProxy(t *testing.T) {
 	}
 	for _, c := range []struct{ ask, want string }{
 		{s.Brokers()[0], s.Brokers()[0]},
-		{s.KafkaBehind(), proxy.Addr().String()},
+		{s.KafkaBehind(), proxy},
 	} {
 		conn, err := kafka.DialContext(patient(t), "tcp", c.ask)
 		check.Require(t, err == nil, "connect to %s: %v", c.ask, err)
@@ -136,46 +135,4 @@ func TestStandby(t *testing.T) {
 	if _, err := standby.ExecContext(t.Context(), "insert into n values (3)"); err == nil {
 		t.Error("the standby can be written")
 	}
-}
-
-// TestKafkaCluster: a topic has replicas on three brokers, a record survives the death of its leader, and the killed
-// broker returns to the cluster.
-func TestKafkaCluster(t *testing.T) {
-	t.Parallel()
-	s := start(t, Options{Kafka: true, KafkaCluster: true})
-	check.Equal(t, len(s.Brokers()), 3, "brokers")
-	const topic = "replicated"
-	createTopic(t, s.Brokers()[0], topic)
-	at := partitionOf(t, s, topic)
-	check.Equal(t, len(at.Replicas), 3, "replicas")
-	produce(t, s.Brokers()[0], topic, []byte("kept"))
-	leader := at.Leader.ID
-	check.NoError(t, s.Broker(leader).Kill())
-	other := s.Brokers()[leader%3]
-	await(t, "another leader", func() bool {
-		now := partitionOf(t, s, topic)
-		return now.Leader.ID != leader && len(now.Isr) == 2
-	})
-	if got := string(consume(t, other, topic)); got != "kept" {
-		t.Errorf("consumed %q, want %q", got, "kept")
-	}
-	check.NoError(t, s.Broker(leader).Start(patient(t)))
-	await(t, "every replica is in sync", func() bool { return len(partitionOf(t, s, topic).Isr) == 3 })
-	check.Is(t, s.Broker(4).Kill(), ErrNotOurs, "kill of a broker that does not exist")
-}
-
-// partitionOf returns the only partition of a topic, as a living broker sees it.
-func partitionOf(t *testing.T, s *Stack, topic string) (p kafka.Partition) {
-	t.Helper()
-	await(t, "metadata of "+topic, func() bool {
-		for _, broker := range s.Brokers() {
-			answer, err := newClient(t, broker).Metadata(patient(t), &kafka.MetadataRequest{Topics: []string{topic}})
-			if err == nil && len(answer.Topics) == 1 && len(answer.Topics[0].Partitions) == 1 {
-				p = answer.Topics[0].Partitions[0]
-				return true
-			}
-		}
-		return false
-	})
-	return p
 }
