@@ -272,11 +272,6 @@ func TruncateTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// IsRetryable reports whether the message has attempts left and its status is not final.
-func (m *Message) IsRetryable() bool {
-	return (m.Status == Pending || m.Status == Retrying) && m.RetryCount < m.MaxRetries
-}
-
 // IsFinal reports whether the message is RESOLVED or DEAD.
 func (m *Message) IsFinal() bool { return m.Status.Final() }
 

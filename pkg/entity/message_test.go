@@ -172,34 +172,31 @@ func TestMark(t *testing.T) {
 	})
 }
 
-func TestIsRetryable(t *testing.T) {
+func TestCanClaim(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
-		name              string
-		status            entity.Status
-		count, max        int
-		retryable, claims bool
+		name       string
+		status     entity.Status
+		count, max int
+		want       bool
 	}{
-		{"Pending", entity.Pending, 0, 3, true, true},
-		{"PendingWithTheLastAttemptLeft", entity.Pending, 2, 3, true, true},
-		{"PendingAtTheLimitIsNot", entity.Pending, 3, 3, false, false},
-		{"PendingBeyondTheLimitIsNot", entity.Pending, 4, 3, false, false},
-		{"PendingWithoutAnyAttemptAllowedIsNot", entity.Pending, 0, 0, false, false},
-		{"RetryingIsButIsNotClaimedAgain", entity.Retrying, 1, 3, true, false},
-		{"RetryingAtTheLimitIsNot", entity.Retrying, 3, 3, false, false},
-		{"ResolvedIsNot", entity.Resolved, 1, 3, false, false},
-		{"DeadIsNot", entity.Dead, 3, 3, false, false},
-		{"DeadWithAttemptsLeftIsNot", entity.Dead, 0, 3, false, false},
+		{"Pending", entity.Pending, 0, 3, true},
+		{"PendingWithTheLastAttemptLeft", entity.Pending, 2, 3, true},
+		{"PendingAtTheLimit", entity.Pending, 3, 3, false},
+		{"PendingBeyondTheLimit", entity.Pending, 4, 3, false},
+		{"PendingWithoutAnyAttemptAllowed", entity.Pending, 0, 0, false},
+		{"Retrying", entity.Retrying, 1, 3, false},
+		{"RetryingAtTheLimit", entity.Retrying, 3, 3, false},
+		{"Resolved", entity.Resolved, 1, 3, false},
+		{"Dead", entity.Dead, 3, 3, false},
+		{"DeadWithAttemptsLeft", entity.Dead, 0, 3, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			m := message(c.status, c.count, c.max)
-			if got := m.IsRetryable(); got != c.retryable {
-				t.Errorf("IsRetryable() = %v, want %v", got, c.retryable)
-			}
-			if err := m.CanClaim(); (err == nil) != c.claims {
-				t.Errorf("CanClaim() = %v, want claimable = %v", err, c.claims)
+			if err := m.CanClaim(); (err == nil) != c.want {
+				t.Errorf("CanClaim() = %v, want claimable = %v", err, c.want)
 			}
 		})
 	}
