@@ -21,14 +21,14 @@ import (
 // objects cannot be searched for, and a selection of more than limit messages, is an *entity.FieldError.
 func (a *Archive) Select(ctx context.Context, s entity.Selection, limit int) ([]repository.ArchivedEntry, error) {
 	// A message that moves to an object between the two reads is in both, and arranged drops one of them.
-	entries, err := selectRows(ctx, a.db, s, limit)
+	rows, err := selectRows(ctx, a.db, s, limit)
 	if err != nil {
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		inObjects, err := a.selectInObjects(ctx, s, limit)
+		entries, err := a.selectInObjects(ctx, s, limit, rows)
 		if err == nil {
-			return arranged(s, append(entries, inObjects...), limit)
+			return arranged(s, entries, limit)
 		}
 		if !errors.Is(err, errGone) || try == maxReplaced {
 			return nil, fmt.Errorf("select messages in objects: %w", err)
@@ -60,15 +60,19 @@ func selectRows(ctx context.Context, db Database, s entity.Selection, limit int)
 	return entries, err
 }
 
-// selectInObjects selects messages of objects, in any order. It stops after more than limit messages.
-func (a *Archive) selectInObjects(ctx context.Context, s entity.Selection, limit int) (entries []repository.ArchivedEntry, err error) {
+// selectInObjects selects messages of objects, in any order. It stops after more than limit messages. It appends the
+// entries to those of rows, so that a large selection is not copied.
+func (a *Archive) selectInObjects(
+	ctx context.Context, s entity.Selection, limit int, rows []repository.ArchivedEntry,
+) (entries []repository.ArchivedEntry, err error) {
 	l := newListing(filterOf(s))
 	objects, err := a.objects(ctx, l)
 	if err != nil {
 		return nil, err
 	}
+	entries = rows
 	topics := topicNames{}
-	for i := 0; i < len(objects) && len(entries) <= limit; i++ {
+	for i := 0; i < len(objects) && len(entries)-len(rows) <= limit; i++ {
 		err := a.eachMatch(ctx, l, &objects[i], func(e *file.Entry) {
 			entries = append(entries, repository.ArchivedEntry{
 				ID: e.ID, CreatedAt: e.CreatedAt, OriginalTopic: topics.shared(e.OriginalTopic),
