@@ -1,5 +1,6 @@
-// Package wait provides the pauses of loops: Sleep, which ends early when its context ends; Backoff, which gets longer
-// with every failure; and Broadcast, which wakes all goroutines that wait for a change.
+// Package wait provides the pauses of loops: Sleep, which ends early when its context ends; Ready, which tries until
+// something is ready; Backoff, which gets longer with every failure; and Broadcast, which wakes all goroutines that wait
+// for a change.
 package wait
 
 import (
@@ -17,6 +18,30 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// Ready calls try until it succeeds, for at most timeout and with a pause between two calls. After the timeout it returns
+// the error of the last call that ended in time, because a call that the timeout has ended early says no other reason. If
+// there is none, it returns the error of the first call. When ctx ends, Ready returns the error of ctx.
+func Ready(ctx context.Context, timeout, pause time.Duration, try func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	deadline, _ := limited.Deadline()
+	var last error
+	for again := true; again; again = Sleep(limited, pause) {
+		err := try(limited)
+		if err == nil {
+			return nil
+		}
+		// The clock decides: on a busy machine, a connection may see its deadline before the context ends.
+		if last == nil || time.Now().Before(deadline) {
+			last = err
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return last
 }
 
 // Backoff computes how long to wait after a failure. The wait is Base after the first attempt and twice as long after

@@ -2,6 +2,7 @@ package wait
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,51 @@ func TestSleep(t *testing.T) {
 			t.Errorf("slept %s, want only until the context ended", time.Since(began))
 		}
 	})
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	refused, late := errors.New("refused"), errors.New("i/o timeout")
+	const timeout, pause = 3 * time.Second, time.Second
+	untilLate := func(ctx context.Context) error { // as a connection whose deadline is that of the context
+		deadline, _ := ctx.Deadline()
+		time.Sleep(time.Until(deadline))
+		return late
+	}
+	for name, c := range map[string]struct {
+		try  func(ctx context.Context, n int) error
+		want error
+	}{
+		"ReadyAtTheThirdTry": {func(_ context.Context, n int) error {
+			if n < 3 {
+				return refused
+			}
+			return nil
+		}, nil},
+		"TheLastErrorInTime": {func(ctx context.Context, n int) error {
+			if n < 3 {
+				return refused
+			}
+			return untilLate(ctx)
+		}, refused},
+		"NoneInTime": {func(ctx context.Context, _ int) error { return untilLate(ctx) }, late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				try := func(ctx context.Context) error { n++; return c.try(ctx, n) }
+				if got := Ready(t.Context(), timeout, pause, try); got != c.want { //nolint:errorlint // this very error
+					t.Errorf("Ready = %v after %d tries, want %v", got, n, c.want)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if got := Ready(ctx, timeout, pause, untilLate); !errors.Is(got, context.Canceled) {
+					t.Errorf("Ready of a cancelled context = %v, want its error", got)
+				}
+			})
+		})
+	}
 }
 
 func TestBackoffAfter(t *testing.T) {

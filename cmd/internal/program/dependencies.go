@@ -111,26 +111,15 @@ func (b Base) Store(db *sqlx.DB) *postgres.Store {
 
 // waitForKafka waits until a broker answers, for at most the start-up timeout. After that, the error names the brokers.
 func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
-	limit, cancel := context.WithTimeout(ctx, b.Config.Server.StartupTimeout)
-	defer cancel()
-	var last error
-	for {
-		_, err := cluster.Topics(limit)
-		if err == nil {
-			return nil
-		}
-		if last == nil || limit.Err() == nil {
-			last = err
-		}
-		if !wait.Sleep(limit, 500*time.Millisecond) {
-			break
-		}
+	timeout := b.Config.Server.StartupTimeout
+	err := wait.Ready(ctx, timeout, 500*time.Millisecond, func(ctx context.Context) error {
+		_, err := cluster.Topics(ctx)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("kafka at %s is not ready after %s: %w", strings.Join(b.Config.Kafka.Broker.Brokers, ","), timeout, err)
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("kafka at %s is not ready after %s: %w",
-		strings.Join(b.Config.Kafka.Broker.Brokers, ","), b.Config.Server.StartupTimeout, last)
+	return err
 }
 
 // SchemaCheck returns the readiness check of the schema, which must be at least the version that this program was built

@@ -249,26 +249,13 @@ const readyPause = 500 * time.Millisecond
 // error of one line, with the last reason and with host:port/name of the database. It also tries again when the server
 // has refused the credentials, because a sidecar may not have written them yet.
 func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-
-	var last error
-	for {
-		err := db.PingContext(ctx)
-		if err == nil {
-			return nil
-		}
-		// The error of the last try says more than the error that the timeout has passed.
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		if wait.Sleep(ctx, readyPause) {
-			continue
-		}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("database is not ready after %s: %w", timeout, last)
-		}
-		return fmt.Errorf("wait for database: %w", ctx.Err())
+	switch err := wait.Ready(ctx, timeout, readyPause, db.PingContext); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait for database: %w", err)
+	default:
+		return fmt.Errorf("database is not ready after %s: %w", timeout, err)
 	}
 }
 
