@@ -37,7 +37,7 @@ func TestFaultClientCertificates(t *testing.T) {
 	for _, b := range bad {
 		c := s.certify("dlq-ingester")
 		b.change(c)
-		ended = append(ended, s.start([]string{"ingester", "api"}[len(ended)%2], s.environ(c, "DLQ_SERVER_STARTUP_TIMEOUT=3s")...))
+		ended = append(ended, s.start([]string{"ingester", "api"}[len(ended)%2], s.environ(c, "DLQ_SERVER_STARTUP_TIMEOUT=6s")...))
 	}
 	for i, b := range bad {
 		select {

@@ -55,8 +55,8 @@ func TestFaultTopicGrows(t *testing.T) {
 	}
 }
 
-// grow adds partitions to a topic. It replaces the tests' own client, because a new client knows the added partitions
-// at once.
+// grow adds partitions to a topic, and waits until every broker knows them. It replaces the tests' own client, because
+// a new client then knows them at once.
 func (s *system) grow(topic string, to int) {
 	s.t.Helper()
 	res, err := s.kafka.admin.CreatePartitions(s.t.Context(), &kafka.CreatePartitionsRequest{
@@ -64,6 +64,14 @@ func (s *system) grow(topic string, to int) {
 	})
 	if err != nil || res.Errors[topic] != nil {
 		s.t.Fatalf("add partitions to %s: %v, %+v", topic, err, res)
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = append(req.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
+	for _, b := range s.kafka.client.SeedBrokers() {
+		eventually(s.t, 30*time.Second, "the broker knows the added partitions", func() bool {
+			res, err := req.RequestWith(s.t.Context(), b)
+			return err == nil && len(res.Topics) == 1 && len(res.Topics[0].Partitions) == to
+		})
 	}
 	s.kafka = newCluster(s.t, s.brokers)
 }
