@@ -30,7 +30,7 @@ func TestReady(t *testing.T) {
 	const timeout, pause = 3 * time.Second, time.Second
 	untilLate := func(ctx context.Context) error { // as a connection whose deadline is that of the context
 		deadline, _ := ctx.Deadline()
-		time.Sleep(time.Until(deadline))
+		Sleep(context.WithoutCancel(ctx), time.Until(deadline))
 		return late
 	}
 	for name, c := range map[string]struct {
