@@ -15,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/integration/programs"
-	"github.com/dlq-manager/dlq-manager/integration/sharegroup"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
@@ -257,9 +256,7 @@ func writeForeignDeadLetter(t *testing.T, b *bench) {
 	t.Helper()
 	if err := attempt(func() {
 		source, dlq, group := "foreign-"+b.id, sharedDeadLetterTopic("foreign-"+b.id), "foreign-"+b.id+"-group"
-		b.kafka.create(t.Context(), source, dlq)
-		check(sharegroup.Configure(t.Context(), b.kafka.client, group, map[string]string{"errors.deadletterqueue.topic.name": dlq}))
-		(&side{bench: b}).joinOnce(t.Context(), source, group) // a group without members is not listed
+		b.createShareGroup(t.Context(), source, dlq, group)
 		check(b.kafka.client.ProduceSync(t.Context(), &kgo.Record{Topic: dlq, Value: []byte("foreign")}).FirstErr())
 	}); err != nil {
 		t.Fatal(err)

@@ -20,9 +20,7 @@ const (
 // stored their records.
 func shares(ctx context.Context, s *side) []figure {
 	source, dlq, group := s.topicName(90)+".shared", sharedDeadLetterTopic(s.topicName(90)), s.topicName(90)+"-group"
-	s.kafka.create(ctx, source, dlq)
-	check(sharegroup.Configure(ctx, s.kafka.client, group, map[string]string{"errors.deadletterqueue.topic.name": dlq}))
-	s.joinOnce(ctx, source, group)
+	s.createShareGroup(ctx, source, dlq, group)
 	n := s.opts.count(recordsToComplete)
 	records := make([]*kgo.Record, n)
 	for i := range records {
@@ -53,13 +51,16 @@ func shares(ctx context.Context, s *side) []figure {
 // sharedDeadLetterTopic returns the dead-letter topic of a share group. name may be a pattern.
 func sharedDeadLetterTopic(name string) string { return "dlq." + name }
 
-// joinOnce lets a member of the share group accept one record of each partition, so that the group has a committed
-// position in every partition.
-func (s *side) joinOnce(ctx context.Context, topic, group string) {
+// createShareGroup creates the topics, and a share group that reads the topic source and has the dead-letter topic dlq. A
+// member of the group accepts one record of each partition, so that the group is listed and has a committed position in
+// every partition.
+func (b *bench) createShareGroup(ctx context.Context, source, dlq, group string) {
+	b.kafka.create(ctx, source, dlq)
+	check(sharegroup.Configure(ctx, b.kafka.client, group, map[string]string{"errors.deadletterqueue.topic.name": dlq}))
 	for p := range partitions {
-		check(s.kafka.client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: int32(p), Value: []byte("first")}).FirstErr())
+		check(b.kafka.client.ProduceSync(ctx, &kgo.Record{Topic: source, Partition: int32(p), Value: []byte("first")}).FirstErr())
 	}
-	consumer := must(sharegroup.Start(ctx, sharegroup.Options{Brokers: s.brokers, Group: group, Topics: []string{topic}, Dir: s.folder}))
+	consumer := must(sharegroup.Start(ctx, sharegroup.Options{Brokers: b.brokers, Group: group, Topics: []string{source}, Dir: b.folder}))
 	defer consumer.Kill()
 	await(ctx, time.Minute, 100*time.Millisecond, "the share group", func() bool { return len(consumer.Deliveries()) >= partitions })
 	check(consumer.Stop())
