@@ -188,13 +188,7 @@ func (p replicas) followers() []int32 {
 // offsets.
 func (r *replicated) replicas() (all []replicas) {
 	r.t.Helper()
-	req := kmsg.NewPtrMetadataRequest()
-	for _, name := range []string{r.source, r.target, "__consumer_offsets"} {
-		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = kmsg.StringPtr(name)
-		req.Topics = append(req.Topics, topic)
-	}
-	res, err := req.RequestWith(r.t.Context(), r.kafka.client)
+	res, err := metadataOf(r.source, r.target, "__consumer_offsets").RequestWith(r.t.Context(), r.kafka.client)
 	if err != nil {
 		return nil
 	}
@@ -204,6 +198,17 @@ func (r *replicated) replicas() (all []replicas) {
 		}
 	}
 	return all
+}
+
+// metadataOf returns a request for the metadata of topics. A broker answers it; the clients' own methods may use a cache.
+func metadataOf(topics ...string) *kmsg.MetadataRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, name := range topics {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = &name
+		req.Topics = append(req.Topics, topic)
+	}
+	return req
 }
 
 // leader returns the id of the broker that leads partition 0 of the target topic.

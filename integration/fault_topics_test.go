@@ -65,11 +65,9 @@ func (s *system) grow(topic string, to int) {
 	if err != nil || res.Errors[topic] != nil {
 		s.t.Fatalf("add partitions to %s: %v, %+v", topic, err, res)
 	}
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = append(req.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
 	for _, b := range s.kafka.client.SeedBrokers() {
 		eventually(s.t, 30*time.Second, "the broker knows the added partitions", func() bool {
-			res, err := req.RequestWith(s.t.Context(), b)
+			res, err := metadataOf(topic).RequestWith(s.t.Context(), b)
 			return err == nil && len(res.Topics) == 1 && len(res.Topics[0].Partitions) == to
 		})
 	}
