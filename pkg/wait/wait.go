@@ -21,8 +21,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Ready calls try until it succeeds, for at most timeout and with a pause between two calls. After the timeout it returns
-// the error of the last call that ended in time, because a call that the timeout has ended early says no other reason. If
-// there is none, it returns the error of the first call. When ctx ends, Ready returns the error of ctx.
+// the error of the last call that ended in time, because a call that the timeout has cut short only names the timeout. If
+// no call ended in time, it returns the error of the first call. When ctx ends, Ready returns the error of ctx.
 func Ready(ctx context.Context, timeout, pause time.Duration, try func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

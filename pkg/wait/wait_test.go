@@ -59,14 +59,16 @@ func TestReady(t *testing.T) {
 				if got := Ready(t.Context(), timeout, pause, try); got != c.want { //nolint:errorlint // this very error
 					t.Errorf("Ready = %v after %d tries, want %v", got, n, c.want)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
-				if got := Ready(ctx, timeout, pause, untilLate); !errors.Is(got, context.Canceled) {
-					t.Errorf("Ready of a cancelled context = %v, want its error", got)
-				}
 			})
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got := Ready(ctx, timeout, pause, untilLate); !errors.Is(got, context.Canceled) {
+			t.Errorf("Ready of a cancelled context = %v, want its error", got)
+		}
+	})
 }
 
 func TestBackoffAfter(t *testing.T) {
