@@ -84,11 +84,9 @@ type unknown struct{ err error }
 // without a time limit.
 func find[T any](ctx context.Context, r *registry, key string, look func(context.Context) (T, error), size func(T) (int, time.Duration)) (found T, err error) {
 	key = r.cfg.Name + "\n" + key
-	if v, ok := r.cache.get(key, r.now()); ok {
-		if none, ok := v.(unknown); ok {
-			return found, none.err
-		}
-		return v.(T), nil //nolint:forcetypeassert // all values of a key have the same type
+	if v, ok, err := r.known(key); ok {
+		found, _ = v.(T)
+		return found, err
 	}
 	if err := r.down(); err != nil {
 		return found, err
@@ -97,6 +95,9 @@ func find[T any](ctx context.Context, r *registry, key string, look func(context
 		return found, errNoTime
 	}
 	done := r.flights.DoChan(key, func() (any, error) {
+		if v, ok, err := r.known(key); ok { // since the check above, the call of look for another caller has ended
+			return v, err
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 		defer cancel()
 		v, err := look(ctx)
@@ -124,6 +125,15 @@ func find[T any](ctx context.Context, r *registry, key string, look func(context
 	case <-ctx.Done():
 		return found, errNoTime
 	}
+}
+
+// known returns the answer of an earlier request from the cache; ok is false when there is none.
+func (r *registry) known(key string) (v any, ok bool, err error) {
+	v, ok = r.cache.get(key, r.now())
+	if none, missing := v.(unknown); missing {
+		return nil, ok, none.err
+	}
+	return v, ok, nil
 }
 
 var (

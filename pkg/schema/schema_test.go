@@ -340,6 +340,26 @@ func TestLookupsAreFew(t *testing.T) {
 	f.decode(t, message(framed(99, 2)))
 	f.decode(t, message(framed(1, 2)))
 	check.Equal(t, f.fake.count(), 3, "requests after a minute")
+	r := f.registries[0]
+	for id, want := range map[int]error{1: nil, 99: errUnknown} {
+		r.cache = newCache(cacheSize)
+		before := f.fake.count()
+		_, err := r.byID(lateCaller{t.Context(), sync.OnceFunc(func() { _, _ = r.byID(t.Context(), id) })}, id)
+		check.True(t, errors.Is(err, want), "id %d: %v, want %v", id, err, want)
+		check.Equal(t, f.fake.count()-before, 1, fmt.Sprintf("requests of two callers for the id %d", id))
+	}
+}
+
+// lateCaller is the context of a caller that finds nothing in the cache, and goes on after the function other has
+// looked the value up.
+type lateCaller struct {
+	context.Context
+	other func()
+}
+
+func (c lateCaller) Err() error {
+	c.other()
+	return c.Context.Err()
 }
 
 func TestTenLookupsASecond(t *testing.T) {
