@@ -136,6 +136,8 @@ func TestFetch_OpenTransactionHoldsCommittedReadersOnly(t *testing.T) {
 			texts(committed.Records), committed.LastStable, committed.HighWatermark, committed.Next)
 	}
 	check.Equal(t, texts(scanAll(t, c, tp)), "before open", "Scan")
+	stable := check.Must(c.StableOffsets(testContext(t), []broker.TopicPartition{tp}))(t)
+	check.Equal(t, []int64{stable[tp], end(t, c, tp)}, []int64{1, 2}, "StableOffsets and EndOffsets")
 	check.NoError(t, cl.EndTransaction(testContext(t), kgo.TryAbort))
 }
 

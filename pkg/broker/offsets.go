@@ -21,33 +21,42 @@ const (
 	asConsumer = -1 // the end of a log is its high watermark
 	asDebugger = -2 // the end of a log is the end of the leader's copy, which may be after the high watermark
 
+	readCommitted = 1 // isolation level
+
 	logEnd   = -1
 	logStart = -2
 )
 
 // offsetsQuery says which offset of a log a request asks for, and whether it asks as a consumer or as a debugger.
 type offsetsQuery struct {
-	asker int32
-	which int64
+	asker     int32
+	which     int64
+	committed bool // the end of a log is before the first record of an open transaction
 }
 
 // StartOffsets returns the first offset that each log still has. Partitions without an answer are missing from the
 // result and named in the error, which is then a PartitionErrors; any other error means no result.
 func (c *Cluster) StartOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
-	return c.listOffsets(ctx, parts, offsetsQuery{asConsumer, logStart})
+	return c.listOffsets(ctx, parts, offsetsQuery{asker: asConsumer, which: logStart})
 }
 
 // EndOffsets returns the offset after the last record that a consumer can see (the high watermark, records of open
 // transactions included). Errors are as in StartOffsets; an answer also shows that the leader is reachable.
 func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
-	return c.listOffsets(ctx, parts, offsetsQuery{asConsumer, logEnd})
+	return c.listOffsets(ctx, parts, offsetsQuery{asker: asConsumer, which: logEnd})
+}
+
+// StableOffsets returns the offset up to which a reader of committed records can read now: EndOffsets, or the offset of
+// the first record of an open transaction before it. Errors are as in StartOffsets.
+func (c *Cluster) StableOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
+	return c.listOffsets(ctx, parts, offsetsQuery{asker: asConsumer, which: logEnd, committed: true})
 }
 
 // AppendedOffsets returns the offset after the last record in the leader's log, which consumers cannot see yet when
 // replicas lag. A search that must prove that a record was never written reads up to AppendedOffsets. Errors are as in
 // StartOffsets.
 func (c *Cluster) AppendedOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
-	return c.listOffsets(ctx, parts, offsetsQuery{asDebugger, logEnd})
+	return c.listOffsets(ctx, parts, offsetsQuery{asker: asDebugger, which: logEnd})
 }
 
 // maxOffsetTries is the number of times that a partition's offset is requested while its leader has just been elected.
@@ -110,6 +119,9 @@ func (c *Cluster) askOffsets(ctx context.Context, parts []TopicPartition, query 
 
 func listOffsetsRequest(parts []TopicPartition, query offsetsQuery) *listoffsets.Request {
 	req := &listoffsets.Request{ReplicaID: query.asker}
+	if query.committed {
+		req.IsolationLevel = readCommitted
+	}
 	for topic, ids := range byTopic(parts) {
 		t := listoffsets.RequestTopic{Topic: topic}
 		for _, id := range ids {

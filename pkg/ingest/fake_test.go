@@ -53,6 +53,7 @@ type fakeLog struct {
 	start   int64
 	records []broker.Record
 	next    int64
+	open    int64 // number of records at the end of the log that belong to an open transaction
 	leader  int32
 	err     error
 
@@ -168,6 +169,10 @@ func (c *fakeCluster) EndOffsets(ctx context.Context, parts []broker.TopicPartit
 	return c.offsets(ctx, parts, func(l *fakeLog) int64 { return l.next })
 }
 
+func (c *fakeCluster) StableOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	return c.offsets(ctx, parts, func(l *fakeLog) int64 { return l.next - l.open })
+}
+
 func (c *fakeCluster) Fetch(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
 	timeout := time.NewTimer(req.MaxWait)
 	defer timeout.Stop()
@@ -233,6 +238,9 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 			for _, r := range log.records {
 				if r.Offset < p.Offset {
 					continue
+				}
+				if r.Offset >= log.next-log.open {
+					break
 				}
 				size := int64(len(r.Key) + len(r.Value))
 				if left <= 0 || size > left && some {

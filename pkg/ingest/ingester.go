@@ -30,6 +30,7 @@ type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	StableOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	Fetch(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error)
 	Group(cfg broker.GroupConfig) (*kafka.ConsumerGroup, error)
 	Mark(ctx context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error)

@@ -47,17 +47,20 @@ func TestBatchOverTheQuota(t *testing.T) {
 	})(t)
 }
 
-// TestQuotaThatIsEnough: a partition that is throttled and gets its records late cannot be called unreadable.
+// TestQuotaThatIsEnough: a partition that is throttled and gets its records late cannot be called unreadable, nor can a
+// partition whose only record is in an open transaction.
 func TestQuotaThatIsEnough(t *testing.T) {
 	bubble(func(w *world) {
-		w.cluster.topic("a.dlq.v1", "first", 2)
-		w.cluster.set(func() { w.cluster.quota.bytes = 600_000 })
+		w.cluster.topic("a.dlq.v1", "first", 3)
+		open := part("a.dlq.v1", 2)
+		w.cluster.produce(open, numbered(1)...)
+		w.cluster.set(func() { w.cluster.quota.bytes, w.cluster.log(open).open = 600_000, 1 })
 		for range 100 {
 			for p := range int32(2) {
 				w.cluster.produce(part("a.dlq.v1", p), broker.Record{Value: make([]byte, 500_000)})
 			}
 		}
-		w.start(part("a.dlq.v1", 0), part("a.dlq.v1", 1))
+		w.start(part("a.dlq.v1", 0), part("a.dlq.v1", 1), open)
 		pass(time.Hour)
 		check.Equal(w.t, len(w.messages("a.dlq.v1")), 200, "messages")
 		check.Equal(w.t, []float64{w.partitionErrors("a.dlq.v1"), float64(w.lines(unreadableLine))}, []float64{0, 0}, "errors and lines about the partitions")

@@ -49,6 +49,9 @@ func newestVersion(rw io.ReadWriter, key kafkaprotocol.ApiKey) (int16, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := CodeError(res.ErrorCode); err != nil {
+		return 0, err
+	}
 	for _, k := range res.ApiKeys {
 		if kafkaprotocol.ApiKey(k.ApiKey) == key {
 			return k.MaxVersion, nil
