@@ -26,7 +26,7 @@ var errSessionEnded = errors.New("kafka session has ended")
 // signedIn is a connection after the sign-in.
 type signedIn struct {
 	net.Conn
-	ends time.Time // end of the broker's session: after it the broker accepts no request; zero: the session has no end
+	ends time.Time // until when requests are sent, shortly before the end of the session at the broker; zero: the session has no end
 }
 
 // session is a connection that outlives the broker's session (KIP-368), because kafka-go neither authenticates a
@@ -75,13 +75,17 @@ func renewAfter(conn signedIn) time.Duration {
 	return token.Part(time.Until(conn.ends), 0.75, 0.85)
 }
 
-// renew tries to open the connection that replaces the present one.
+// renew tries to open the connection that replaces the present one, unless that is already being done.
 func (s *session) renew() {
 	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
 	defer cancel()
 	s.mu.Lock()
+	already := s.renewing
 	s.renewing = true
 	s.mu.Unlock()
+	if already {
+		return
+	}
 	next, err := s.dial(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +149,12 @@ func (s *session) renewed() error {
 		if s.conn.ends.IsZero() || now.Before(s.conn.ends) {
 			return nil
 		}
-		if s.closed || !now.Before(limit) || s.next == nil && !s.renewing {
+		none := s.next == nil && !s.renewing
+		if s.closed || !now.Before(limit) || none && s.err != nil {
 			return s.ended()
+		}
+		if none { // the timer is late, because the process or its machine stood still
+			s.timer.Reset(0)
 		}
 		changed := s.changes.Listen()
 		s.mu.Unlock()

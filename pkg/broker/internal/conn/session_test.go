@@ -141,6 +141,28 @@ func TestSession_EndsWhenSignInFails(t *testing.T) {
 	})
 }
 
+// When the process stood still until the session had ended, and the timer for the new connection with it, a request
+// waits for the new connection.
+func TestSession_TimerIsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, conn := open(t)
+		conn.(*session).timer.Stop()
+		<-time.After(61 * time.Second)
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			_, err := conn.Write(frame("request"))
+			check.NoError(t, err)
+		}()
+		synctest.Wait()
+		check.Require(t, s.count() == 2, "connections = %d, want 2", s.count())
+		_, err := io.ReadFull(s.broker(1), make([]byte, len(frame("request"))))
+		check.NoError(t, err)
+		<-sent
+	})
+}
+
 // A request after the end of the session waits until a new connection is open and all answers that are due on the old
 // connection have arrived. It does not wait longer than its own time limit.
 func TestSession_RequestWaitsForTheNextConnection(t *testing.T) {

@@ -132,8 +132,12 @@ func authenticated(ctx context.Context, open func() (net.Conn, error), mechanism
 	if lifetime == 0 {
 		return signedIn{Conn: conn}, nil
 	}
-	return signedIn{Conn: conn, ends: began.Add(lifetime)}, nil
+	return signedIn{Conn: conn, ends: began.Add(lifetime - unusedPart(lifetime))}, nil
 }
+
+// unusedPart returns how long before the end of a broker's session the last request is sent, because a busy broker may
+// read a request some time after it was sent, and then closes the connection.
+func unusedPart(lifetime time.Duration) time.Duration { return min(lifetime/10, 2*time.Second) }
 
 // authenticate runs the SASL exchange with the broker. It returns how long the broker accepts requests on the
 // connection, 0 for no limit.
