@@ -52,12 +52,13 @@ func As[E error](t testing.TB, err error, what string) E {
 	return is
 }
 
-// Eventually repeats ok every 20 ms until it is true, and ends the test after 2,500 calls.
+// Eventually repeats ok every 20 ms until it is true, and ends the test after 10,000 calls, which are more than three
+// minutes, because tests with large records take one minute on a busy machine.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for range 2500 {
+	for range 10_000 {
 		if ok() {
 			return
 		}
