@@ -30,7 +30,7 @@ func (b Broker) Kill() error { return b.with((*server).kill) }
 // Start starts a stopped or killed broker at the same address with the same data, and returns when it answers as a
 // member of the cluster.
 func (b Broker) Start(ctx context.Context) error {
-	return b.with(func(srv *server) error { return srv.start(ctx) })
+	return b.with(func(srv *server) error { return srv.startAgain(ctx) })
 }
 
 // Pause suspends the process of the broker, and returns when it is suspended. Its connections stay open, but it answers
@@ -77,7 +77,7 @@ func (s *Stack) KillPostgres() error { return s.withServer(&s.postgres, (*server
 // StartPostgres starts a stopped or killed server at the same address with the same data, and
 // returns when it answers, after the recovery.
 func (s *Stack) StartPostgres(ctx context.Context) error {
-	return s.withServer(&s.postgres, func(srv *server) error { return srv.start(ctx) })
+	return s.withServer(&s.postgres, func(srv *server) error { return srv.startAgain(ctx) })
 }
 
 // KillStandby kills the standby, as KillPostgres kills the primary.
@@ -85,7 +85,7 @@ func (s *Stack) KillStandby() error { return s.withServer(&s.standby, (*server).
 
 // StartStandby starts a killed standby, which then receives what it missed.
 func (s *Stack) StartStandby(ctx context.Context) error {
-	return s.withServer(&s.standby, func(srv *server) error { return srv.start(ctx) })
+	return s.withServer(&s.standby, func(srv *server) error { return srv.startAgain(ctx) })
 }
 
 // withServer calls the function work with a server that this stack has started, or returns ErrNotOurs. A function that

@@ -53,6 +53,17 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
+// startAgain starts a stopped server on its own ports. It tries several times, because freePorts of another test may
+// hold one of these ports for a moment.
+func (s *server) startAgain(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := s.start(ctx)
+		if try == 3 || !errors.Is(err, errPortTaken) {
+			return err
+		}
+	}
+}
+
 func (s *server) awaitAnswer(ctx context.Context) error {
 	pause := time.NewTicker(probePause)
 	defer pause.Stop()

@@ -20,7 +20,7 @@ func (s *standalone) Stop() error { return errors.Join(s.server.kill(), s.folder
 func (s *standalone) Kill() error { return s.server.kill() }
 
 // Restart starts a killed server with the same address and data.
-func (s *standalone) Restart(ctx context.Context) error { return s.server.start(ctx) }
+func (s *standalone) Restart(ctx context.Context) error { return s.server.startAgain(ctx) }
 
 // Ping returns nil when a URL answers with status 200. ctx limits the wait.
 func Ping(ctx context.Context, url string) error {
