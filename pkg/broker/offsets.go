@@ -27,7 +27,8 @@ const (
 	logStart = -2
 )
 
-// offsetsQuery says which offset of a log a request asks for, and whether it asks as a consumer or as a debugger.
+// offsetsQuery says which offset of a log a request asks for, whether it asks as a consumer or as a debugger, and whether
+// it asks as a reader of committed records.
 type offsetsQuery struct {
 	asker     int32
 	which     int64

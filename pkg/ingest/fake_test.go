@@ -234,7 +234,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 			log.tries++
 			got.Records, got.Next, got.HighWatermark, some = []broker.Record{*log.damage}, log.damage.Defect.Last+1, log.next, true
 		default:
-			got.HighWatermark, got.LogStart = log.next, log.start
+			got.HighWatermark, got.LastStable, got.LogStart = log.next, log.next-log.open, log.start
 			for _, r := range log.records {
 				if r.Offset < p.Offset {
 					continue

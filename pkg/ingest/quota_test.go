@@ -47,20 +47,38 @@ func TestBatchOverTheQuota(t *testing.T) {
 	})(t)
 }
 
-// TestQuotaThatIsEnough: a partition that is throttled and gets its records late cannot be called unreadable, nor can a
-// partition whose only record is in an open transaction.
-func TestQuotaThatIsEnough(t *testing.T) {
+// TestOpenTransactionUnderAQuota: a partition whose only record is in an open transaction is not called unreadable when
+// the broker answers only with pauses because of another partition's batch.
+func TestOpenTransactionUnderAQuota(t *testing.T) {
 	bubble(func(w *world) {
-		w.cluster.topic("a.dlq.v1", "first", 3)
-		open := part("a.dlq.v1", 2)
+		over, open := part("a.dlq.v1", 0), part("b.dlq.v1", 0)
+		w.cluster.topic(over.Topic, "first", 1)
+		w.cluster.topic(open.Topic, "first", 1)
+		w.cluster.produce(over, broker.Record{Value: make([]byte, 700_000)})
 		w.cluster.produce(open, numbered(1)...)
 		w.cluster.set(func() { w.cluster.quota.bytes, w.cluster.log(open).open = 600_000, 1 })
+		w.start(over, open)
+		pass(10 * time.Minute)
+		check.True(w.t, w.partitionErrors(over.Topic) > 0, "the batch over the quota is not counted")
+		check.Equal(w.t, []float64{w.partitionErrors(open.Topic), float64(w.lines(unreadableLine))}, []float64{0, 1}, "errors of the open partition, lines about partitions")
+
+		w.cluster.set(func() { w.cluster.log(open).open = 0 })
+		pass(10 * time.Minute)
+		check.Equal(w.t, len(w.messages(open.Topic)), 1, "messages after the transaction")
+	})(t)
+}
+
+// TestQuotaThatIsEnough: a partition that is throttled and gets its records late cannot be called unreadable.
+func TestQuotaThatIsEnough(t *testing.T) {
+	bubble(func(w *world) {
+		w.cluster.topic("a.dlq.v1", "first", 2)
+		w.cluster.set(func() { w.cluster.quota.bytes = 600_000 })
 		for range 100 {
 			for p := range int32(2) {
 				w.cluster.produce(part("a.dlq.v1", p), broker.Record{Value: make([]byte, 500_000)})
 			}
 		}
-		w.start(part("a.dlq.v1", 0), part("a.dlq.v1", 1), open)
+		w.start(part("a.dlq.v1", 0), part("a.dlq.v1", 1))
 		pass(time.Hour)
 		check.Equal(w.t, len(w.messages("a.dlq.v1")), 200, "messages")
 		check.Equal(w.t, []float64{w.partitionErrors("a.dlq.v1"), float64(w.lines(unreadableLine))}, []float64{0, 0}, "errors and lines about the partitions")

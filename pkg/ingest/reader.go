@@ -213,8 +213,8 @@ func (r *reader) unreadable(p *partition, err error) {
 var errQuota = errors.New("broker only asks for pauses: the fetch quota of this user is perhaps smaller than the next batch")
 
 // refusedByQuota counts an answer that contained only a pause. The request began with the partition p. A broker sends the
-// first batch of an answer whole, however small the request is; so if p has records that are not in an open transaction,
-// its next batch is too large for the quota.
+// first batch of an answer whole, however small the request is; so if p has records before the first record of an open
+// transaction, its next batch is too large for the quota.
 func (r *reader) refusedByQuota(ctx context.Context, p *partition) {
 	if !p.quota.pauses.Add() {
 		return
