@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/filelock"
 )
 
-// The programs that Build builds.
+// names has the programs that Build builds.
 var names = []string{"api", "ingester", "archiver"}
 
 // Build builds the programs api, ingester and archiver, and returns their folder, which is below bin. It works in every

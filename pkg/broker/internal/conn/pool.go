@@ -128,7 +128,7 @@ type call struct {
 	pauses   func(answer any) bool // whether the broker reads nothing from the connection for a while
 	versions protocol.Versions
 	state    atomic.Int32
-	deadline time.Time // no byte is sent after it
+	deadline time.Time // the request is not begun after it
 	paused   any       // the answer after which pauses returned true
 }
 
@@ -163,7 +163,7 @@ func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
 	// After a suspension of the process, the timer of the caller's context may fire late. The clock decides, so that a
 	// record is not written when another process has already settled its attempt.
 	if !time.Now().Before(c.deadline) {
-		return nil, errDropped
+		return nil, fmt.Errorf("%w: %w", errDropped, context.DeadlineExceeded)
 	}
 	if !c.state.CompareAndSwap(callWaits, callSends) {
 		return nil, errDropped

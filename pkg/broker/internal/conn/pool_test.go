@@ -97,6 +97,8 @@ func TestSend_AfterASuspension(t *testing.T) {
 	request.deadline = time.Now().Add(-time.Second)
 	_, err := request.RawExchange(nil)
 	check.Is(t, err, errDropped, "exchange")
+	check.Is(t, NetworkError(err), protocol.ErrUnavailable, "exchange")
+	check.True(t, IsTimeout(err), "%v is a time-out", err)
 	request.deadline = time.Now().Add(time.Minute)
 	check.NoError(t, check.Err(request.RawExchange(nil)))
 }

@@ -19,8 +19,8 @@ const (
 	renewPause = time.Second
 )
 
-// errSessionEnded means that a request was not sent, because the session had ended and the broker would have closed the
-// connection.
+// errSessionEnded means that a request was not sent, because the session had ended, or was so close to its end that the
+// broker could have closed the connection.
 var errSessionEnded = errors.New("kafka session has ended")
 
 // signedIn is a connection after the sign-in.
@@ -41,6 +41,7 @@ type session struct {
 	conn          signedIn
 	next          *signedIn // the new connection, which replaces conn before the next request; nil: none is open
 	renewing      bool      // a new connection is being opened
+	tried         time.Time // when the last try to open the new connection began; zero: there was none
 	err           error     // error of the last try to open the new connection; nil: it succeeded
 	changes       wait.Broadcast
 	closed        bool
@@ -75,13 +76,16 @@ func renewAfter(conn signedIn) time.Duration {
 	return token.Part(time.Until(conn.ends), 0.75, 0.85)
 }
 
-// renew tries to open the connection that replaces the present one, unless that is already being done.
+// renew tries to open the connection that replaces the present one, unless another call of renew is
+// already opening it.
 func (s *session) renew() {
 	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
 	defer cancel()
 	s.mu.Lock()
 	already := s.renewing
-	s.renewing = true
+	if !already {
+		s.renewing, s.tried = true, time.Now()
+	}
 	s.mu.Unlock()
 	if already {
 		return
@@ -135,7 +139,8 @@ func (s *session) beforeWrite(b []byte) (net.Conn, error) {
 }
 
 // renewed puts the next connection in the place of the current one when that is possible. When the current session has
-// ended, it waits until the replacement is possible. The caller holds the lock.
+// ended, it waits until the replacement is possible, and starts to open the next connection if the timer has not. The
+// caller holds the lock.
 func (s *session) renewed() error {
 	limit := time.Now().Add(renewTimeout)
 	if !s.writeDeadline.IsZero() && s.writeDeadline.Before(limit) {
@@ -153,8 +158,8 @@ func (s *session) renewed() error {
 		if s.closed || !now.Before(limit) || none && s.err != nil {
 			return s.ended()
 		}
-		if none { // the timer is late, because the process or its machine stood still
-			s.timer.Reset(0)
+		if none { // the timer is late, because the process was suspended, or the session is very short
+			s.timer.Reset(max(0, renewPause-time.Since(s.tried)))
 		}
 		changed := s.changes.Listen()
 		s.mu.Unlock()

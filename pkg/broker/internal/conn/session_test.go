@@ -141,8 +141,15 @@ func TestSession_EndsWhenSignInFails(t *testing.T) {
 	})
 }
 
-// When the process stood still until the session had ended, and the timer for the new connection with it, a request
-// waits for the new connection.
+func TestUnusedPart(t *testing.T) {
+	t.Parallel()
+	for lifetime, want := range map[time.Duration]time.Duration{3 * time.Second: 300 * time.Millisecond, 20 * time.Second: 2 * time.Second, time.Hour: 2 * time.Second} {
+		check.Equal(t, unusedPart(lifetime), want, "unused part of "+lifetime.String())
+	}
+}
+
+// When the process was suspended until the session had ended, the timer for the new connection is late. A request
+// then waits for the new connection.
 func TestSession_TimerIsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -135,7 +135,7 @@ func authenticated(ctx context.Context, open func() (net.Conn, error), mechanism
 	return signedIn{Conn: conn, ends: began.Add(lifetime - unusedPart(lifetime))}, nil
 }
 
-// unusedPart returns how long before the end of a broker's session the last request is sent, because a busy broker may
+// unusedPart returns how long before the end of a session the last request is sent, because a busy broker may
 // read a request some time after it was sent, and then closes the connection.
 func unusedPart(lifetime time.Duration) time.Duration { return min(lifetime/10, 2*time.Second) }
 
