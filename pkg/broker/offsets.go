@@ -21,8 +21,6 @@ const (
 	asConsumer = -1 // the end of a log is its high watermark
 	asDebugger = -2 // the end of a log is the end of the leader's copy, which may be after the high watermark
 
-	readCommitted = 1 // isolation level
-
 	logEnd   = -1
 	logStart = -2
 )
@@ -32,7 +30,7 @@ const (
 type offsetsQuery struct {
 	asker     int32
 	which     int64
-	committed bool // the end of a log is before the first record of an open transaction
+	isolation int8 // protocol.ReadCommitted: the end of a log is before the first record of an open transaction
 }
 
 // StartOffsets returns the first offset that each log still has. Partitions without an answer are missing from the
@@ -50,7 +48,7 @@ func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[T
 // StableOffsets returns the offset up to which a reader of committed records can read now: EndOffsets, or the offset of
 // the first record of an open transaction before it. Errors are as in StartOffsets.
 func (c *Cluster) StableOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
-	return c.listOffsets(ctx, parts, offsetsQuery{asker: asConsumer, which: logEnd, committed: true})
+	return c.listOffsets(ctx, parts, offsetsQuery{asker: asConsumer, which: logEnd, isolation: protocol.ReadCommitted})
 }
 
 // AppendedOffsets returns the offset after the last record in the leader's log, which consumers cannot see yet when
@@ -119,10 +117,7 @@ func (c *Cluster) askOffsets(ctx context.Context, parts []TopicPartition, query 
 }
 
 func listOffsetsRequest(parts []TopicPartition, query offsetsQuery) *listoffsets.Request {
-	req := &listoffsets.Request{ReplicaID: query.asker}
-	if query.committed {
-		req.IsolationLevel = readCommitted
-	}
+	req := &listoffsets.Request{ReplicaID: query.asker, IsolationLevel: query.isolation}
 	for topic, ids := range byTopic(parts) {
 		t := listoffsets.RequestTopic{Topic: topic}
 		for _, id := range ids {

@@ -239,7 +239,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 				if r.Offset < p.Offset {
 					continue
 				}
-				if r.Offset >= log.next-log.open {
+				if r.Offset >= got.LastStable {
 					break
 				}
 				size := int64(len(r.Key) + len(r.Value))

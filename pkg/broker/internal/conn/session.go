@@ -76,20 +76,18 @@ func renewAfter(conn signedIn) time.Duration {
 	return token.Part(time.Until(conn.ends), 0.75, 0.85)
 }
 
-// renew tries to open the connection that replaces the present one, unless another call of renew is
-// already opening it.
+// renew tries to open the connection that replaces the present one, unless another call of renew is already
+// opening it.
 func (s *session) renew() {
-	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
-	defer cancel()
 	s.mu.Lock()
-	already := s.renewing
-	if !already {
-		s.renewing, s.tried = true, time.Now()
-	}
-	s.mu.Unlock()
-	if already {
+	if s.renewing {
+		s.mu.Unlock()
 		return
 	}
+	s.renewing, s.tried = true, time.Now()
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
+	defer cancel()
 	next, err := s.dial(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -106,6 +106,9 @@ type Portions interface {
 	Read(memory *MemoryReservation, bytes int64) (p FetchedPartition, done bool, err error)
 }
 
+// ReadCommitted is the isolation level of a request that leaves out records of open and of aborted transactions.
+const ReadCommitted = 1
+
 // message returns the request in kafka-go's form, without a fetch session; topics in the order of the partitions.
 func (req FetchRequest) message() *fetch.Request {
 	m := &fetch.Request{
@@ -113,7 +116,7 @@ func (req FetchRequest) message() *fetch.Request {
 		MaxBytes: req.MaxBytes, SessionEpoch: -1,
 	}
 	if req.ReadCommitted {
-		m.IsolationLevel = 1
+		m.IsolationLevel = ReadCommitted
 	}
 	at := map[string]int{}
 	for _, p := range req.Partitions {
