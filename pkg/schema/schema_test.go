@@ -110,6 +110,7 @@ func open(t *testing.T, change ...func(*Config)) *fixture {
 	t.Cleanup(server.Close)
 	f.url = server.URL
 	cfg := DefaultConfig()
+	cfg.Timeout = 30 * time.Second // for busy machines
 	cfg.Registries = []RegistryConfig{{Name: "main", URL: server.URL}}
 	for _, c := range change {
 		c(&cfg)
@@ -256,6 +257,8 @@ func TestRegistryThatFails(t *testing.T) {
 			for id := range uint32(50) {
 				d := reader.Decode(message(framed(id+1, 2)), entity.ValuePart, 99)
 				check.True(t, d.Omitted == entity.SchemaUnavailable && d.Temporary && d.Reason != "", "got %+v", d)
+				// the reader may have returned before its request failed
+				check.Eventually(t, "the registry counts as down", func() bool { return f.registries[0].down() != nil })
 			}
 			check.True(t, f.fake.count() == 1, "%d requests", f.fake.count())
 			f.fake.failing(nil)
