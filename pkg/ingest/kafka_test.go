@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
@@ -85,7 +86,21 @@ func (p *plant) ingester(options ...Option) *Ingester {
 	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(p.t)
 	cfg := DefaultConfig()
 	cfg.DiscoveryInterval, cfg.SessionTimeout = 250*time.Millisecond, 6*time.Second
-	return New(cfg, p.prefix, patterns, p.cluster, decoder, stores.Fill[Stores](postgres.New(p.db)), prometheus.NewRegistry(), zap.NewNop(), options...)
+	return New(cfg, p.prefix, patterns, p.cluster, decoder, stores.Fill[Stores](postgres.New(p.db)), prometheus.NewRegistry(), p.log(), options...)
+}
+
+// log returns a logger whose entries are shown when the test fails.
+func (p *plant) log() *zap.Logger {
+	core, logs := observer.New(zap.InfoLevel)
+	p.t.Cleanup(func() {
+		if !p.t.Failed() {
+			return
+		}
+		for _, e := range logs.All() {
+			p.t.Log(e.Time.Format(time.TimeOnly), e.Level, e.Message, e.ContextMap())
+		}
+	})
+	return zap.New(core)
 }
 
 // run starts a new ingester.

@@ -13,6 +13,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -44,6 +45,7 @@ const (
 	atAttributes = 21
 	atLastDelta  = 23
 	atFirstTime  = 27
+	atMaxTime    = 35
 	atProducerID = 43
 	atCount      = 57
 	atRecords    = 61
@@ -188,8 +190,14 @@ func LegacyEntry(magic byte, codec int, offset int64, key, value []byte) []byte 
 	return b
 }
 
-// Produce makes a broker append a batch unchanged.
+// Produce makes a broker append a batch of format 2, unchanged except for its times. They become the present time,
+// because a broker deletes records from the year 1970 within 5 minutes: its retention is a week.
 func Produce(ctx context.Context, broker, topic string, partition int32, batch []byte) error {
+	batch = slices.Clone(batch)
+	now := uint64(time.Now().UnixMilli())
+	binary.BigEndian.PutUint64(batch[atFirstTime:], now)
+	binary.BigEndian.PutUint64(batch[atMaxTime:], now)
+	Seal(batch)
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.MaxVersions(kversion.V3_0_0()), kgo.BrokerMaxWriteBytes(1<<30))
 	if err != nil {
 		return err
