@@ -396,7 +396,7 @@ func (p *process) wantCleanEndBy(signal os.Signal) {
 }
 
 // client has a timeout, so that a program that never answers fails the test.
-var client = &http.Client{Timeout: 10 * time.Second}
+var client = &http.Client{Timeout: time.Minute}
 
 func (p *process) waitForLog(part string) {
 	p.t.Helper()
@@ -419,12 +419,13 @@ func (p *process) waitForAnswer(address string, status int, part string) {
 	}, &last)
 }
 
-// wait calls the function ask every 50 ms until it returns true. The test fails after 30 s, or when the program exits.
+// wait calls the function ask every 50 ms until it returns true. The test fails after 3 minutes, or when the program
+// exits.
 func (p *process) wait(what string, ask func() bool, last ...*string) {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for range 600 {
+	for range 3600 {
 		if ask() {
 			return
 		}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/minio/minio-go/v7"
@@ -39,7 +38,7 @@ func TestArchiveTier(t *testing.T) {
 		}
 		return answers
 	}
-	eventually(t, time.Minute, "the messages have an error group", func() bool {
+	eventually(t, "the messages have an error group", func() bool {
 		var without int
 		check.NoError(t, s.db.Get(&without, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE group_id IS NULL`))
 		return without == 0

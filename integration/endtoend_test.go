@@ -128,7 +128,7 @@ func (e *endToEnd) ingestUnderKills(t *testing.T) {
 				e.kafka.produce(slice[i:min(i+20, len(slice))]...)
 			}
 		})
-		eventually(t, time.Minute, fmt.Sprintf("row %d of slice %d is stored", point, n), func() bool {
+		eventually(t, fmt.Sprintf("row %d of slice %d is stored", point, n), func() bool {
 			return e.rows() >= min(before+point, (n+1)*records/kills-1)
 		})
 		if n%2 == 1 {
@@ -138,7 +138,7 @@ func (e *endToEnd) ingestUnderKills(t *testing.T) {
 		producing.Wait()
 	}
 	p := e.startReady("ingester")
-	eventually(t, time.Minute, "every record is stored", func() bool { return e.rows() >= records })
+	eventually(t, "every record is stored", func() bool { return e.rows() >= records })
 	p.stop()
 	if got := e.rows(); got != records {
 		t.Errorf("%d rows after %d kills, want %d", got, kills, records)
@@ -322,7 +322,7 @@ func (e *endToEnd) groupReset(t *testing.T) {
 			fresh++
 		}
 	}
-	eventually(t, time.Minute, "the fresh records are stored", func() bool { return e.rows() >= before+fresh })
+	eventually(t, "the fresh records are stored", func() bool { return e.rows() >= before+fresh })
 	if got := e.rows(); got != before+fresh {
 		t.Errorf("%d rows after the group was reset, want %d", got, before+fresh)
 	}

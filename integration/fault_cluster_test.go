@@ -77,7 +77,7 @@ func (r *replicated) during(name string, fault func()) {
 	r.produce(rate*pick(60, 120), nil)
 	r.waitStored()
 	id := r.beginAt(r.api, rate)
-	eventually(r.t, 30*time.Second, name+": messages are resolved", func() bool { return r.redrive(id).Succeeded > 0 })
+	eventually(r.t, name+": messages are resolved", func() bool { return r.redrive(id).Succeeded > 0 })
 	fault()
 	r.inSync()
 	got := r.redrive(id)
@@ -86,7 +86,7 @@ func (r *replicated) during(name string, fault func()) {
 	}
 	r.until("the redrive goes on", func() bool { return r.redrive(id).Succeeded > got.Succeeded+rate })
 	r.api.call(http.MethodPost, "/api/v1/redrives/"+id+"/cancel", http.StatusOK, nil)
-	eventually(r.t, 30*time.Second, name+": the redrive is cancelled", func() bool { return r.redrive(id).State == "cancelled" })
+	eventually(r.t, name+": the redrive is cancelled", func() bool { return r.redrive(id).State == "cancelled" })
 	r.finished(r.api, r.begin(r.api))
 	check.Equal(r.t, r.with("DEAD"), 0, name+": dead messages")
 	r.waitStored()
@@ -114,7 +114,7 @@ func (r *replicated) redrive(id string) (got redrive) {
 // until calls load repeatedly, until ok returns true.
 func (r *replicated) until(what string, ok func() bool) {
 	r.t.Helper()
-	eventually(r.t, time.Minute, what, func() bool {
+	eventually(r.t, what, func() bool {
 		r.load()
 		return ok()
 	})

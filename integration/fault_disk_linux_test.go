@@ -121,7 +121,7 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 			t.Errorf("all %d records are stored on a full disk", got)
 		}
 		l.endByFullLog()
-		eventually(t, 30*time.Second, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
+		eventually(t, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
 		wantSentAway(t, api.crowd(5, "/api/v1/dlq/"+l.source, 40*time.Second))
 		api.wantRunning()
 		ingester.wantRunning()
@@ -132,7 +132,7 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 	}
 	l.kafka.waitNoLag(l.prefix, l.source)
 	l.wantStoredOnce()
-	eventually(t, 30*time.Second, "both are ready", func() bool {
+	eventually(t, "both are ready", func() bool {
 		return api.status("/readyz") == 200 && ingester.status("/readyz") == 200
 	})
 	l.retryTheRest(api)
@@ -160,7 +160,7 @@ func (l *letters) wantStillHonest(api *process) {
 // because recovery needs space.
 func (l *letters) endByFullLog() {
 	l.t.Helper()
-	eventually(l.t, 30*time.Second, "PostgreSQL ends because its log is full", func() bool {
+	eventually(l.t, "PostgreSQL ends because its log is full", func() bool {
 		for range 100 {
 			if _, err := l.db.Exec(`SELECT pg_logical_emit_message(false, 'full', repeat('x', 1000000))`); err != nil {
 				break
@@ -198,19 +198,19 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 		l.slow(time.Second) // slows down statements, so that most messages are still unsent when the disk is full
 		id := l.begin(api)
 		point := l.with("RESOLVED") + 1 + l.random.IntN(1000)
-		eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })
+		eventually(t, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })
 		small.fill()
-		eventually(t, 30*time.Second, "the redrive waits", func() bool { return l.waitsFor(api, id) })
+		eventually(t, "the redrive waits", func() bool { return l.waitsFor(api, id) })
 		l.slow(0)
 		t.Logf("%d were resolved, %d in doubt and %d pending when the disk was full",
 			l.with("RESOLVED"), l.with("RETRYING"), l.with("PENDING"))
 		l.wantNoAttempt(api)
-		eventually(t, 30*time.Second, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
+		eventually(t, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
 		api.wantRunning()
 		ingester.wantRunning()
 		small.free()
 		check.NoError(t, errors.Join(own.KillKafka(), own.StartKafka(t.Context())))
-		eventually(t, 30*time.Second, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
+		eventually(t, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
 		l.kafka.waitLeaders(l.target)
 		l.wantNoFalseSuccess()
 		l.produce(100, nil)

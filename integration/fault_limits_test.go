@@ -50,7 +50,7 @@ func TestFaultPoolExhausted(t *testing.T) {
 			t.Errorf("%v requests waited for a connection, want at least the %d", got, clients)
 		}
 		check.NoError(t, tx.Rollback())
-		eventually(t, 30*time.Second, "the API serves again", func() bool { return api.status("/api/v1/redrives") == 200 })
+		eventually(t, "the API serves again", func() bool { return api.status("/api/v1/redrives") == 200 })
 		wantServed(t, api.crowd(clients, "/api/v1/redrives", 30*time.Second))
 	}
 	l.wantStoredOnce()
@@ -82,14 +82,14 @@ func TestFaultServerFull(t *testing.T) {
 		if got := l.count("true"); got != before {
 			t.Errorf("%d messages are stored without a connection, want the %d from before", got, before)
 		}
-		eventually(t, 30*time.Second, "neither is ready", func() bool {
+		eventually(t, "neither is ready", func() bool {
 			return api.status("/readyz") == 503 && ingester.status("/readyz") == 503
 		})
 		api.wantRunning()
 		ingester.wantRunning()
 		release()
 		l.waitStored()
-		eventually(t, 30*time.Second, "both are ready", func() bool {
+		eventually(t, "both are ready", func() bool {
 			return api.status("/readyz") == 200 && ingester.status("/readyz") == 200
 		})
 		wantServed(t, api.crowd(30, "/api/v1/dlq/"+l.source, 30*time.Second))
@@ -112,7 +112,7 @@ func (l *letters) holdConnections(url string, n int) (release func()) {
 		held = nil
 	}
 	l.t.Cleanup(release)
-	eventually(l.t, 30*time.Second, fmt.Sprintf("%d connections are taken", n), func() bool {
+	eventually(l.t, fmt.Sprintf("%d connections are taken", n), func() bool {
 		for len(held) < n {
 			db, err := sqlx.Connect("postgres", url)
 			if err != nil {
@@ -160,7 +160,7 @@ func TestFaultDescriptorsRunOut(t *testing.T) {
 		release := hold(t, 4*descriptors, api, ingester)
 		log.says("Accept error", "too many open files")
 		logOfAPI.says("Accept error", "too many open files")
-		eventually(t, 30*time.Second, "a client with an open connection gets an answer that asks it to try again", func() bool {
+		eventually(t, "a client with an open connection gets an answer that asks it to try again", func() bool {
 			a := inside("/api/v1/dlq/" + l.source)
 			if a.status != 200 && a.status != 503 {
 				t.Fatalf("a client with an open connection got %+v, want 200 or 503", a)
@@ -177,7 +177,7 @@ func TestFaultDescriptorsRunOut(t *testing.T) {
 		})
 		l.wantOffsetsStored()
 		release()
-		eventually(t, 30*time.Second, "both are ready", func() bool {
+		eventually(t, "both are ready", func() bool {
 			return api.status("/readyz") == 200 && ingester.status("/readyz") == 200
 		})
 		l.waitStored()
@@ -196,7 +196,7 @@ func TestFaultDescriptorsRunOut(t *testing.T) {
 func (l *letters) produceUntil(enough func() bool) {
 	l.t.Helper()
 	last := time.Now()
-	eventually(l.t, 30*time.Second, "the ingester cannot store", func() bool {
+	eventually(l.t, "the ingester cannot store", func() bool {
 		if l.count("true") >= len(l.sent) && time.Since(last) > 2*time.Second {
 			l.produce(20, nil)
 			last = time.Now()

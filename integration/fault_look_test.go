@@ -51,7 +51,7 @@ func (p *process) logged() string {
 // says waits until a line of this part of the log contains all of the texts.
 func (l ear) says(texts ...string) {
 	l.p.t.Helper()
-	eventually(l.p.t, 30*time.Second, fmt.Sprintf("%s logs %q", l.p.name, texts), func() bool { return l.said(texts...) > 0 })
+	eventually(l.p.t, fmt.Sprintf("%s logs %q", l.p.name, texts), func() bool { return l.said(texts...) > 0 })
 }
 
 // said returns how many lines of this part of the log contain all of the texts.
@@ -132,7 +132,7 @@ func wantServed(t *testing.T, answers []asked) {
 func (l *letters) wantOffsetsStored() {
 	l.t.Helper()
 	var committed map[int]int64
-	eventually(l.t, time.Minute, "the group has committed offsets of all partitions, some of them above 0", func() bool {
+	eventually(l.t, "the group has committed offsets of all partitions, some of them above 0", func() bool {
 		committed = l.kafka.committed(l.prefix, l.source)
 		some := false
 		for _, offset := range committed {
@@ -142,7 +142,7 @@ func (l *letters) wantOffsetsStored() {
 	})
 	for p, offset := range committed {
 		stored := -1
-		eventually(l.t, time.Minute, "PostgreSQL counts the messages of a partition", func() bool {
+		eventually(l.t, "PostgreSQL counts the messages of a partition", func() bool {
 			stored = l.count(fmt.Sprintf("dlq_partition = %d AND dlq_offset < %d", p, max(offset, 0)))
 			return stored >= 0
 		})

@@ -105,7 +105,7 @@ func (m *moments) died(killed <-chan struct{}, way *proxy.Proxy, moment string) 
 func (m *moments) rests(what string, number func() int) (now int) {
 	m.t.Helper()
 	before := -1
-	eventually(m.t, 30*time.Second, what+" stop changing", func() bool {
+	eventually(m.t, what+" stop changing", func() bool {
 		before, now = now, number()
 		lasting(200 * time.Millisecond)
 		return now == before && now == number()
@@ -217,7 +217,7 @@ func (m *moments) settled(held int, status string) {
 	before := m.settledAs(status)
 	api := m.startReady("api", impatient()...)
 	m.redrivesOver()
-	eventually(m.t, time.Minute, "every abandoned claim is settled", func() bool { return m.with("RETRYING") == 0 })
+	eventually(m.t, "every abandoned claim is settled", func() bool { return m.with("RETRYING") == 0 })
 	if got := m.settledAs(status) - before; got < held {
 		m.t.Errorf("%d of %d claims were settled as %s from the log, want all", got, held, status)
 	}

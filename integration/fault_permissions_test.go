@@ -86,7 +86,7 @@ func (p *permitted) works() {
 	id := p.pending()
 	p.api.call(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", 200, nil)
 	p.consumed(id)
-	eventually(p.t, 30*time.Second, "both programs are ready", func() bool {
+	eventually(p.t, "both programs are ready", func() bool {
 		return p.ingester.status("/readyz") == 200 && p.ingesterShown("ok")
 	})
 }
@@ -99,7 +99,7 @@ func (p *permitted) pending() string {
 
 func (p *permitted) consumed(id string) {
 	p.t.Helper()
-	eventually(p.t, 30*time.Second, "the replay is consumed", func() bool {
+	eventually(p.t, "the replay is consumed", func() bool {
 		var got struct{ Outcome string }
 		p.api.call(http.MethodGet, "/api/v1/dlq/messages/"+id, 200, &got)
 		return got.Outcome == "consumed"
@@ -139,7 +139,7 @@ func (p *permitted) deadLettersUnreadable(read kafka.ACLEntry) {
 func (p *permitted) groupRefused(restore func()) {
 	ear := p.ingester.listen()
 	p.produce(20, nil)
-	eventually(p.t, 30*time.Second, "the ingester is not ready", func() bool { return p.ingester.status("/readyz") == 503 })
+	eventually(p.t, "the ingester is not ready", func() bool { return p.ingester.status("/readyz") == 503 })
 	ear.says("join the group", "Group Authorization Failed")
 	restore()
 	p.waitStored()
@@ -160,7 +160,7 @@ func (p *permitted) originalUnseen(restore func()) {
 	p.waitStored()
 	check.Equal(p.t, p.count(known), before, "messages of the original topic")
 	restore()
-	eventually(p.t, 30*time.Second, "the original topic is known", func() bool {
+	eventually(p.t, "the original topic is known", func() bool {
 		p.kafka.produce(nameless())
 		p.waitStored()
 		return p.count(known) > before
@@ -189,7 +189,7 @@ func (p *permitted) settlingRefused(restore func()) {
 	p.exec(`DROP TRIGGER refuse ON dlq.dlq_messages`)
 	p.exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() - interval '1 second' WHERE id = '` + id + `'`)
 	p.api = p.startReady("api", p.apiEnviron...)
-	eventually(p.t, 30*time.Second, "the attempt cannot be settled", func() bool {
+	eventually(p.t, "the attempt cannot be settled", func() bool {
 		s := p.state(id)
 		return s.Status == "RETRYING" && s.Class != nil && *s.Class == "UNKNOWN"
 	})
@@ -222,7 +222,7 @@ func (p *permitted) retryRefused(restore func()) {
 }
 
 func (p *permitted) ingesterUnknown(restore func()) {
-	eventually(p.t, 30*time.Second, "the ingester's state is not known", func() bool { return p.ingesterShown("not known") })
+	eventually(p.t, "the ingester's state is not known", func() bool { return p.ingesterShown("not known") })
 	restore()
 }
 

@@ -38,7 +38,7 @@ func TestFaultQuotas(t *testing.T) {
 	for some := range slices.Chunk(records, 200) { // a batch that is larger than the quota of ten seconds can never be fetched
 		s.kafka.produce(some...)
 	}
-	eventually(t, pick(90*time.Second, 5*time.Minute), "every record is stored", func() bool {
+	eventually(t, "every record is stored", func() bool {
 		check.Equal(t, ingester.status("/readyz"), 200, "the ingester is ready")
 		return s.count("true") >= n
 	})

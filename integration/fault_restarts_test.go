@@ -103,7 +103,7 @@ func (c *cluster) waitLeaders(topic string) {
 	for p := range partitions {
 		ask = append(ask, kafka.LastOffsetOf(p))
 	}
-	eventually(c.t, 30*time.Second, "every partition has its leader", func() bool {
+	eventually(c.t, "every partition has its leader", func() bool {
 		res, err := c.admin.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ask}})
 		if err != nil || len(res.Topics[topic]) != partitions {
 			return false
@@ -121,7 +121,7 @@ func (l *letters) retryAllToPoint(api *process, most int) <-chan answer {
 	for range 3 {
 		asked := l.retryAll(api)
 		early := false
-		eventually(l.t, 30*time.Second, fmt.Sprintf("%d messages are resolved", at), func() bool {
+		eventually(l.t, fmt.Sprintf("%d messages are resolved", at), func() bool {
 			early = len(asked) > 0
 			return early || l.with("RESOLVED") >= at
 		})

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -48,7 +47,7 @@ func (l *letters) dead(topic string, n int) *kgo.Record {
 func (l *letters) taken(want int) {
 	l.t.Helper()
 	p := l.startReady("ingester")
-	eventually(l.t, time.Minute, "every record is stored", func() bool { return l.count("true") >= want })
+	eventually(l.t, "every record is stored", func() bool { return l.count("true") >= want })
 	p.stop()
 }
 

@@ -27,7 +27,7 @@ func TestFaultTopicGrows(t *testing.T) {
 	// Long sessions prevent a rebalance for another reason, after which the ingesters would see the new partitions.
 	calm := "DLQ_INGEST_SESSION_TIMEOUT=10s"
 	ingesters := []*process{l.startReady("ingester", calm), l.startReady("ingester", calm)}
-	eventually(t, 30*time.Second, "both ingesters read", func() bool {
+	eventually(t, "both ingesters read", func() bool {
 		shares := l.kafka.shares(l.prefix)
 		return len(shares) == 2 && shares[0] > 0 && shares[1] > 0 && shares[0]+shares[1] == partitions
 	})
@@ -66,7 +66,7 @@ func (s *system) grow(topic string, to int) {
 		s.t.Fatalf("add partitions to %s: %v, %+v", topic, err, res)
 	}
 	for _, b := range s.kafka.client.SeedBrokers() {
-		eventually(s.t, 30*time.Second, "the broker knows the added partitions", func() bool {
+		eventually(s.t, "the broker knows the added partitions", func() bool {
 			res, err := metadataOf(topic).RequestWith(s.t.Context(), b)
 			return err == nil && len(res.Topics) == 1 && len(res.Topics[0].Partitions) == to
 		})
@@ -144,7 +144,7 @@ func TestFaultRetentionWasFaster(t *testing.T) {
 		}
 		ingester := l.startReady("ingester")
 		log := ear{ingester, 0}
-		eventually(t, 30*time.Second, "every remaining record is stored", func() bool { return l.count("true") >= len(l.sent)-lost-away })
+		eventually(t, "every remaining record is stored", func() bool { return l.count("true") >= len(l.sent)-lost-away })
 		if got := ingester.metric("dlq_ingest_records_lost_total"); int(got) != away || away == 0 {
 			t.Errorf("%v records are counted as lost, want %d", got, away)
 		}
@@ -171,7 +171,7 @@ func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	ingester.signal(syscall.SIGCONT)
 	l.produce(100, nil)
 	standing := 0
-	eventually(l.t, 30*time.Second, "every record is stored or counted as lost", func() bool {
+	eventually(l.t, "every record is stored or counted as lost", func() bool {
 		standing = int(ingester.metric("dlq_ingest_records_lost_total") - before)
 		return l.count("true")+standing+lost >= len(l.sent)
 	})

@@ -42,7 +42,7 @@ func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 			victim = l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=1")...)
 		}
 		before := l.attempts()
-		eventually(t, 30*time.Second, "messages are claimed", func() bool { return l.attempts() > before })
+		eventually(t, "messages are claimed", func() bool { return l.attempts() > before })
 		<-time.After(time.Duration(l.random.IntN(600)) * time.Millisecond) // the kill must come at a random moment
 		victim.kill()
 		if l.with("RETRYING") > 0 {
@@ -111,7 +111,7 @@ func (p *process) accepted(path, order string, header ...string) string {
 func (l *letters) finished(p *process, id string) redrive {
 	l.t.Helper()
 	var got redrive
-	eventually(l.t, 2*time.Minute, "redrive "+id+" is over", func() bool {
+	eventually(l.t, "redrive "+id+" is over", func() bool {
 		status, body := p.try(http.MethodGet, "/api/v1/redrives/"+id, nil)
 		return status == http.StatusOK && json.Unmarshal(body, &got) == nil && (got.State == "finished" || got.State == "cancelled")
 	})
@@ -130,7 +130,7 @@ func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	l.slow(400 * time.Millisecond)
 	stopped := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=1", "DLQ_SERVER_DRAIN_TIMEOUT=4s")...)
 	asked := l.retryAll(stopped)
-	eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") > 0 })
+	eventually(t, "some messages are resolved", func() bool { return l.with("RESOLVED") > 0 })
 	<-time.After(time.Duration(l.random.IntN(500)) * time.Millisecond) // SIGTERM must come at a random moment
 	stopped.stop()
 
@@ -165,24 +165,24 @@ func TestBrokerGoesAway(t *testing.T) {
 	l.slow(200 * time.Millisecond)
 	asked := l.retryAll(api)
 	point := 1 + l.random.IntN(1000)
-	eventually(t, 30*time.Second, fmt.Sprintf("%d messages are resolved", point), func() bool { return l.with("RESOLVED") >= point })
+	eventually(t, fmt.Sprintf("%d messages are resolved", point), func() bool { return l.with("RESOLVED") >= point })
 	killed := time.Now()
 	check.NoError(t, own.KillKafka())
 	l.slow(0)
 
-	eventually(t, 30*time.Second, "the redrive waits", func() bool { return l.waits(api) })
+	eventually(t, "the redrive waits", func() bool { return l.waits(api) })
 	t.Logf("%d were resolved, %d in doubt and %d pending when nothing could be reached",
 		l.with("RESOLVED"), l.with("RETRYING"), l.with("PENDING"))
 	l.wantNoAttempt(api)
 	if got := total(api, l.source); got != len(l.sent) {
 		t.Errorf("%d messages are listed without a broker, want %d", got, len(l.sent))
 	}
-	eventually(t, 30*time.Second, "the ingester is not ready", func() bool {
+	eventually(t, "the ingester is not ready", func() bool {
 		api.call(http.MethodGet, "/readyz", 200, nil)
 		return ingester.status("/readyz") == 503
 	})
 	check.NoError(t, own.StartKafka(t.Context()))
-	eventually(t, 30*time.Second, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
+	eventually(t, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
 	late := time.Since(killed) > 25*time.Second // on a busy machine; after 30 s retry-all answers that the redrive goes on
 	l.produce(100, nil)
 	l.waitStored()
@@ -267,7 +267,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	l.slow(200 * time.Millisecond)
 	asked := l.retryAll(api)
 	point := 1 + l.random.IntN(1500)
-	eventually(t, 30*time.Second, fmt.Sprintf("%d messages are resolved", point), func() bool { return l.with("RESOLVED") >= point })
+	eventually(t, fmt.Sprintf("%d messages are resolved", point), func() bool { return l.with("RESOLVED") >= point })
 	kill()
 	start()
 	l.slow(0)
@@ -279,7 +279,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	} else {
 		l.finished(api, wantUnavailable(t, broken, "retry-all", 503)["redrive_id"])
 	}
-	eventually(t, 30*time.Second, "the API is ready", func() bool { return api.status("/readyz") == 200 })
+	eventually(t, "the API is ready", func() bool { return api.status("/readyz") == 200 })
 	l.retryTheRest(api)
 	l.wantStoredOnce()
 	l.wantResolvedOnce()
@@ -341,22 +341,22 @@ func TestZombieIngester(t *testing.T) {
 	}
 	l.slow(50 * time.Millisecond)
 	for range 2 {
-		eventually(t, 30*time.Second, "both ingesters read", both)
+		eventually(t, "both ingesters read", both)
 		point := l.random.IntN(100)
 		l.produce(2000, func(chunk int) {
 			if chunk == point {
 				zombie.signal(syscall.SIGSTOP)
 			}
 		})
-		eventually(t, 30*time.Second, "the other has all partitions", func() bool {
+		eventually(t, "the other has all partitions", func() bool {
 			return slices.Equal(l.kafka.shares(l.prefix), []int{partitions})
 		})
 		l.waitStored()
 		zombie.signal(syscall.SIGCONT)
-		eventually(t, 30*time.Second, "the resumed ingester is ready", func() bool { return zombie.status("/readyz") == 200 })
+		eventually(t, "the resumed ingester is ready", func() bool { return zombie.status("/readyz") == 200 })
 		zombie, other = other, zombie
 	}
-	eventually(t, 30*time.Second, "both ingesters read", both)
+	eventually(t, "both ingesters read", both)
 	l.produce(200, nil)
 	l.waitStored()
 	l.kafka.waitNoLag(l.prefix, l.source)

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"maps"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -54,7 +53,7 @@ func (c *cluster) logEnds(topic string) map[int]int64 {
 func (c *cluster) waitNoLag(group, topic string) {
 	c.t.Helper()
 	ends := c.logEnds(topic)
-	eventually(c.t, 30*time.Second, "the committed offsets are the log's ends", func() bool {
+	eventually(c.t, "the committed offsets are the log's ends", func() bool {
 		return maps.Equal(c.committed(group, topic), ends)
 	})
 }

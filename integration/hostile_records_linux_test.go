@@ -168,7 +168,7 @@ type storedBomb struct {
 // bombAt waits until the record at this offset is stored, and returns its row.
 func (s *system) bombAt(topic string, offset int64) (b storedBomb) {
 	s.t.Helper()
-	eventually(s.t, 3*time.Minute, fmt.Sprintf("offset %d of %s is stored", offset, topic), func() bool {
+	eventually(s.t, fmt.Sprintf("offset %d of %s is stored", offset, topic), func() bool {
 		return s.db.Get(&b, `SELECT m.id::text, octet_length(m.value) AS size, encode(sha256(m.value), 'hex') AS sum,
 			m.omitted_size, encode(m.omitted_sha256, 'hex') AS omitted_sum
 			FROM dlq.messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1 AND m.dlq_offset = $2`, topic, offset) == nil
@@ -203,7 +203,7 @@ func TestHostileRecords(t *testing.T) {
 		t.Helper()
 		s.kafka.produce(&kgo.Record{Topic: bystander, Value: fmt.Appendf(nil, `{"n":%d}`, others)})
 		others++
-		eventually(t, time.Minute, "another topic's record arrives", func() bool { return s.stored(bystander) == others })
+		eventually(t, "another topic's record arrives", func() bool { return s.stored(bystander) == others })
 	}
 
 	bombs := []bomb{{name: "1 M headers", headers: 1_000_000}, {name: "16 M headers", headers: 16_000_000}, {name: "70 MB", size: 70_000_000}, {name: "300 MB", size: 300_000_000}}
@@ -223,7 +223,7 @@ func TestHostileRecords(t *testing.T) {
 		raw.produce(hostile, tiny)
 	}
 	flows()
-	eventually(t, pick(2*time.Minute, 15*time.Minute), "all tiny records are stored", func() bool { return s.stored(hostile) == n+len(bombs) })
+	eventuallyWithin(t, pick(2*time.Minute, 15*time.Minute), "all tiny records are stored", func() bool { return s.stored(hostile) == n+len(bombs) })
 
 	alone := []bomb{{size: 63 << 20}, {named: 9999, size: 100}}
 	for _, b := range alone {

@@ -602,7 +602,7 @@ func (p *process) wantNear(before burden) {
 	p.t.Helper()
 	var now burden
 	most := burden{before.goroutines*1.5 + 50, before.memory*2 + 64<<20}
-	eventually(p.t, 2*time.Minute, fmt.Sprintf("%s uses not much more than before the faults, %+v", p.name, before), func() bool {
+	eventually(p.t, fmt.Sprintf("%s uses not much more than before the faults, %+v", p.name, before), func() bool {
 		now = p.burden()
 		return now.goroutines > 0 && now.goroutines <= most.goroutines && now.memory > 0 && now.memory <= most.memory
 	})

@@ -42,13 +42,13 @@ func newCluster(t *testing.T, brokers []string) *cluster {
 	t.Cleanup(client.Close)
 	return &cluster{
 		t: t, brokers: brokers, client: client,
-		admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 20 * time.Second},
+		admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: time.Minute},
 	}
 }
 
 func (c *cluster) create(topic string, partitions int, settings ...kafka.ConfigEntry) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, "topic "+topic+" is made", func() bool {
+	eventually(c.t, "topic "+topic+" is made", func() bool {
 		res, err := c.admin.CreateTopics(c.t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
 			{Topic: topic, NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: settings},
 		}})
@@ -73,7 +73,7 @@ func (c *cluster) delete(topic string) {
 // It waits until the broker has noticed that the group is empty, which takes a moment after the last member died.
 func (c *cluster) deleteGroup(group string) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, "group "+group+" is deleted", func() bool {
+	eventually(c.t, "group "+group+" is deleted", func() bool {
 		res, err := c.admin.DeleteGroups(c.t.Context(), &kafka.DeleteGroupsRequest{GroupIDs: []string{group}})
 		return err == nil && res.Errors[group] == nil
 	})
@@ -148,7 +148,7 @@ func (c *cluster) ends(topics []string) (total int64) {
 			ask[t.Name] = append(ask[t.Name], kafka.LastOffsetOf(p.ID))
 		}
 	}
-	eventually(c.t, 30*time.Second, "every partition has its leader", func() bool {
+	eventually(c.t, "every partition has its leader", func() bool {
 		total = 0
 		res, err := c.admin.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: ask})
 		if err != nil {

@@ -87,7 +87,7 @@ func (l *letters) letter() *kgo.Record {
 // detect surplus messages: wantStoredOnce does.
 func (l *letters) waitStored() {
 	l.t.Helper()
-	eventually(l.t, time.Minute, "every record is stored", func() bool { return l.count("true") >= len(l.sent) })
+	eventually(l.t, "every record is stored", func() bool { return l.count("true") >= len(l.sent) })
 }
 
 // stored produces n records, and runs an ingester until all are stored.
@@ -154,7 +154,7 @@ func (l *letters) await(asked <-chan answer) answer {
 // redrivesOver waits until no redrive is running. A redrive may go on after its client has got an answer.
 func (l *letters) redrivesOver() {
 	l.t.Helper()
-	eventually(l.t, 2*time.Minute, "every redrive is over", func() bool {
+	eventually(l.t, "every redrive is over", func() bool {
 		var active int
 		err := l.db.Get(&active, `SELECT count(*) FROM dlq.redrives WHERE state IN ('canary', 'running')`)
 		return err == nil && active == 0
@@ -166,7 +166,7 @@ func (l *letters) redrivesOver() {
 func (l *letters) retryTheRest(p *process) {
 	l.t.Helper()
 	l.redrivesOver()
-	eventually(l.t, 40*time.Second, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
+	eventually(l.t, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
 	pending := l.with("PENDING")
 	var got struct{ Retried int }
 	p.call(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", 200, &got)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 )
 
 // event names the kind of an event, and the error group, topic or redrive that the event concerns.
@@ -117,5 +116,5 @@ func (l *listener) all() []delivery {
 
 func (l *listener) waitFor(what string, is func(delivery) bool) {
 	l.t.Helper()
-	eventually(l.t, 90*time.Second, what+" comes", func() bool { return slices.ContainsFunc(l.all(), is) })
+	eventually(l.t, what+" comes", func() bool { return slices.ContainsFunc(l.all(), is) })
 }

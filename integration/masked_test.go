@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -46,14 +45,14 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	masks := "DLQ_MASKING_HEADERS=kafka_dlt-exception-*,kafka_dlt-original-consumer-group,x-customer"
 	n.api = n.startReady("api", masks)
 	n.ClientWithResponses = n.client()
-	eventually(t, time.Minute, "the notifier looks for events", func() bool {
+	eventually(t, "the notifier looks for events", func() bool {
 		var looking bool
 		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notification_state`) == nil && looking
 	})
 	seed("no stock for ")
 	ingester := n.startReady("ingester", masks)
 	n.waitStored()
-	eventually(t, time.Minute, "the search index uses the new masks", func() bool {
+	eventually(t, "the search index uses the new masks", func() bool {
 		return n.count(`NOT EXISTS (SELECT FROM dlq.message_documents d JOIN dlq.search_index c ON c.version = d.version WHERE d.message_id = dlq_messages.id)`) == 0
 	})
 	message := n.search(client.SearchMessagesParams{Limit: new(1)}).Messages[0]

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
@@ -54,7 +53,7 @@ func (p *process) join(limit int64) error {
 	}
 	p.t.Cleanup(func() {
 		p.kill()
-		eventually(p.t, 30*time.Second, "the group is empty", func() bool { return os.Remove(group) == nil })
+		eventually(p.t, "the group is empty", func() bool { return os.Remove(group) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(group, file), []byte(strconv.FormatInt(limit, 10)), 0o600); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
@@ -105,7 +104,7 @@ notify:
 func (n *notified) up() {
 	n.t.Helper()
 	n.api = n.startReady("api")
-	eventually(n.t, time.Minute, "the notifier looks for events", func() bool {
+	eventually(n.t, "the notifier looks for events", func() bool {
 		var looking bool
 		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notification_state`) == nil && looking
 	})
@@ -118,7 +117,7 @@ func (n *notified) fails(class, message string) {
 	for range 3 {
 		n.failing(class, message, `{"order": 1}`)
 	}
-	eventually(n.t, time.Minute, class+" is stored", func() bool { return n.ofTarget() == before+3 })
+	eventually(n.t, class+" is stored", func() bool { return n.ofTarget() == before+3 })
 }
 
 func (n *notified) ofTarget() int { return n.count("original_topic = '" + n.target + "'") }
@@ -148,7 +147,7 @@ func (n *notified) dies() {
 func (n *notified) redriven() string {
 	n.t.Helper()
 	id := n.api.accepted("/api/v1/redrives", fmt.Sprintf(`{"filter": {"topic": %q}}`, n.target), "Content-Type", "application/json")
-	eventually(n.t, time.Minute, "the redrive is finished", func() bool {
+	eventually(n.t, "the redrive is finished", func() bool {
 		var state string
 		return n.db.Get(&state, `SELECT state FROM dlq.redrives WHERE id = $1`, id) == nil && state == "finished"
 	})
@@ -162,7 +161,7 @@ func (n *notified) delivered(events ...event) {
 	for _, e := range events {
 		n.hook.waitFor(fmt.Sprint(e), func(d delivery) bool { return d.event == e && d.answer == http.StatusNoContent })
 	}
-	eventually(n.t, time.Minute, "no delivery is pending", func() bool {
+	eventually(n.t, "no delivery is pending", func() bool {
 		var waiting int
 		return n.db.Get(&waiting, `SELECT count(*) FROM dlq.notifications WHERE ended_at IS NULL OR NOT sent`) == nil && waiting == 0
 	})
@@ -215,7 +214,7 @@ func (n *notified) wantSlack(parts ...string) {
 // of error groups mentions them.
 func (n *notified) wantNothingOfHeartbeats() {
 	n.t.Helper()
-	eventually(n.t, time.Minute, "heartbeats were received and deleted", func() bool {
+	eventually(n.t, "heartbeats were received and deleted", func() bool {
 		var came bool
 		return n.db.Get(&came, `SELECT (SELECT count(*) FROM dlq.audit WHERE actor = 'heartbeat') > 1 AND EXISTS (
 			SELECT FROM dlq.error_groups WHERE class = 'dlqmanager.Heartbeat' AND first_seen IS NOT NULL)`) == nil && came

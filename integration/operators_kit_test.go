@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -76,17 +75,17 @@ func (o *operators) takenIn() {
 	o.t.Helper()
 	p := o.startReady("ingester")
 	o.waitStored()
-	eventually(o.t, time.Minute, "no record of a pointer is still being read", func() bool {
+	eventually(o.t, "no record of a pointer is still being read", func() bool {
 		return o.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'waiting')`) == 0
 	})
-	eventually(o.t, time.Minute, "every payload is filled", func() bool { return o.count(`payload_note = 'pending'`) == 0 })
+	eventually(o.t, "every payload is filled", func() bool { return o.count(`payload_note = 'pending'`) == 0 })
 	p.stop()
 	o.indexed()
 }
 
 func (o *operators) indexed() {
 	o.t.Helper()
-	eventually(o.t, time.Minute, "everything is indexed", func() bool {
+	eventually(o.t, "everything is indexed", func() bool {
 		return o.count(`NOT EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = dlq_messages.id)`) == 0
 	})
 }
@@ -142,7 +141,7 @@ func (o *operators) redrive(order client.RedriveOrder) client.Redrive {
 func (o *operators) over(id uuid.UUID) client.Redrive {
 	o.t.Helper()
 	var last client.Redrive
-	eventually(o.t, time.Minute, "the redrive is over", func() bool {
+	eventually(o.t, "the redrive is over", func() bool {
 		res, err := o.GetRedriveWithResponse(o.t.Context(), id)
 		if err != nil || res.JSON200 == nil {
 			return false

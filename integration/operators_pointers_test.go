@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -84,7 +83,7 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	o.takenIn()
 	id := o.only().Id
 	o.kafka.delete(o.target)
-	eventually(t, 2*time.Minute, "the broker has deleted the topic", func() bool {
+	eventually(t, "the broker has deleted the topic", func() bool {
 		res, err := o.GetPayloadWithResponse(t.Context(), id)
 		return err == nil && res.StatusCode() == http.StatusNotFound
 	})

@@ -6,16 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
-
-// waiting limits how long a test waits for work that a program does in the background.
-const waiting = 30 * time.Second
 
 func (o *operators) topicNow(name string) client.Topic {
 	o.t.Helper()
@@ -59,7 +55,7 @@ func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 		t.Errorf("ingest lag %v, want 0", here.IngestLag)
 	}
 	o.failing("com.acme.Timeout", "not taken in", `{}`)
-	eventually(t, waiting, "records that are not ingested are counted", func() bool {
+	eventually(t, "records that are not ingested are counted", func() bool {
 		lag := o.topicNow(o.target).IngestLag
 		return lag != nil && *lag == 1
 	})
@@ -69,7 +65,7 @@ func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go consumer.PollFetches(ctx)
-	eventually(t, waiting, "the group runs", func() bool {
+	eventually(t, "the group runs", func() bool {
 		groups := o.topicNow(o.target).Replay.ConsumerGroups
 		return len(groups) == 1 && groups[0].State == "running"
 	})

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -35,7 +34,7 @@ func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 		check.NoError(t, s.db.Get(&n, query))
 		return n
 	}
-	eventually(t, time.Minute, "all are stored", func() bool {
+	eventually(t, "all are stored", func() bool {
 		return number(`SELECT count(*) FROM dlq.dlq_messages`) == count
 	})
 	if n := number(`SELECT messages_pending FROM dlq.payload_progress`); n != count*9/10 {
@@ -44,13 +43,13 @@ func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 	for range 3 {
 		before := number(`SELECT count(payload) FROM dlq.dlq_messages`)
 		api := s.startReady("api")
-		eventually(t, time.Minute, "some payloads are filled", func() bool {
+		eventually(t, "some payloads are filled", func() bool {
 			return number(`SELECT count(payload) FROM dlq.dlq_messages`) > before
 		})
 		api.kill()
 	}
 	api := s.startReady("api")
-	eventually(t, time.Minute, "no message waits for its payload", func() bool {
+	eventually(t, "no message waits for its payload", func() bool {
 		return number(`SELECT messages_pending FROM dlq.payload_progress`) == 0
 	})
 	if n := number(`SELECT count(*) FROM dlq.messages WHERE payload IS NOT NULL AND payload = convert_from(value, 'UTF8')::jsonb AND payload_note IS NULL`); n != count*9/10 {
@@ -59,7 +58,7 @@ func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 	if n := number(`SELECT count(*) FROM dlq.dlq_messages WHERE payload IS NULL AND payload_note = 'not_json'`); n != count/10 {
 		t.Errorf("%d messages have none, want the %d that are not JSON", n, count/10)
 	}
-	eventually(t, time.Minute, "the metric shows that none waits", func() bool {
+	eventually(t, "the metric shows that none waits", func() bool {
 		_, body := api.try(http.MethodGet, "/metrics", nil)
 		return strings.Contains(string(body), "\ndlq_payload_lag_seconds 0\n")
 	})

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -52,7 +51,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	arrived := func(what string, messages, others, waiting int) {
 		t.Helper()
-		eventually(t, time.Minute, what, func() bool {
+		eventually(t, what, func() bool {
 			m, o, w := counts()
 			return m == messages && o == others && w == waiting
 		})
@@ -64,7 +63,7 @@ func TestQuarantine(t *testing.T) {
 	if status, body := ingester.try(http.MethodGet, "/readyz", nil); status != http.StatusOK {
 		t.Errorf("GET /readyz = %d %s, want the ingester ready", status, body)
 	}
-	eventually(t, time.Minute, "the metric has the record", func() bool {
+	eventually(t, "the metric has the record", func() bool {
 		_, body := ingester.try(http.MethodGet, "/metrics", nil)
 		return strings.Contains(string(body), `dlq_quarantine_records{topic="`+topic+`"} 1`)
 	})
@@ -75,7 +74,7 @@ func TestQuarantine(t *testing.T) {
 		before, _, quarantined := counts()
 		produce(from, from+300, func(n int) bool { return n%10 == 0 })
 		ingester = s.start("ingester")
-		eventually(t, time.Minute, "some of the batch are in quarantine", func() bool {
+		eventually(t, "some of the batch are in quarantine", func() bool {
 			m, _, w := counts()
 			return w > quarantined+round*5 || m == before+270
 		})
@@ -91,7 +90,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	s.db.MustExec(`ALTER TABLE dlq.records DROP CONSTRAINT chk_test`)
 	api.call(http.MethodPost, "/api/v1/quarantine/"+list.Records[0].ID+"/retry", 202, nil)
-	eventually(t, time.Minute, "the record that is retried is a message", func() bool {
+	eventually(t, "the record that is retried is a message", func() bool {
 		status, _ := api.try(http.MethodGet, "/api/v1/dlq/messages/"+list.Records[0].ID, nil)
 		return status == http.StatusOK
 	})

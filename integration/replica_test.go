@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -58,12 +57,12 @@ func TestReplica(t *testing.T) {
 		number, _, _ := strings.Cut(after, "\n")
 		return number
 	}
-	eventually(t, time.Minute, "the replica shows all messages", func() bool {
+	eventually(t, "the replica shows all messages", func() bool {
 		before := answers("replica")
 		return shown("PENDING", "") == 20 && answers("replica") != before
 	})
 
-	eventually(t, time.Minute, "the replica counts facets", func() bool {
+	eventually(t, "the replica counts facets", func() bool {
 		before := answers("replica")
 		return strings.Contains(get("/api/v1/messages/facets?by=topic", ""), `"matched":{"messages":20,`) && answers("replica") != before
 	})
@@ -78,14 +77,14 @@ func TestReplica(t *testing.T) {
 	before = answers("replica")
 	check.Equal(t, shown("DEAD", mark), 1, "dead messages that the user sees who made one dead")
 	check.Equal(t, answers("replica"), before, "reads with the mark that the replica answered")
-	eventually(t, time.Minute, "the replica is not read while its data is older than read_max_lag", func() bool { return shown("DEAD", "") == 1 })
+	eventually(t, "the replica is not read while its data is older than read_max_lag", func() bool { return shown("DEAD", "") == 1 })
 	check.True(t, strings.Contains(get("/api/v1/dlq/messages/"+id, ""), `"DEAD"`), "a single message comes from the replica")
 
 	check.Must(standby.ExecContext(t.Context(), `SELECT pg_wal_replay_resume()`))(t)
-	eventually(t, time.Minute, "the replica shows the change", func() bool { return shown("DEAD", "") == 1 })
+	eventually(t, "the replica shows the change", func() bool { return shown("DEAD", "") == 1 })
 	check.NoError(t, own.KillStandby())
 	check.Equal(t, shown("DEAD", ""), 1, "dead messages without the replica")
 	check.NoError(t, own.StartStandby(t.Context()))
 	before = answers("replica")
-	eventually(t, time.Minute, "the replica answers again", func() bool { return shown("DEAD", "") == 1 && answers("replica") != before })
+	eventually(t, "the replica answers again", func() bool { return shown("DEAD", "") == 1 && answers("replica") != before })
 }

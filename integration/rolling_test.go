@@ -47,10 +47,10 @@ func rollAPI(t *testing.T) {
 	for n := range rounds {
 		at := n % len(replicas)
 		before := r.retried.Load() + r.read.Load()
-		eventually(t, time.Minute, "clients are answered", func() bool { return r.retried.Load()+r.read.Load() >= before+20 })
+		eventually(t, "clients are answered", func() bool { return r.retried.Load()+r.read.Load() >= before+20 })
 		next := l.startReady("api", impatient()...)
 		r.balancer.add(next)
-		eventually(t, time.Minute, "the new one gets connections", func() bool { return r.balancer.has(next) })
+		eventually(t, "the new one gets connections", func() bool { return r.balancer.has(next) })
 		// Kubernetes deletes a pod in the same way: it sends no new connections to the pod, and a while later it sends
 		// SIGTERM.
 		r.balancer.withdraw(replicas[at])
@@ -154,7 +154,7 @@ func rollArchiver(t *testing.T) {
 		before := l.archived()
 		p := l.start("archiver", "DLQ_ARCHIVE_BATCH_SIZE=1")
 		least := before + 1 + l.random.IntN(len(l.sent)/(2*rounds))
-		eventually(t, time.Minute, fmt.Sprintf("%d messages are archived", least), func() bool { return l.archived() >= least })
+		eventually(t, fmt.Sprintf("%d messages are archived", least), func() bool { return l.archived() >= least })
 		p.stop() // fails the test unless the process exits with code 0 within 25 seconds
 		after := l.archived()
 		if after < len(l.sent) {
@@ -180,7 +180,7 @@ func rollArchiver(t *testing.T) {
 func (l *letters) idleSchedule() {
 	l.t.Helper()
 	p := l.start("archiver", "DLQ_ARCHIVE_SCHEDULE=0 3 1 1 *")
-	eventually(l.t, time.Minute, "the archiver waits for its scheduled time", func() bool { return len(readFile(l.t, p.log)) > 0 })
+	eventually(l.t, "the archiver waits for its scheduled time", func() bool { return len(readFile(l.t, p.log)) > 0 })
 	p.signal(syscall.SIGTERM)
 	p.stop()
 }

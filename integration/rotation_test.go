@@ -214,7 +214,7 @@ func (r *rotation) working() {
 	r.t.Helper()
 	r.produce(60, nil)
 	before := r.answered.Load()
-	eventually(r.t, time.Minute, "the API answers", func() bool { return r.answered.Load() >= before+20 })
+	eventually(r.t, "the API answers", func() bool { return r.answered.Load() >= before+20 })
 	r.waitStored()
 }
 

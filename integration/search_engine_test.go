@@ -56,7 +56,7 @@ func TestFaultSlowSearchEngineAPI(t *testing.T) {
 			return status == http.StatusOK && strings.Count(body, `"original_topic"`) == n
 		}
 	}
-	eventually(t, time.Minute, "the messages are stored", found(list, 20))
+	eventually(t, "the messages are stored", found(list, 20))
 	var word string
 	check.NoError(t, l.db.Get(&word, `SELECT substr(error_message, 1, 10) FROM dlq.dlq_messages LIMIT 1`))
 	search := list + "&q=" + url.QueryEscape(`"`+word+`"`)
@@ -64,8 +64,8 @@ func TestFaultSlowSearchEngineAPI(t *testing.T) {
 		check.NoError(t, l.db.Get(&yes, `SELECT filled FROM dlq.search_index`))
 		return yes
 	}
-	eventually(t, time.Minute, "OpenSearch is filled", served)
-	eventually(t, time.Minute, "OpenSearch finds the messages", found(search, 20))
+	eventually(t, "OpenSearch is filled", served)
+	eventually(t, "OpenSearch finds the messages", found(search, 20))
 
 	p.Slow(proxy.Slowness{Latency: 100 * time.Millisecond})
 	check.True(t, found(search, 20)(), "a search in a slow OpenSearch does not find all messages")
@@ -74,14 +74,14 @@ func TestFaultSlowSearchEngineAPI(t *testing.T) {
 	status, body := get(search)
 	check.True(t, status == http.StatusServiceUnavailable && strings.Contains(body, "within 2s"), "search of a late OpenSearch: %d %s", status, body)
 	l.produce(20, nil)
-	eventually(t, time.Minute, "new messages are in the list", found(list, 40))
+	eventually(t, "new messages are in the list", found(list, 40))
 	status, body = get("/api/v1/messages/facets?by=topic")
 	check.True(t, status == http.StatusOK && strings.Contains(body, `"exact":true`), "facets without text of a late OpenSearch: %d %s", status, body)
 	hears.says("the search engine does not answer")
 
 	p.Slow(proxy.Slowness{})
 	p.CutAll()
-	eventually(t, time.Minute, "OpenSearch finds all messages again", found(search, 40))
+	eventually(t, "OpenSearch finds all messages again", found(search, 40))
 }
 
 // TestFaultSearchEngineAPI: an API whose search index is in OpenSearch finds messages, counts facets and previews
@@ -95,13 +95,13 @@ func TestFaultSearchEngineAPI(t *testing.T) {
 	api := l.startReady("api", append(environ, "DLQ_SEARCH_OPENSEARCH_TIMEOUT=5s")...)
 	send := func(method, path, body string) (int, string) { return sendTo(t, api, method, path, body) }
 	var word string
-	eventually(t, time.Minute, "the messages are stored", func() bool {
+	eventually(t, "the messages are stored", func() bool {
 		_, body := send(http.MethodGet, "/api/v1/messages?limit=50&count=exact", "")
 		return strings.Count(body, `"original_topic"`) == 20
 	})
 	check.NoError(t, l.db.Get(&word, `SELECT substr(error_message, 1, 10) FROM dlq.dlq_messages LIMIT 1`))
 	search := "/api/v1/messages?limit=50&count=exact&q=" + url.QueryEscape(`"`+word+`"`)
-	eventually(t, time.Minute, "OpenSearch finds the messages", func() bool {
+	eventually(t, "OpenSearch finds the messages", func() bool {
 		status, body := send(http.MethodGet, search, "")
 		return status == http.StatusOK && strings.Count(body, `"original_topic"`) == 20
 	})
@@ -109,7 +109,7 @@ func TestFaultSearchEngineAPI(t *testing.T) {
 	check.NoError(t, l.db.Get(&inDatabase, `SELECT count(*) FROM dlq.message_documents WHERE text <> ''`))
 	check.Same(t, inDatabase, 0, "documents with text in the database")
 	facets := "/api/v1/messages/facets?by=topic&q=" + url.QueryEscape(`"`+word+`"`)
-	eventually(t, time.Minute, "the facets are as of a time after the messages", func() bool {
+	eventually(t, "the facets are as of a time after the messages", func() bool {
 		status, body := send(http.MethodGet, facets, "")
 		return status == http.StatusOK && strings.Contains(body, `"counted":20`)
 	})
@@ -132,7 +132,7 @@ func TestFaultSearchEngineAPI(t *testing.T) {
 	status, body = send(http.MethodGet, "/readyz", "")
 	check.True(t, status == http.StatusOK && strings.Contains(body, `"opensearch"`), "readiness without OpenSearch: %d %s", status, body)
 	p.To(node)
-	eventually(t, time.Minute, "OpenSearch finds the messages again", func() bool {
+	eventually(t, "OpenSearch finds the messages again", func() bool {
 		status, body := send(http.MethodGet, search, "")
 		return status == http.StatusOK && strings.Count(body, `"original_topic"`) == 20
 	})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/integration/programs"
@@ -28,15 +27,15 @@ func TestShareGroupsAreShown(t *testing.T) {
 		_, body := s.api.try(http.MethodGet, "/metrics", nil)
 		return strings.Contains(string(body), "\n"+metric)
 	}
-	eventually(t, time.Minute, "the API counts what is not ingested", func() bool {
+	eventually(t, "the API counts what is not ingested", func() bool {
 		return has(fmt.Sprintf(`dlq_pointers_waiting{state="not_ingested",topic=%q} 3`, s.dlq))
 	})
-	eventually(t, time.Minute, "there are nearly seven days until the retention of the topic ends", func() bool {
+	eventually(t, "there are nearly seven days until the retention of the topic ends", func() bool {
 		return has(fmt.Sprintf(`dlq_pointers_source_seconds_left{topic=%q} 6`, s.topic))
 	})
 	check.NoError(t, consumer.Stop())
 
-	eventually(t, time.Minute, "the group whose dead letters are lost is shown", func() bool {
+	eventually(t, "the group whose dead letters are lost is shown", func() bool {
 		return has(fmt.Sprintf(`dlq_share_group_problems{code="not_enabled",group=%q} 1`, wrong))
 	})
 	list, err := s.ListShareGroupsWithResponse(t.Context())
@@ -58,7 +57,7 @@ func TestShareGroupsAreShown(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("%s %t %d %t %d", *m.Completion, m.CompletionReason == nil, *m.Duplicates, m.SourceGone, *m.ConsumerAttempts),
 			"completed true 0 false 1", "fields of a message")
 	}
-	eventually(t, time.Minute, "nothing waits any more", func() bool {
+	eventually(t, "nothing waits any more", func() bool {
 		return !has("dlq_pointers_source_seconds_left") && !has(fmt.Sprintf(`dlq_pointers_waiting{state="waiting",topic=%q}`, s.topic))
 	})
 }

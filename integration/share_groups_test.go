@@ -71,7 +71,7 @@ func (s *shared) fail(n int, decisions string) {
 // completed waits until the database says of exactly n messages that they are complete.
 func (s *shared) completed(n int) {
 	s.t.Helper()
-	eventually(s.t, 2*time.Minute, fmt.Sprintf("%d messages are complete", n), func() bool {
+	eventually(s.t, fmt.Sprintf("%d messages are complete", n), func() bool {
 		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'completed')`) == n
 	})
 }
@@ -181,14 +181,14 @@ func TestShareGroupsRecordIsGone(t *testing.T) {
 	s := newShared(t, false)
 	consumer := s.kafka.startShareConsumer(s.group, s.topic)
 	s.fail(10, "reject")
-	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 10 })
+	eventually(t, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 10 })
 	check.NoError(t, consumer.Stop())
 	s.deleteSources()
 	ingester := s.startReady("ingester")
-	eventually(t, time.Minute, "the records are gone", func() bool {
+	eventually(t, "the records are gone", func() bool {
 		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'gone')`) == 10
 	})
-	eventually(t, time.Minute, "the ingester's metric counts the ten records that are gone", func() bool { // after they are stored
+	eventually(t, "the ingester's metric counts the ten records that are gone", func() bool { // after they are stored
 		_, metrics := ingester.try(http.MethodGet, "/metrics", nil)
 		return bytes.Contains(metrics, []byte(`dlq_completions_total{result="gone"} 10`))
 	})
@@ -212,7 +212,7 @@ func TestShareGroupsOutcome(t *testing.T) {
 	s.retry(first.Id, client.RetryMessageJSONRequestBody{})
 	s.completed(2)
 	var second client.Message
-	eventually(t, time.Minute, "the replay came back", func() bool {
+	eventually(t, "the replay came back", func() bool {
 		for _, m := range s.search(client.SearchMessagesParams{Topic: &s.dlq}).Messages {
 			if m.ParentId != nil && *m.ParentId == first.Id {
 				second = m
@@ -222,7 +222,7 @@ func TestShareGroupsOutcome(t *testing.T) {
 	})
 	check.Equal(t, string(*s.message(first).Outcome), "returned", "outcome")
 	s.retry(second.Id, client.RetryMessageJSONRequestBody{})
-	eventually(t, time.Minute, "the third dead letter is dead", func() bool { return s.with("DEAD") == 1 })
+	eventually(t, "the third dead letter is dead", func() bool { return s.with("DEAD") == 1 })
 
 	s.kafka.produce(&kgo.Record{
 		Topic: s.topic, Key: []byte("later"), Headers: []kgo.RecordHeader{{Key: sharegroup.DecisionsHeader, Value: []byte("reject")}},
@@ -232,7 +232,7 @@ func TestShareGroupsOutcome(t *testing.T) {
 	edit := fmt.Sprintf(`{"edit": {"headers": [{"key": %q, "value": "accept"}]}}`, sharegroup.DecisionsHeader)
 	status, answer := s.api.try(http.MethodPost, "/api/v1/dlq/messages/"+repaired.Id.String()+"/retry", []byte(edit))
 	check.Require(t, status == http.StatusOK, "retry = %d %s", status, answer)
-	eventually(t, time.Minute, "the replay is consumed", func() bool {
+	eventually(t, "the replay is consumed", func() bool {
 		m := s.message(repaired)
 		return m.Outcome != nil && string(*m.Outcome) == "consumed" && m.OutcomeGroup != nil && *m.OutcomeGroup == s.group
 	})
@@ -274,7 +274,7 @@ func TestShareGroupsForgeries(t *testing.T) {
 		again(*letters[0], nil, s.topic), again(*letters[0], []byte("forged"), s.topic), again(*letters[1], nil, s.target),
 		again(*letters[1], nil, "__consumer_offsets"),
 	)
-	eventually(t, time.Minute, "the forged records are refused", func() bool {
+	eventually(t, "the forged records are refused", func() bool {
 		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'refused')`) == 3
 	})
 	var got []string
@@ -304,7 +304,7 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	n := pick(600, 1500)
 	consumer := s.kafka.startShareConsumer(s.group, s.topic)
 	s.fail(n, "reject")
-	eventually(t, time.Minute, "some dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) >= int64(n/10) })
+	eventually(t, "some dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) >= int64(n/10) })
 	check.NoError(t, own.KillKafka())
 	check.NoError(t, own.StartKafka(t.Context()))
 	kafka.DefaultTransport.(*kafka.Transport).CloseIdleConnections() // drops connections to the killed broker
@@ -316,7 +316,7 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 		}
 		return len(seen), all
 	}
-	eventually(t, 2*time.Minute, "every record has a dead letter", func() bool {
+	eventually(t, "every record has a dead letter", func() bool {
 		distinct, _ := written()
 		return distinct == n
 	})
@@ -354,13 +354,13 @@ func TestFaultShareGroupsTopicMayNotBeRead(t *testing.T) {
 	consumer := s.kafka.startShareConsumer(s.group, s.topic, open)
 	s.fail(3, "reject")
 	s.kafka.produce(decided(open, 0, "open", "value", "reject"))
-	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 4 })
+	eventually(t, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 4 })
 	check.NoError(t, consumer.Stop())
 	s.kafka.describeOnly(s.topic)
 
 	s.startReady("ingester")
 	s.completed(1)
-	eventually(t, time.Minute, "the messages of the other topic are refused", func() bool {
+	eventually(t, "the messages of the other topic are refused", func() bool {
 		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'refused'
 			AND s.reason LIKE '%give the user of dlq-manager READ there')`) == 3
 	})
@@ -418,11 +418,11 @@ func TestShareGroupsForgedBefore(t *testing.T) {
 		{Key: "__dlq.errors.delivery.count", Value: []byte("1")},
 		{Key: "__dlq.errors.message", Value: []byte("forged")},
 	}})
-	eventually(t, time.Minute, "the forged dead letter is refused", func() bool { return s.inState("refused") == 1 })
+	eventually(t, "the forged dead letter is refused", func() bool { return s.inState("refused") == 1 })
 	consumer = s.kafka.startShareConsumer(s.group, s.topic)
-	eventually(t, time.Minute, "the genuine dead letter is written", func() bool { return s.kafka.ends([]string{s.dlq}) == 4 })
+	eventually(t, "the genuine dead letter is written", func() bool { return s.kafka.ends([]string{s.dlq}) == 4 })
 	check.NoError(t, consumer.Stop())
-	eventually(t, 30*time.Second, "the record of the genuine dead letter is stored", func() bool { return s.inState("completed") == 3 })
+	eventually(t, "the record of the genuine dead letter is stored", func() bool { return s.inState("completed") == 3 })
 }
 
 // TestShareGroupsTopicIsDeleted: the original topic is deleted before its dead letters are completed, and Kafka deletes
@@ -432,11 +432,11 @@ func TestShareGroupsTopicIsDeleted(t *testing.T) {
 	s := newShared(t, false)
 	consumer := s.kafka.startShareConsumer(s.group, s.topic)
 	s.fail(2, "reject")
-	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 2 })
+	eventually(t, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 2 })
 	check.NoError(t, consumer.Stop())
 	s.kafka.delete(s.topic)
 	s.startReady("ingester")
-	eventually(t, time.Minute, "the messages are refused", func() bool { return s.inState("refused") == 2 })
+	eventually(t, "the messages are refused", func() bool { return s.inState("refused") == 2 })
 	var reasons []string
 	check.NoError(t, s.db.Select(&reasons, `SELECT DISTINCT replace(reason, $1, 'T') FROM dlq.share_records ORDER BY 1`, s.topic))
 	check.Equal(t, reasons, []string{"topic T, partition 0, does not exist", "topic T, partition 1, does not exist"}, "reasons")
@@ -450,7 +450,7 @@ func TestShareGroupsAutomaticRetry(t *testing.T) {
 	s := newShared(t, true, "DLQ_REDRIVE_AUTO_TOPICS=*", "DLQ_REDRIVE_AUTO_IDLE_SLEEP=20ms")
 	s.startReady("ingester")
 	consumer := s.kafka.startShareConsumer(s.group, s.topic)
-	eventually(t, time.Minute, "the API knows the group's topics", func() bool {
+	eventually(t, "the API knows the group's topics", func() bool {
 		list, err := s.ListShareGroupsWithResponse(t.Context())
 		return err == nil && list.JSON200 != nil && len(list.JSON200.ShareGroups) == 1 && list.JSON200.ShareGroups[0].Topics != nil &&
 			len(*list.JSON200.ShareGroups[0].Topics) == 1
@@ -459,7 +459,7 @@ func TestShareGroupsAutomaticRetry(t *testing.T) {
 	for range n {
 		s.fail(1, "reject")
 	}
-	eventually(t, 3*time.Minute, "all messages were sent", func() bool { return s.kafka.ends([]string{s.topic}) >= 2*n })
+	eventually(t, "all messages were sent", func() bool { return s.kafka.ends([]string{s.topic}) >= 2*n })
 	check.NoError(t, consumer.Stop())
 	lost := 0
 	for _, r := range s.kafka.readAll(s.topic) {
@@ -477,11 +477,11 @@ func TestShareGroupsFormerTopic(t *testing.T) {
 	s := newShared(t, false)
 	consumer := s.kafka.startShareConsumer(s.group, s.topic)
 	s.fail(2, "reject")
-	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 2 })
+	eventually(t, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 2 })
 	check.NoError(t, consumer.Stop())
 	other := programs.ShareGroupTopic(s.prefix, "other")
 	s.kafka.create(other, 1, sharegroup.DeadLetterTopic)
 	s.kafka.configureShareGroup(s.group, map[string]string{"errors.deadletterqueue.topic.name": other})
 	s.startReady("ingester")
-	eventually(t, 30*time.Second, "the dead letters of the former topic are listed", func() bool { return s.count("true") == 2 })
+	eventually(t, "the dead letters of the former topic are listed", func() bool { return s.count("true") == 2 })
 }

@@ -48,8 +48,8 @@ func TestShareGroupWritesDeadLetters(t *testing.T) {
 			})
 			consumer := c.startShareConsumer(name, topic)
 			const final = 4 + 5 // number of all deliveries: one for some records, two for the others
-			eventually(t, time.Minute, "every delivery was decided", func() bool { return len(consumer.Deliveries()) == final })
-			eventually(t, time.Minute, "the dead letters are written", func() bool { return c.ends([]string{dlq}) >= 4 })
+			eventually(t, "every delivery was decided", func() bool { return len(consumer.Deliveries()) == final })
+			eventually(t, "the dead letters are written", func() bool { return c.ends([]string{dlq}) >= 4 })
 			check.NoError(t, consumer.Stop())
 
 			got := map[string]*kgo.Record{}

@@ -108,7 +108,7 @@ func (s *soak) perhapsKilled() (revive func()) {
 func (s *soak) archiverKilled() bool {
 	// An earlier fault may have broken the test's connection to PostgreSQL, and on a busy machine no message may be
 	// finished yet. So the test repeats the statement until it changes a message.
-	eventually(s.t, time.Minute, "messages are due", func() bool {
+	eventually(s.t, "messages are due", func() bool {
 		res, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
 			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') LIMIT 150)`)
 		if err != nil {
@@ -119,7 +119,7 @@ func (s *soak) archiverKilled() bool {
 	})
 	before := s.archived()
 	p := s.startIn(s.dir, filepath.Join(binaries, "archiver"), "DLQ_ARCHIVE_BATCH_SIZE=1")
-	eventually(s.t, time.Minute, "the archiver has moved something or ended", func() bool {
+	eventually(s.t, "the archiver has moved something or ended", func() bool {
 		select {
 		case <-p.done:
 			return true
@@ -141,7 +141,7 @@ func (s *soak) archived() (n int) {
 func (s *soak) databaseRestarts(end func() error) bool {
 	var before, after time.Time
 	const started = `SELECT pg_postmaster_start_time()`
-	eventually(s.t, time.Minute, "PostgreSQL reports its start time", func() bool { return s.db.Get(&before, started) == nil })
+	eventually(s.t, "PostgreSQL reports its start time", func() bool { return s.db.Get(&before, started) == nil })
 	if err := end(); err != nil {
 		s.t.Fatalf("end PostgreSQL: %v", err)
 	}
@@ -151,7 +151,7 @@ func (s *soak) databaseRestarts(end func() error) bool {
 		s.t.Fatalf("start PostgreSQL: %v", err)
 	}
 	revive()
-	eventually(s.t, time.Minute, "PostgreSQL answers", func() bool { return s.db.Get(&after, started) == nil })
+	eventually(s.t, "PostgreSQL answers", func() bool { return s.db.Get(&after, started) == nil })
 	return after.After(before)
 }
 
@@ -276,7 +276,7 @@ func (s *soak) standsStill(at *place, d time.Duration) bool {
 	})
 	lasting(d)
 	p.signal(syscall.SIGCONT)
-	eventually(s.t, time.Minute, "the resumed program is ready", func() bool { return p.status("/readyz") == 200 })
+	eventually(s.t, "the resumed program is ready", func() bool { return p.status("/readyz") == 200 })
 	return seen
 }
 

@@ -185,7 +185,7 @@ func (s *soak) worksBegin() {
 // program uses.
 func (s *soak) warmUp() {
 	s.t.Helper()
-	eventually(s.t, time.Minute, "some records were sent back", func() bool {
+	eventually(s.t, "some records were sent back", func() bool {
 		s.luck.mu.Lock()
 		defer s.luck.mu.Unlock()
 		return s.luck.counts["retry 200"] >= 3
@@ -208,7 +208,7 @@ func (s *soak) quiet() {
 	s.work.Wait()
 	s.stopFeed()
 	s.feed.Wait()
-	eventually(s.t, time.Minute, "paused redrives are cancelled", s.cancelPaused)
+	eventually(s.t, "paused redrives are cancelled", s.cancelPaused)
 }
 
 // recovers checks the invariant I7: without faults, all work completes by itself. On an idle machine that takes less
@@ -222,7 +222,7 @@ func (s *soak) recovers(since time.Time) {
 	}
 	for _, topic := range s.sources {
 		ends := s.kafka.logEnds(topic)
-		eventually(s.t, 2*time.Minute, "there is no lag", func() bool {
+		eventually(s.t, "there is no lag", func() bool {
 			committed := s.kafka.committed(s.prefix, topic)
 			for partition, end := range ends {
 				if committed[partition] != end && end > 0 {
@@ -233,7 +233,7 @@ func (s *soak) recovers(since time.Time) {
 		})
 	}
 	s.t.Logf("all programs were ready and without lag %.1f s after the last fault", time.Since(since).Seconds())
-	eventually(s.t, 5*time.Minute, "every redrive is over, those with a rate too, and every claim settled", func() bool {
+	eventually(s.t, "every redrive is over, those with a rate too, and every claim settled", func() bool {
 		var open int
 		err := s.db.Get(&open, `SELECT (SELECT count(*) FROM dlq.redrives WHERE state IN ('canary', 'running', 'paused'))
 			+ (SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING' AND NOT unsettled)`)

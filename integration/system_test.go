@@ -189,9 +189,15 @@ func (p *process) call(method, path string, want int, out any) []byte {
 	return answer
 }
 
-// eventually repeats ok until it is true, and ends the test if that takes longer than limit. The pauses grow from 20 to
-// 100 ms, because many of these questions cost the programs a connection to Kafka or a statement.
-func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
+// eventually repeats ok until it is true, and ends the test if that takes longer than 5 minutes, which is enough for
+// busy machines. The pauses grow from 20 to 100 ms, because many of these questions cost the programs a connection to
+// Kafka or a statement.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	eventuallyWithin(t, 5*time.Minute, what, ok)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

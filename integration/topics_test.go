@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -21,7 +20,7 @@ func TestNewTopicIsRead(t *testing.T) {
 	for p := range int32(3) {
 		s.kafka.produce(&kgo.Record{Topic: topic, Partition: p, Value: []byte(`{}`)})
 	}
-	eventually(t, 30*time.Second, "all three records are listed", func() bool { return total(api, topic) == 3 })
+	eventually(t, "all three records are listed", func() bool { return total(api, topic) == 3 })
 }
 
 // TestTopicMadeAgainLosesNothing: a topic that is deleted and created again starts at offset 0, and
@@ -38,7 +37,7 @@ func TestTopicMadeAgainLosesNothing(t *testing.T) {
 		for n := range 20 {
 			s.kafka.produce(&kgo.Record{Topic: topic, Partition: int32(n % 2), Value: fmt.Appendf(nil, `{"life": %d}`, life)})
 		}
-		eventually(t, time.Minute, fmt.Sprintf("the records of incarnation %d are listed", life), func() bool {
+		eventually(t, fmt.Sprintf("the records of incarnation %d are listed", life), func() bool {
 			return total(api, topic) == 20*life
 		})
 		s.kafka.delete(topic)
@@ -67,7 +66,7 @@ func TestFiftyRetriesPublishOnce(t *testing.T) {
 	s.kafka.create(target, 3) // first, so that the ingester, when it finds the source, also knows this topic
 	s.kafka.create(source, 1)
 	s.kafka.produce(&kgo.Record{Topic: source, Value: []byte(`{"order": 1}`)})
-	eventually(t, 30*time.Second, "the message is listed", func() bool { return total(apis[0], source) == 1 })
+	eventually(t, "the message is listed", func() bool { return total(apis[0], source) == 1 })
 	ingester.stop()
 	var got listed
 	apis[0].call(http.MethodGet, "/api/v1/dlq/"+source, 200, &got)

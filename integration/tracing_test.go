@@ -107,7 +107,7 @@ func (c *traceCollector) await(t *testing.T, what string, ok func(span) bool) sp
 			}
 		}
 	}()
-	eventually(t, 30*time.Second, "the collector has "+what, func() bool {
+	eventually(t, "the collector has "+what, func() bool {
 		found = c.all(ok)
 		return len(found) > 0
 	})
@@ -304,7 +304,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 			}
 			api.call(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", http.StatusOK, nil)
 			l.wantResolvedOnce()
-			eventually(t, 30*time.Second, "spans are "+c.result, func() bool { return spansOf(api, c.result) > 0 })
+			eventually(t, "spans are "+c.result, func() bool { return spansOf(api, c.result) > 0 })
 			if n := spansOf(api, "exported"); n != 0 {
 				t.Errorf("%g spans were exported, want none", n)
 			}

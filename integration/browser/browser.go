@@ -42,7 +42,7 @@ import (
 
 // Patience is how long a step may wait before it fails the test. It is long because other tests may keep the machine
 // busy.
-const Patience = 45 * time.Second
+const Patience = 2 * time.Minute
 
 // Browser is a tab that belongs to one test. Its methods end the test when they fail, so call them
 // from the test's goroutine, one at a time.

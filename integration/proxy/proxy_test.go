@@ -15,7 +15,7 @@ import (
 )
 
 // patience limits every wait, and is far longer than any wait takes.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // asker is a server that answers each line with "re: " and the line, and counts the lines.
 type asker struct {

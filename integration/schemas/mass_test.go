@@ -214,7 +214,7 @@ func (c *strictConsumer) wantEach(topic string, n int) {
 	c.t.Helper()
 	ends := check.Must(kadm.NewClient(c.kafka).ListEndOffsets(c.t.Context(), topic))(c.t)
 	end, _ := ends.Lookup(topic, 0)
-	got, hung := map[string]int{}, time.After(time.Minute)
+	got, hung := map[string]int{}, time.After(5*time.Minute)
 	for range end.Offset {
 		select {
 		case r := <-c.records:

@@ -85,7 +85,7 @@ func TestProduce_GivenUpIsInDoubtAndTheNextBatchGoesOn(t *testing.T) {
 	network := &faultyNetwork{drop: -1}
 	c := open(t, stacktest.Kafka(t), broker.WithDial(network.dial))
 	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
-	p := c.NewProducer(broker.ProducerConfig{Timeout: time.Second, MaxBatchBytes: 1})
+	p := c.NewProducer(broker.ProducerConfig{Timeout: 5 * time.Second, MaxBatchBytes: 1})
 	res := p.Produce(testContext(t), tp, values("a", "b"))
 	wantFates(t, res, broker.InDoubt, broker.NotSent)
 	if tried, behind := res.Records[0].Err, res.Records[1].Err; errors.Is(tried, broker.ErrNotTried) || !errors.Is(behind, broker.ErrNotTried) {

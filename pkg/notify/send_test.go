@@ -39,7 +39,7 @@ func notificationOf(e repository.Event) repository.Notification {
 func webhookTo(t *testing.T, r *receiver, secretFile string) *webhook {
 	t.Helper()
 	return &webhook{
-		target: target{client: newClient(time.Second), url: r.URL}, words: words{source: "/dlq-manager", console: "https://dlq.example.com"},
+		target: target{client: newClient(time.Minute), url: r.URL}, words: words{source: "/dlq-manager", console: "https://dlq.example.com"},
 		secretFile: secretFile, now: func() time.Time { return time.Unix(1700000000, 0) },
 	}
 }
@@ -149,7 +149,7 @@ func TestTarget_ReadsTheURLsFileEveryTime(t *testing.T) {
 func TestSlack(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	s := slack{target: target{client: newClient(time.Second), url: r.URL}, words: words{console: "https://dlq.example.com"}}
+	s := slack{target: target{client: newClient(time.Minute), url: r.URL}, words: words{console: "https://dlq.example.com"}}
 	err := s.send(t.Context(), aNotification(func(e *repository.Event) {
 		e.Title = "<!channel> & <https://evil.example|click> @here \u202efdp\n*bold*"
 	}))

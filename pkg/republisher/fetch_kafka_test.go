@@ -179,7 +179,7 @@ func TestInspectOnRealKafka(t *testing.T) {
 	join := func(group string, n int) *kgo.Client {
 		cl := client(t, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		read := cl.PollRecords(ctx, n).Records()
 		check.Require(t, len(read) == n, "group %s read %d records, want %d", group, len(read), n)

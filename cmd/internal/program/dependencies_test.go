@@ -44,7 +44,7 @@ func TestWaitFor_TriesBothAtOnce(t *testing.T) {
 	check.NoError(t, err)
 	defer silent.Close()
 	cfg := DefaultConfig()
-	cfg.Server.StartupTimeout = 100 * time.Millisecond
+	cfg.Server.StartupTimeout = 2 * time.Second
 	cfg.Database.Host, cfg.Database.Name, cfg.Database.User = "127.0.0.1", "n", "u"
 	cfg.Database.Port = silent.Addr().(*net.TCPAddr).Port
 	cfg.Database.ConnectTimeout = 50 * time.Millisecond
