@@ -93,7 +93,7 @@ func TestReadersThatReadNothing(t *testing.T) {
 	if got := statusOf(other, api.url+"/api/v1/export?topic=large&limit=10"); got != http.StatusOK {
 		t.Errorf("another client's export gets %d, want 200", got)
 	}
-	eventually(t, "clients that read nothing are disconnected", func() bool {
+	eventuallyWithin(t, 2*time.Minute, "clients that read nothing are disconnected", func() bool {
 		return strings.Contains(api.logged(), "took its answer too slowly")
 	})
 	apiWithin()

@@ -197,6 +197,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	eventuallyWithin(t, 5*time.Minute, what, ok)
 }
 
+// eventuallyWithin does the same as eventually with another limit: for work that takes longer, or for what the programs
+// promise to do within a time.
 func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

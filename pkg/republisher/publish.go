@@ -210,8 +210,9 @@ func (r *Republisher) produce(
 	return deliveries
 }
 
-// withTimeout returns a context for sending. It ends after Config.Timeout, but at the latest Config.Timeout after the deadline
-// of ctx. So records are not sent when the process was suspended after it had compared that deadline with the clock.
+// withTimeout returns a context for sending. It ends after Config.Timeout, but at the latest Config.Timeout after the
+// deadline of ctx. So records are not sent when the process was suspended after it had compared that deadline with the
+// clock.
 func (r *Republisher) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	end := time.Now().Add(r.cfg.Timeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(r.cfg.Timeout).Before(end) {
