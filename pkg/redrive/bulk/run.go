@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/harm"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/internal/harm"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
-	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/harm"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/internal/harm"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/reach"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
