@@ -68,7 +68,9 @@ const (
 	ActionResume Action = "resume"
 	ActionCancel Action = "cancel"
 	ActionStop   Action = "stop"
-	ActionFinish Action = "finish"
+	// ActionContinue: an operator ended the redrive's wait for outcomes.
+	ActionContinue Action = "continue"
+	ActionFinish   Action = "finish"
 
 	ActionAnnotate Action = "annotate" // the note, link or mute of an error group was changed
 	ActionReplace  Action = "replace"  // the topic mapping was replaced

@@ -120,6 +120,19 @@ func (e *RedriveStateError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *RedriveStateError) Is(target error) bool { return target == ErrConflict }
 
+// NothingWaitsError reports that a redrive does not wait for outcomes. Its kind is ErrConflict.
+type NothingWaitsError struct {
+	ID    uuid.UUID
+	State RedriveState
+}
+
+func (e *NothingWaitsError) Error() string {
+	return fmt.Sprintf("redrive %s is %s and does not wait for outcomes", e.ID, e.State)
+}
+
+// Is makes the error's kind ErrConflict.
+func (e *NothingWaitsError) Is(target error) bool { return target == ErrConflict }
+
 // RedriveNotFoundError names the redrive that does not exist. Its kind is ErrNotFound.
 type RedriveNotFoundError struct{ ID uuid.UUID }
 

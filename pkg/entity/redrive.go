@@ -34,7 +34,42 @@ type Redrive struct {
 	// database sessions lock all remaining messages, or the canary's records are not consumed yet. It is zero while the
 	// redrive makes progress.
 	WaitingSince time.Time
+	// Bounded: the redrive bounds how many of its sent messages have no known outcome. Bounds has one element for each
+	// target topic to which it has sent, or may send, ordered by topic.
+	Bounded bool
+	Bounds  []TopicBound
 }
+
+// TopicBound bounds how many messages of a redrive are in a target topic while their outcomes are not known.
+type TopicBound struct {
+	Topic string // target topic
+	Bound int
+	// Admitted is the number of messages that processes have sent, or may send at any moment. Known counts those whose
+	// outcome is known for long enough, Presumed those whose outcome cannot be known and that did not come back in time.
+	Admitted, Known, Presumed int
+	AdmittedAt                time.Time // when a message was last admitted
+	Counted                   int       // Known + Presumed when Bound last changed
+	Looks                     int       // how often messages were presumed
+	Lifted                    BoundEnd  // why the topic is no longer bounded; "": it is
+	// Groups are the consumer groups that have not consumed their messages yet; "" stands for messages whose consumer
+	// group is not known. Only RedriveBounds sets it.
+	Groups []string
+}
+
+// Unknown returns the number of messages whose outcome is not known.
+func (b *TopicBound) Unknown() int { return max(0, b.Admitted-b.Known-b.Presumed) }
+
+// Full reports whether no more messages may be sent until outcomes are known.
+func (b *TopicBound) Full() bool { return b.Lifted == "" && b.Unknown() >= b.Bound }
+
+// BoundEnd is the reason why a topic is no longer bounded.
+type BoundEnd string
+
+// The reasons why a topic is no longer bounded.
+const (
+	BoundContinued BoundEnd = "continued" // an operator has ended the wait
+	BoundUnknown   BoundEnd = "not_known" // the outcomes cannot be known, and no message came back for a while
+)
 
 // Tally contains the counts from which the shares of failures and returns are computed.
 type Tally struct{ Sent, Failed, Returned int }
@@ -125,14 +160,14 @@ func (s Selection) Empty() bool { return len(s.IDs) == 0 && !s.Narrow() }
 // retries only.
 type RedriveOptions struct {
 	Canary     int           // number of messages to send first; 0 for no canary
-	CanaryWait time.Duration // how long to wait for returns, when no consumer group shows whether the canary's records were consumed
+	CanaryWait time.Duration // how long to wait for returns, when no consumer group shows whether records were consumed
 	Rate       float64       // messages a second, in all processes together; 0 for no limit
 
 	// Shares of the sent messages, from 0 to 1. When a share is exceeded, the redrive stops itself; a share of 0 is never
 	// checked. The shares are not checked until MinSample messages were sent.
 	MaxFailureShare float64
 	MaxReturnShare  float64
-	MinSample       int
+	MinSample       int // with MaxReturnShare also the first bound of each target topic; see TopicBound
 
 	// KeepKeyOrder sends messages of the same original topic and key one after the other. When a message does not succeed,
 	// later messages of the same topic and key are not sent; but a message refused for its undeclared origin stops none.
@@ -151,6 +186,9 @@ type RedriveOptions struct {
 	// SameSchema.
 	Schema SchemaChoice
 }
+
+// Bounded reports whether a new redrive with these options bounds its messages without a known outcome.
+func (o RedriveOptions) Bounded() bool { return o.MaxReturnShare > 0 }
 
 // Defaults of MinSample and CanaryWait.
 const (

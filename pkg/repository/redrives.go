@@ -38,11 +38,12 @@ type Redrives interface {
 	// SaveWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
 	SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
 
-	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease. It returns nil when there is
-	// no such batch now: no batch is left, other owners hold all remaining batches, the redrive is not active, its rate
-	// allows no batch now, or it keeps the order of keys and an earlier batch is not done. In state canary only the
-	// canary's batches are leased, and of an inactive redrive only batches whose lease has ended, with OnlyCatchUp set.
-	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*RedriveBatch, error)
+	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease. It leaves out batches whose
+	// RedriveBatch.Topic is in without, except those whose owner died. It returns nil when there is no such batch now: no batch is left, other owners
+	// hold all remaining batches, the redrive is not active, its rate allows no batch now, or it keeps the order of keys
+	// and an earlier batch of the topic is not done. In state canary only the canary's batches are leased, and of an
+	// inactive redrive only batches whose lease has ended, with OnlyCatchUp set.
+	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration, without ...string) (*RedriveBatch, error)
 
 	// RenewLeases renews all leases of owner.
 	RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error
@@ -52,6 +53,29 @@ type Redrives interface {
 	// stores nothing, when the batch is not leased to owner any more; an expired lease counts until another owner
 	// leases the batch.
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
+}
+
+// Bounds bounds how many messages of a redrive are in a target topic while their outcomes are not known. It holds for
+// all processes together.
+type Bounds interface {
+	// Admit allows the owner of a batch to send up to n of its messages to topic, and returns the number: less than n
+	// when more would exceed the topic's bound, which is first until SaveBound changes it. It returns 0 when the lease
+	// was lost, or the redrive is not active. SaveBatch gives back what was admitted and not sent.
+	Admit(ctx context.Context, l Lease, topic string, n, first int) (int, error)
+
+	// RedriveBounds counts the outcomes of a redrive's messages, and returns its bounds ordered by topic. An outcome
+	// counts in TopicBound.Known once a call has found it that came at least settle ago: a consumer may commit a record
+	// and write its dead letter at the same moment, and the ingester needs time to store that.
+	RedriveBounds(ctx context.Context, id uuid.UUID, settle time.Duration) ([]entity.TopicBound, error)
+
+	// SaveBound replaces Bound, Presumed, Counted, Looks and Lifted of a topic. It returns false when another caller has
+	// changed Bound, Looks or Lifted since was was read.
+	SaveBound(ctx context.Context, id uuid.UUID, was, now entity.TopicBound) (bool, error)
+
+	// ContinueRedrive ends the wait for outcomes, for the rest of the redrive, in those topics that wait now: in state
+	// running those that are full, in state canary all with an unknown outcome. A canary that was sent passes. When
+	// nothing waits, the error is an *entity.NothingWaitsError, unless the same operation has ended the wait before.
+	ContinueRedrive(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
 }
 
 // MaxReturnedErrors is the maximum number of messages that ReturnedErrors reads.
@@ -195,6 +219,9 @@ type RedriveBatch struct {
 	First     int // number of the batch's first item
 	Items     []BatchItem
 	Canary    bool
+	// Topic is the original topic of all messages of the batch, "" when they are of several topics. Only the batches of a
+	// bounded redrive of live messages have a Topic.
+	Topic string
 	// TakenOver: an earlier owner leased the batch and did not save it, so attempts may have been begun.
 	TakenOver bool
 	// OnlyCatchUp: the redrive is not active. The owner must begin no attempts, and must store the results of the attempts

@@ -61,6 +61,7 @@ type Core interface {
 type Features interface {
 	Quarantine
 	Selections
+	Bounds
 	Outcomes
 	Audit
 	Searcher

@@ -242,6 +242,7 @@ func (s *redrives) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, 
 // Batch is a part of a redrive's selection, with the results of its messages and its lease.
 type Batch struct {
 	Number    int
+	Topic     string // see repository.RedriveBatch
 	Items     []entity.RedriveItem
 	Done      bool
 	Owner     uuid.UUID // uuid.Nil when the batch is not leased
@@ -260,7 +261,7 @@ func (r *Redrive) cut(ids []uuid.UUID, size int) {
 }
 
 // LeaseBatch implements repository.Redrives.
-func (s *redrives) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+func (s *redrives) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration, _ ...string) (*repository.RedriveBatch, error) {
 	var leased *repository.RedriveBatch
 	err := s.WithRedrive(ctx, "lease a batch", id, func(r *Redrive, now time.Time) error {
 		b := r.free(now)
@@ -303,7 +304,7 @@ func (r *Redrive) Abandoned(now time.Time) *Batch {
 // HandedOut returns the batch in the form in which LeaseBatch returns it.
 func (b *Batch) HandedOut(redrive uuid.UUID) *repository.RedriveBatch {
 	out := &repository.RedriveBatch{
-		RedriveID: redrive, Number: b.Number, First: b.Items[0].Number, TakenOver: b.Owner != uuid.Nil,
+		RedriveID: redrive, Number: b.Number, Topic: b.Topic, First: b.Items[0].Number, TakenOver: b.Owner != uuid.Nil,
 		Items: make([]repository.BatchItem, len(b.Items)),
 	}
 	for i, item := range b.Items {

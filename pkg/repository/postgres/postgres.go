@@ -57,6 +57,7 @@ type Store struct {
 	*redrives.Lifecycle
 	*redrives.Batches
 	*redrives.Results
+	*redrives.Bounds
 	*audit.Operations
 	*insight.Groups
 	*insight.Topics
@@ -132,6 +133,7 @@ func New(db *sqlx.DB, with ...Option) *Store {
 		Lifecycle:     lifecycle,
 		Batches:       redrives.NewBatches(d, lifecycle),
 		Results:       redrives.NewResults(d, lifecycle),
+		Bounds:        redrives.NewBounds(d, lifecycle),
 		Operations:    audit.New(d),
 		Groups:        groups,
 		Topics:        insight.NewTopics(d, scopes),

@@ -111,7 +111,7 @@ func redriveShown(h *harness) {
 	})
 	want := entity.Redrive{
 		ID: n.ID, Action: n.Action, State: entity.RedriveCanary, Cause: n.Cause, Selection: n.Selection, Options: n.Options,
-		CreatedAt: h.clock.Kept(), UpdatedAt: h.clock.Kept(), Selected: 4,
+		CreatedAt: h.clock.Kept(), UpdatedAt: h.clock.Kept(), Selected: 4, Bounded: true,
 		Counts: entity.RedriveCounts{Waiting: 4, Reasons: map[string]int{}},
 	}
 	want.Selection.CreatedAfter = entity.TruncateTime(n.Selection.CreatedAfter)
@@ -198,6 +198,7 @@ func redriveUnknown(h *harness) {
 		"RedriveOverlaps": func() error { _, err := repo.RedriveOverlaps(ctx, id); return err },
 		"ReturnedErrors":  func() error { _, err := repo.ReturnedErrors(ctx, id); return err },
 		"RedriveOutcomes": func() error { _, err := repo.RedriveOutcomes(ctx, id, false); return err },
+		"RedriveBounds":   func() error { _, err := repo.RedriveBounds(ctx, id, time.Second); return err },
 	} {
 		h.wantNoRedrive(name, id, call())
 	}

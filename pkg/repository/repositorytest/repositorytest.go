@@ -118,6 +118,7 @@ func themes() []theme {
 		{"ArchiveRuns", archiveRunsPromises()},
 		{"RecentGroups", recentGroupsPromises()},
 		{"RedriveBatches", redriveBatchesPromises()},
+		{"Bounds", boundsPromises()},
 		{"RetryAll", retryAllPromises()},
 		{"Concurrency", concurrencyPromises()},
 		{"Context", contextPromises()},

@@ -32,8 +32,10 @@ type Store struct {
 	answersFrom   *int64 // version of the documents in which searches look; nil when every document of the index's version counts
 	documents     map[uuid.UUID]*document
 	undecoded     map[uuid.UUID]undecoded
-	byContent     map[slot]bool           // attempts whose return was recognised by key and value, separately for confirmed and unconfirmed returns
-	nextBatch     map[uuid.UUID]time.Time // when the rate of each redrive allows its next batch
+	byContent     map[slot]bool                        // attempts whose return was recognised by key and value, separately for confirmed and unconfirmed returns
+	bounds        map[uuid.UUID]map[string]*topicBound // by redrive and target topic
+	admitted      map[*batch]map[string]int            // by batch and target topic: messages that its owner may send
+	nextBatch     map[uuid.UUID]time.Time              // when the rate of each redrive allows its next batch
 	trail         []entity.AuditEntry
 	groups        map[repository.TopicGroup]groupOrigin
 	errorGroups   map[uuid.UUID]*errorGroup
@@ -60,6 +62,8 @@ func New(now func() time.Time) *Store {
 		core:          memory.New(now),
 		documents:     map[uuid.UUID]*document{},
 		byContent:     map[slot]bool{},
+		bounds:        map[uuid.UUID]map[string]*topicBound{},
+		admitted:      map[*batch]map[string]int{},
 		nextBatch:     map[uuid.UUID]time.Time{},
 		groups:        map[repository.TopicGroup]groupOrigin{},
 		errorGroups:   map[uuid.UUID]*errorGroup{},

@@ -123,7 +123,7 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	if last.Number != r.Number || last.Offset < 0 {
 		return m
 	}
-	for _, group := range s.groupsOf(&m, last.Topic) {
+	for _, group := range s.groupsOf(m.Failure.ConsumerGroup, last.Topic, last.Topic != m.OriginalTopic) {
 		at := partitionOfGroup{repository.TopicGroup{Topic: last.Topic, Group: group}, last.TopicID, last.Partition}
 		known := s.committed[at]
 		if known.offset <= last.Offset || m.Consumption != nil && known.offset <= m.Consumption.Offset {
@@ -136,18 +136,26 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 }
 
 // groupsOf returns the consumer groups whose committed offsets show the outcome of a message that was sent to the
-// topic. This is the consumer group of the message. When it is not known, these are the groups that are configured for
-// the topic, sorted.
-func (s *Store) groupsOf(m *entity.Message, topic string) []string {
-	if m.Failure.ConsumerGroup != "" {
-		return []string{m.Failure.ConsumerGroup}
+// topic, preferred ones first. This is the consumer group of the message. When it is not known, these are the groups
+// that are configured for the topic. When the message was sent elsewhere than to its original topic, to a topic that its
+// consumer group does not read, those that are known for the topic come first.
+func (s *Store) groupsOf(own, topic string, elsewhere bool) []string {
+	if _, known := s.groups[repository.TopicGroup{Topic: topic, Group: own}]; own != "" && (known || !elsewhere) {
+		return []string{own}
+	}
+	for at := range s.committed {
+		if own != "" && at.Topic == topic && at.Group == own {
+			return []string{own}
+		}
 	}
 	var groups []string
 	for g, known := range s.groups {
-		if known.configured && g.Topic == topic {
+		if (known.configured || own != "") && g.Topic == topic {
 			groups = append(groups, g.Group)
 		}
 	}
-	slices.Sort(groups)
+	if slices.Sort(groups); own != "" {
+		groups = append(groups, own)
+	}
 	return groups
 }

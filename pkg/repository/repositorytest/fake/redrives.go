@@ -29,7 +29,7 @@ func (s *Store) CreateRedrive(ctx context.Context, n repository.NewRedrive) (ent
 			s.core.Redrives[n.ID] = r
 			s.Moved(now, entity.ActionCreate, "", r, n.Cause)
 		}
-		made = s.ShownRedrive(r)
+		made = s.shown(r)
 		return nil
 	})
 	return made, err
@@ -52,10 +52,15 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 		LeftOut: map[string]int{},
 	}
 	r.Entity.Options.Patch = bytes.Clone(n.Options.Patch)
+	topicOf := func(selected) string { return "" }
+	if n.Action == entity.RedriveRetry && n.Options.Bounded() && !n.Selection.Archived {
+		found, topicOf = byTopic(found), func(f selected) string { return f.topic }
+	}
 	var ids []uuid.UUID
+	var topics []string
 	for _, f := range found {
 		if f.reason == "" {
-			ids = append(ids, f.id)
+			ids, topics = append(ids, f.id), append(topics, topicOf(f))
 			continue
 		}
 		r.LeftOut[f.reason]++
@@ -68,7 +73,7 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 	if len(ids) == 0 {
 		r.Entity.State, r.Entity.EndedAt = entity.RedriveFinished, now
 	}
-	cut(r, ids, size, canary)
+	cut(r, ids, topics, size, canary)
 	return r, nil
 }
 
@@ -113,7 +118,7 @@ func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]enti
 			}
 			if olderThan(r, q.Before) && (len(q.States) == 0 || slices.Contains(q.States, r.Entity.State)) &&
 				(q.Actor == "" || q.Actor == r.Entity.Cause.Actor) {
-				found = append(found, s.ShownRedrive(r))
+				found = append(found, s.shown(r))
 			}
 		}
 		return nil
@@ -129,16 +134,21 @@ func olderThan(r *redrive, p repository.Cursor) bool {
 	return order < 0
 }
 
-// cut splits the ids into batches. The first batches contain exactly the messages of the canary, the others all other
-// messages.
-func cut(r *redrive, ids []uuid.UUID, size, canary int) {
+// cut splits the ids into batches of messages of one topic. The first batches contain exactly the messages of the
+// canary, the others all other messages.
+func cut(r *redrive, ids []uuid.UUID, topics []string, size, canary int) {
 	canary = min(canary, len(ids))
 	for from := 0; from < len(ids); {
 		beyond := min(from+size, len(ids))
 		if from < canary {
 			beyond = min(beyond, canary)
 		}
-		b := &batch{Number: len(r.Batches)}
+		for n := from; n < beyond; n++ {
+			if topics[n] != topics[from] {
+				beyond = n
+			}
+		}
+		b := &batch{Number: len(r.Batches), Topic: topics[from]}
 		for n := from; n < beyond; n++ {
 			b.Items = append(b.Items, entity.RedriveItem{Number: n, MessageID: ids[n], Offset: -1})
 		}
@@ -158,10 +168,10 @@ func canaryOf(e *entity.Redrive) int {
 func inCanary(r *redrive, b *batch) bool { return b.Items[0].Number < canaryOf(&r.Entity) }
 
 // LeaseBatch implements repository.Redrives.
-func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration, without ...string) (*repository.RedriveBatch, error) {
 	var leased *repository.RedriveBatch
 	err := s.WithRedrive(ctx, "lease a batch", id, func(r *redrive, now time.Time) error {
-		b := s.free(r, now)
+		b := s.free(r, now, without)
 		if b == nil {
 			return nil
 		}
@@ -177,23 +187,24 @@ func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.
 }
 
 // free returns the next batch that may be leased now; nil when there is none.
-func (s *Store) free(r *redrive, now time.Time) *batch {
+func (s *Store) free(r *redrive, now time.Time, without []string) *batch {
 	if !r.Entity.State.Active() {
 		return r.Abandoned(now)
 	}
 	if s.nextBatch[r.Entity.ID].After(now) {
 		return nil
 	}
+	ordered := r.Entity.Options.KeepKeyOrder && r.Entity.Action == entity.RedriveRetry
+	begun := map[string]bool{} // topics of which an earlier batch is not done
 	for _, b := range r.Batches {
 		switch {
-		case b.Done:
+		case b.Done, ordered && begun[b.Topic], b.Owner == uuid.Nil && slices.Contains(without, b.Topic):
 		case r.Entity.State == entity.RedriveCanary && !inCanary(r, b):
 			return nil
 		case b.Owner == uuid.Nil || !b.ExpiresAt.After(now):
 			return b
-		case r.Entity.Options.KeepKeyOrder && r.Entity.Action == entity.RedriveRetry:
-			return nil
 		}
+		begun[b.Topic] = begun[b.Topic] || !b.Done
 	}
 	return nil
 }
@@ -233,7 +244,7 @@ func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.Ite
 				if item.Number < q.From || len(q.Results) > 0 && !slices.Contains(q.Results, item.Result) {
 					continue
 				}
-				if item = s.outcomeOf(id, item); q.Outcome == "" || item.Outcome == q.Outcome {
+				if item = s.outcomeOf(id, b, item); q.Outcome == "" || item.Outcome == q.Outcome {
 					found = append(found, item)
 				}
 			}
@@ -252,7 +263,7 @@ func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) 
 				continue
 			}
 			for _, item := range b.Items {
-				switch s.outcomeOf(id, item).Outcome {
+				switch s.outcomeOf(id, b, item).Outcome {
 				case entity.Published:
 					counts.Published++
 				case entity.Consumed:
@@ -269,15 +280,18 @@ func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) 
 
 // outcomeOf returns the item with the outcome of its record, and with the consumer group whose committed offset shows
 // this outcome. When several consumer groups are configured for the topic, the highest committed offset counts.
-func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.RedriveItem {
+func (s *Store) outcomeOf(redrive uuid.UUID, b *batch, item entity.RedriveItem) entity.RedriveItem {
 	committed := int64(-1)
 	if item.Topic != "" {
-		asked := entity.Message{Failure: entity.Failure{ConsumerGroup: item.Group}}
-		for _, group := range s.groupsOf(&asked, item.Topic) {
+		elsewhere := item.Topic != b.Topic
+		if b.Topic == "" {
+			elsewhere = slices.ContainsFunc(slices.Collect(maps.Values(s.redirects)), func(r entity.Redirect) bool { return r.Target == item.Topic })
+		}
+		for i, group := range s.groupsOf(item.Group, item.Topic, elsewhere) {
 			known, ok := s.committed[partitionOfGroup{
 				repository.TopicGroup{Topic: item.Topic, Group: group}, item.TopicID, item.Partition,
 			}]
-			if item.Group == "" {
+			if i == 0 {
 				item.Group = group
 			}
 			if ok && known.offset > committed {

@@ -111,21 +111,31 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 // show that the message's record was consumed, and when the offset was seen.
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
-// ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
-// the message's consumer group in the target, if this offset is higher than that of the sent record. When the consumer
-// group is not known, it reads the committed offsets of all consumer groups that are configured for the target topic,
-// and takes the highest. It finds no offset when the consumer group is a share group and its dead letter for the sent
+// GroupsOf returns the SQL of the consumer groups whose committed offsets show the outcome of a record in a topic; its
+// columns are consumer_group and place, by which they are preferred when none has committed an offset. The parameters
+// are SQL expressions: the topic, the consumer group of the message, which is empty when it is not known, and whether
+// the message was sent elsewhere than to its original topic. The consumer group of the message counts, or, when it is
+// not known, those that are configured for the topic. When the message was sent elsewhere, to a topic that its consumer
+// group does not read, those count that are known for the topic.
+func GroupsOf(topic, group, elsewhere string) string {
+	return `
+				SELECT ` + group + ` AS consumer_group, 1 AS place WHERE ` + group + ` <> ''
+				UNION ALL
+				SELECT k.consumer_group, 0 FROM dlq.topic_groups k
+				WHERE k.topic = ` + topic + ` AND CASE WHEN ` + group + ` = '' THEN k.configured ELSE ` + elsewhere + ` AND
+					NOT EXISTS (SELECT FROM dlq.topic_groups o WHERE o.topic = ` + topic + ` AND o.consumer_group = ` + group + `) AND
+					NOT EXISTS (SELECT FROM dlq.committed_offsets o WHERE o.consumer_group = ` + group + ` AND o.topic = ` + topic + `) END`
+}
+
+// ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offsets of
+// the consumer groups of GroupsOf in the target, and takes the highest if it is higher than that of the sent record. It finds no offset when the consumer group is a share group and its dead letter for the sent
 // record is stored, because then the record failed again.
 var ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
 		FROM (
 			SELECT c.consumer_group, c.committed, c.seen_at, a.target_topic, a.target_partition, a.target_offset, a.started_at
-			FROM dlq.attempts a CROSS JOIN LATERAL (
-				SELECT m.consumer_group WHERE m.consumer_group IS NOT NULL
-				UNION ALL
-				SELECT g.consumer_group FROM dlq.topic_groups g
-				WHERE m.consumer_group IS NULL AND g.topic = a.target_topic AND g.configured
+			FROM dlq.attempts a CROSS JOIN LATERAL (` + GroupsOf("a.target_topic", "coalesce(m.consumer_group, '')", "a.target_topic <> m.original_topic") + `
 			) who
 			JOIN dlq.committed_offsets c ON c.consumer_group = who.consumer_group AND c.topic = a.target_topic
 				AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition

@@ -24,11 +24,12 @@ type Batches struct {
 func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db, lifecycle} }
 
 // leaseQuery locks the redrive first, so that it leases no batch of a paused redrive, and so that only one caller at a
-// time uses the rate limit. It skips batches that another caller is saving or leasing. When the redrive keeps the order
-// of keys, only its first unfinished batch can be leased; if that batch is finished while the statement runs, the
-// statement leases nothing, and the next call leases the next batch. When the redrive is not active, it leases only
-// batches whose earlier lease has expired, because their results must still be saved; the redrive's rate and the order
-// of keys do not matter then.
+// time uses the rate limit. It skips batches that another caller is saving or leasing, and those of the topics in $5
+// unless their owner died: what such an owner was admitted takes room until the batch is saved. When the redrive keeps
+// the order of keys, only its first unfinished batch, or the first of each topic, can be leased; if that batch is
+// finished while the statement runs, the statement leases nothing, and the next call leases the next batch. When the
+// redrive is not active, it leases only batches whose earlier lease has expired, because their results must still be
+// saved; the redrive's rate and the order of keys do not matter then.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
@@ -41,8 +42,10 @@ const leaseQuery = `
 		WHERE NOT b.done AND (b.owner IS NULL OR b.lease_expires_at <= held.moment)
 		  AND (held.active OR b.owner IS NOT NULL)
 		  AND (b.canary OR held.state <> 'canary')
+		  AND (cardinality($5::text[]) = 0 OR b.owner IS NOT NULL OR coalesce(b.topic, '') <> ALL ($5))
 		  AND (NOT held.ordered OR NOT held.active OR b.batch_no = (
-			SELECT min(o.batch_no) FROM dlq.redrive_batches o WHERE o.redrive_id = $1 AND NOT o.done))
+			SELECT min(o.batch_no) FROM dlq.redrive_batches o
+			WHERE o.redrive_id = $1 AND NOT o.done AND o.topic IS NOT DISTINCT FROM b.topic))
 		ORDER BY b.batch_no LIMIT 1 FOR NO KEY UPDATE OF b SKIP LOCKED
 	), leased AS (
 		UPDATE dlq.redrive_batches b SET owner = $3, lease_expires_at = free.moment + $4::bigint * interval '1 microsecond'
@@ -53,7 +56,7 @@ const leaseQuery = `
 			+ (cardinality(b.message_ids) - b.succeeded - b.failed - b.in_doubt - b.skipped) / free.rate * interval '1 second'
 		FROM free JOIN leased b ON b.batch_no = free.batch_no WHERE r.id = $1 AND free.rate IS NOT NULL AND free.active
 	)
-	SELECT batch_no, first_item, canary, earlier IS NOT NULL AS taken_over, NOT active AS only_catch_up,
+	SELECT batch_no, first_item, canary, coalesce(topic, '') AS topic, earlier IS NOT NULL AS taken_over, NOT active AS only_catch_up,
 	       array_send(message_ids) AS ids, array_send(results) AS results
 	FROM leased`
 
@@ -61,6 +64,7 @@ type batchRow struct {
 	Number    int    `db:"batch_no"`
 	First     int    `db:"first_item"`
 	Canary    bool   `db:"canary"`
+	Topic     string `db:"topic"`
 	TakenOver bool   `db:"taken_over"`
 	CatchUp   bool   `db:"only_catch_up"`
 	IDs       []byte `db:"ids"`
@@ -68,9 +72,9 @@ type batchRow struct {
 }
 
 // LeaseBatch implements repository.Redrives.
-func (s *Batches) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+func (s *Batches) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration, without ...string) (*repository.RedriveBatch, error) {
 	var found []batchRow
-	if err := s.db.Select(ctx, &found, leaseQuery, id, s.db.Clock(), owner, lease.Microseconds()); err != nil {
+	if err := s.db.Select(ctx, &found, leaseQuery, id, s.db.Clock(), owner, lease.Microseconds(), codec.TextArray(without)); err != nil {
 		return nil, conn.Translate("lease a batch", err)
 	}
 	if len(found) == 0 {
@@ -93,7 +97,7 @@ func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
 		return nil, err
 	}
 	b := &repository.RedriveBatch{
-		RedriveID: redrive, Number: r.Number, First: r.First, Canary: r.Canary, TakenOver: r.TakenOver, OnlyCatchUp: r.CatchUp,
+		RedriveID: redrive, Number: r.Number, First: r.First, Canary: r.Canary, Topic: r.Topic, TakenOver: r.TakenOver, OnlyCatchUp: r.CatchUp,
 		Items: make([]repository.BatchItem, len(ids)),
 	}
 	for i := range ids {
@@ -127,7 +131,7 @@ func (s *Batches) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.D
 
 // saveBatchQuery merges the new results of a batch's messages with the results that were saved before, and counts all
 // results again. It appends new targets, which are the partitions to which records were sent, to the targets that were
-// saved before.
+// saved before. What the owner was admitted and has not sent it gives back to the bounds of the topics.
 const saveBatchQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
@@ -154,9 +158,16 @@ const saveBatchQuery = `
 		SELECT jsonb_object_agg(reason, n) AS counts FROM (
 			SELECT reason, count(*) AS n FROM item WHERE result IN (2, 3, 5) AND reason <> '' GROUP BY reason
 		) counted
+	), back AS (
+		UPDATE dlq.redrive_topics t SET admitted = t.admitted - e.value::int + coalesce(s.n, 0)
+		FROM held h CROSS JOIN LATERAL jsonb_each_text(h.admitted) e
+		LEFT JOIN (
+			SELECT $9::jsonb->target->>'topic' AS topic, count(*) AS n FROM result WHERE result = 1 AND target IS NOT NULL GROUP BY 1
+		) s ON s.topic = e.key
+		WHERE t.redrive_id = $1 AND t.topic = e.key
 	)
 	UPDATE dlq.redrive_batches b SET
-		results = total.results, reasons = total.reasons, target = total.target, offsets = total.offsets,
+		admitted = NULL, results = total.results, reasons = total.reasons, target = total.target, offsets = total.offsets,
 		targets = coalesce(held.targets, '[]') || $9::jsonb, reason_counts = why.counts,
 		succeeded = total.succeeded, failed = total.failed, dead = total.dead,
 		in_doubt = total.in_doubt, skipped = total.skipped,

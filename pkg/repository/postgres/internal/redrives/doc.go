@@ -3,6 +3,7 @@
 //
 // Read it in this order:
 //
+//   - bounds.go: Bounds, which bounds how many messages are sent while outcomes are not known
 //   - items.go: Results, which reads the messages of redrives and their results
 //   - batches.go: Batches, which leases batches and stores their results
 //   - overlaps.go: redrives that select the same messages, and errors of messages that came back

@@ -31,25 +31,25 @@ func deadLetterOf(record string) string {
 }
 
 // targetsOfBatch selects the few partitions to which the records of b, a row of dlq.redrive_batches, were sent. For
-// each partition it also selects the committed offset of the consumer group. When the consumer group is not known, it
-// selects the highest committed offset of the consumer groups that are configured for the topic.
-const targetsOfBatch = `
+// each partition it also selects the consumer group of codec.GroupsOf with the highest committed offset, and that offset.
+var targetsOfBatch = `
 		SELECT x.no - 1 AS no, x.topic, x.topic_id, x.partition, g.consumer_group, g.committed
 		FROM ROWS FROM (jsonb_to_recordset(b.targets) AS (topic text, topic_id text, partition int, consumer_group text))
 			WITH ORDINALITY AS x (topic, topic_id, partition, consumer_group, no)
 		LEFT JOIN LATERAL (
 			SELECT g.consumer_group, c.committed
-			FROM (
-				SELECT x.consumer_group WHERE x.consumer_group <> ''
-				UNION ALL
-				SELECT t.consumer_group FROM dlq.topic_groups t
-				WHERE x.consumer_group = '' AND t.topic = x.topic AND t.configured
+			FROM (` + codec.GroupsOf("x.topic", "x.consumer_group", sentElsewhere) + `
 			) g
 			LEFT JOIN dlq.committed_offsets c ON c.consumer_group = g.consumer_group
 				AND c.topic = x.topic AND c.topic_id = x.topic_id AND c.partition = x.partition
-			ORDER BY c.committed DESC NULLS LAST, g.consumer_group LIMIT 1
+			ORDER BY c.committed DESC NULLS LAST, g.place, g.consumer_group LIMIT 1
 		) g ON true
 		OFFSET 0`
+
+// sentElsewhere is the condition that the messages of b, a row of dlq.redrive_batches, were sent to the topic of x
+// although they failed in another.
+const sentElsewhere = `CASE WHEN b.topic IS NOT NULL THEN x.topic <> b.topic
+					ELSE EXISTS (SELECT FROM dlq.redirects d WHERE d.target = x.topic) END`
 
 // itemsOfBatch selects the messages of b, a row of dlq.redrive_batches, with their results and outcomes.
 var itemsOfBatch = `

@@ -181,3 +181,36 @@ func unpackReasons(counts map[string]int, text []byte) error {
 	}
 	return nil
 }
+
+// boundJSON is the JSON of a row t of dlq.redrive_topics, as boundRow reads it.
+const boundJSON = `json_build_object('topic', t.topic, 'bound', t.bound, 'admitted', t.admitted, 'known', t.known, 'presumed', t.presumed,
+		'admitted_at', t.admitted_at, 'counted', t.counted, 'looks', t.looks, 'lifted', t.lifted)`
+
+type boundRow struct {
+	Topic      string
+	Bound      int
+	Admitted   int
+	Known      int
+	Presumed   int
+	AdmittedAt time.Time `json:"admitted_at"`
+	Counted    int
+	Looks      int
+	Lifted     entity.BoundEnd
+	Groups     []string
+}
+
+func unpackBounds(text []byte) ([]entity.TopicBound, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var rows []boundRow
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return nil, fmt.Errorf("bounds: %w", err)
+	}
+	bounds := make([]entity.TopicBound, len(rows))
+	for i, r := range rows {
+		bounds[i] = entity.TopicBound(r)
+		bounds[i].AdmittedAt = entity.TruncateTime(r.AdmittedAt)
+	}
+	return bounds, nil
+}

@@ -29,43 +29,55 @@ type Lifecycle struct {
 func NewLifecycle(db *conn.DB, scopes *search.Scopes) *Lifecycle { return &Lifecycle{db, scopes} }
 
 // createQuery creates a redrive and stores its selection in one statement. It collects the ids of all selected
-// messages, in order, in one array, and gives each batch a slice of the array. For a million messages this takes one
-// walk of an index and about 50 MB of the server's memory. %SELECTION% is replaced by the query of a selection, whose
-// parameters are those after $14, and %ORDER% by its order. No step may sort rows that contain the whole array, or use
-// window functions on them, because each row would get a copy of it.
+// messages, in order, in one array, or in one for each original topic (%BY_TOPIC%), and gives each batch a slice of an
+// array. The topics come in the order of their first messages. For a million messages this takes one walk of an index
+// and about 50 MB of the server's memory. %SELECTION% is replaced by the query of a selection, whose parameters are
+// those after $14, and %ORDER% by its order. No step may sort rows that contain a whole array, or use window functions
+// on them, because each row would get a copy of it.
 const createQuery = `
 	WITH matched AS (
 	%SELECTION%
 	), picked AS MATERIALIZED (
-		SELECT coalesce(array_agg(id ORDER BY %ORDER%) FILTER (WHERE reason IS NULL), '{}') AS ids,
+		SELECT coalesce(array_agg(id ORDER BY %ORDER%) FILTER (WHERE reason IS NULL), '{}') AS ids%TOPIC%,
 		       count(*) AS selected,
 		       count(*) FILTER (WHERE reason = 'taken') AS taken,
 		       count(*) FILTER (WHERE reason = 'gone') AS gone,
 		       count(*) FILTER (WHERE reason = 'not_retryable') AS not_retryable,
 		       count(*) FILTER (WHERE reason = 'origin_known') AS origin_known
-		FROM matched
+		FROM matched%BY_TOPIC%
+	), total AS MATERIALIZED (
+		SELECT coalesce(sum(cardinality(ids)), 0)::int AS ids, coalesce(sum(selected), 0)::int AS selected,
+		       coalesce(sum(taken), 0)::int AS taken, coalesce(sum(gone), 0)::int AS gone,
+		       coalesce(sum(not_retryable), 0)::int AS not_retryable, coalesce(sum(origin_known), 0)::int AS origin_known
+		FROM picked
+	), part AS MATERIALIZED (
+		SELECT topic, cardinality(ids) AS n, first FROM picked WHERE cardinality(ids) > 0
+	), span AS MATERIALIZED (
+		SELECT topic, start, start + n AS beyond, greatest(start, least(start + n, $12::int)) AS cut
+		FROM (SELECT topic, n, (sum(n) OVER (ORDER BY first, topic ROWS UNBOUNDED PRECEDING) - n)::int AS start FROM part) p
 	), made AS (
 		INSERT INTO dlq.redrives (id, action, state, actor, reason, request_id, trace_id, operation_id, call_id, selection, options,
 			created_at, updated_at, ended_at, selected, left_out, canary_passed, ordered, rate)
-		SELECT $1, $8, CASE WHEN cardinality(p.ids) = 0 THEN 'finished' WHEN $12 > 0 THEN 'canary' ELSE 'running' END,
+		SELECT $1, $8, CASE WHEN p.ids = 0 THEN 'finished' WHEN $12 > 0 THEN 'canary' ELSE 'running' END,
 			` + audit.CauseFrom3 + `, $9::jsonb, $10::jsonb,
-			c.moment, c.moment, CASE WHEN cardinality(p.ids) = 0 THEN c.moment END, p.selected,
+			c.moment, c.moment, CASE WHEN p.ids = 0 THEN c.moment END, p.selected,
 			jsonb_strip_nulls(jsonb_build_object('taken', nullif(p.taken, 0), 'gone', nullif(p.gone, 0),
 				'not_retryable', nullif(p.not_retryable, 0), 'origin_known', nullif(p.origin_known, 0))),
 			$12 = 0, $13::bool, nullif($14::float8, 0)
-		FROM picked p, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		FROM total p, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		ON CONFLICT (id) DO NOTHING
 		RETURNING id, state, created_at
 	), batches AS (
-		INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids)
-		SELECT made.id, b.no, b.first, b.first < $12, p.ids[b.first + 1 : b.beyond]
-		FROM made CROSS JOIN picked p CROSS JOIN LATERAL (
-			SELECT n AS no, n * $11::int AS first, least((n + 1) * $11, $12::int, cardinality(p.ids)) AS beyond
-			FROM generate_series(0, (least($12, cardinality(p.ids)) + $11 - 1) / $11 - 1) AS n
-			UNION ALL
-			SELECT ($12 + $11 - 1) / $11 + n, $12 + n * $11, least($12 + (n + 1) * $11, cardinality(p.ids))
-			FROM generate_series(0, (cardinality(p.ids) - $12 + $11 - 1) / $11 - 1) AS n
-		) b
+		INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids, topic)
+		SELECT made.id, b.no, b.first, b.first < $12, p.ids[b.first - b.start + 1 : b.beyond - b.start], nullif(p.topic, '')
+		FROM made CROSS JOIN (
+			SELECT topic, start, first, beyond, (row_number() OVER (ORDER BY first) - 1)::int AS no FROM (
+				SELECT topic, start, first, least(first + $11::int, cut) AS beyond
+				FROM span, generate_series(start, cut - 1, $11) AS first
+				UNION ALL
+				SELECT topic, start, first, least(first + $11, beyond) FROM span, generate_series(cut, beyond - 1, $11) AS first
+			) cuts
+		) b JOIN picked p ON p.topic = b.topic
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT created_at, 'create', 'redrive', id, state, ` + audit.CauseFrom3 + ` FROM made
@@ -112,7 +124,12 @@ func creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r reposit
 	args := append([]any{r.ID, db.Clock()}, audit.CauseArgs(r.Cause)...)
 	args = append(args, codec.StoredAction(r), chosen, options, size, canary,
 		r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry, max(0, r.Options.Rate))
-	return found.Within(createQuery), append(args, found.Values...), nil
+	topic, byTopic := ", '' AS topic, 0 AS first", ""
+	if r.Options.Bounded() && r.Action == entity.RedriveRetry && !r.Selection.Archived {
+		topic, byTopic = ", coalesce(original_topic, '') AS topic, min("+found.first+") AS first", " GROUP BY coalesce(original_topic, '')"
+	}
+	query := strings.NewReplacer("%TOPIC%", topic, "%BY_TOPIC%", byTopic).Replace(createQuery)
+	return found.Within(query), append(args, found.Values...), nil
 }
 
 // batchSize returns the number of messages in a batch. When the redrive has a rate, a batch contains at most the
@@ -167,7 +184,8 @@ const redriveColumns = `
 	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.call_id, r.selection, r.options,
 	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
 	r.forgiven_sent, r.forgiven_failed, r.forgiven_returned,
-	b.succeeded, b.failed, b.dead, b.in_doubt, b.skipped, b.under_way, coalesce(w.reasons, '{}') AS reasons, t.returned`
+	b.succeeded, b.failed, b.dead, b.in_doubt, b.skipped, b.under_way, coalesce(w.reasons, '{}') AS reasons, t.returned,
+	CASE WHEN r.action LIKE '%\_bounded' THEN (SELECT json_agg(` + boundJSON + ` ORDER BY t.topic) FROM dlq.redrive_topics t WHERE t.redrive_id = r.id) END AS bounds`
 
 const redriveTables = `
 	CROSS JOIN LATERAL (
@@ -301,6 +319,7 @@ type redriveRow struct {
 	UnderWay  int    `db:"under_way"`
 	Reasons   []byte `db:"reasons"`
 	Returned  int    `db:"returned"`
+	Bounds    []byte `db:"bounds"`
 }
 
 func (r *redriveRow) redrive() (entity.Redrive, error) {
@@ -323,7 +342,12 @@ func (r *redriveRow) redrive() (entity.Redrive, error) {
 	if err := unpackReasons(reasons, r.Reasons); err != nil {
 		return entity.Redrive{}, err
 	}
+	bounds, err := unpackBounds(r.Bounds)
+	if err != nil {
+		return entity.Redrive{}, err
+	}
 	return entity.Redrive{
+		Bounded: codec.Bounded(r.Action), Bounds: bounds,
 		ID: r.ID, Action: codec.RedriveAction(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
 		Cause: entity.AuditInfo{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,

@@ -18,6 +18,7 @@ import (
 type selection struct {
 	search.Arguments
 	query string
+	first string // the column whose smallest value comes first
 	order string // the SQL after ORDER BY that puts the rows of the query in the order in which the redrive processes the messages
 }
 
@@ -125,7 +126,7 @@ func columns(action entity.RedriveAction, takes string) string {
 // byFilter makes q select messages by the filter: it walks the indexes of the filter's topics or, without topics, of
 // statuses. When the filter has no cut-off time, the snapshot of the statement decides which messages are selected.
 func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes string) {
-	q.order = "created_at, id"
+	q.first, q.order = "created_at", "created_at, id"
 	f := r.Selection.Filter
 	walks := q.Walks(f, n)
 	if len(walks) == 0 {
@@ -161,7 +162,7 @@ func (q *selection) indexed(r repository.NewRedrive, ask func(entity.Filter) []s
 // see it. A message that does not match the filter is left out.
 func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) {
 	s := r.Selection
-	q.order = "ord"
+	q.first, q.order = "ord", "ord"
 	sight := "m.id = w.id"
 	for _, seen := range q.Seen(n) {
 		sight += " AND (" + seen + ") IS TRUE" // IS TRUE keeps PostgreSQL from using an index for it
