@@ -126,8 +126,13 @@ func (p *parts) buildServer(store repository.Core) error {
 	if err != nil {
 		return err
 	}
+	var groups redrive.Groups // nil: without Kafka there are no consumer groups
+	if p.cluster != nil {
+		groups = p.publisher
+	}
 	p.service = redrive.New(cfg.Redrive, redrives, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
-		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive), redrive.WithArchive(archived))
+		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive),
+		redrive.WithArchive(archived), redrive.WithGroups(groups))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
 		rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
@@ -227,7 +232,7 @@ func (p *parts) declaration() func(dlqTopic, original string) entity.Declaration
 // publisher sends records, reports their outcomes, and describes the topics of the cluster.
 type publisher interface {
 	redrive.Publisher
-	redrive.Offsets
+	redrive.Groups
 	rest.Fetcher
 	rest.Inspector
 	rest.Targets

@@ -27,6 +27,9 @@ type Config struct {
 	StuckAfter time.Duration `mapstructure:"stuck_after"`
 	// OutcomeInterval is how often committed offsets are read, to learn which sent records were consumed.
 	OutcomeInterval time.Duration `mapstructure:"outcome_interval"`
+	// MetadataGrace is how long a redrive waits for a target that does not exist, because Kafka's answers may be late or
+	// the topic is just made again. Then it skips the messages for that target.
+	MetadataGrace time.Duration `mapstructure:"metadata_grace"`
 	// ConsumerGroups names the consumer groups of topics whose dead letters name none; the first matching rule applies.
 	ConsumerGroups []outcomes.Rule `mapstructure:"consumer_groups"`
 	// Auto is automatic retry.
@@ -41,6 +44,7 @@ func DefaultConfig() Config {
 		SettleInterval:  5 * time.Second,
 		StuckAfter:      10 * time.Minute,
 		OutcomeInterval: 5 * time.Second,
+		MetadataGrace:   time.Minute,
 		Auto:            auto.DefaultConfig(),
 	}
 }
@@ -62,6 +66,9 @@ func (c Config) Validate() error {
 	}
 	if c.OutcomeInterval < 100*time.Millisecond || c.OutcomeInterval > time.Hour {
 		problems = append(problems, fmt.Errorf("outcome_interval: %s is not between 100ms and 1h", c.OutcomeInterval))
+	}
+	if c.MetadataGrace < 0 || c.MetadataGrace > time.Hour {
+		problems = append(problems, fmt.Errorf("metadata_grace: %s is not between 0 and 1h", c.MetadataGrace))
 	}
 	if _, err := outcomes.ParseRules(c.ConsumerGroups); err != nil {
 		problems = append(problems, err)

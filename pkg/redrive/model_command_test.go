@@ -23,6 +23,7 @@ const (
 	cmdBegin     verb = "begin redrive"
 	cmdPause     verb = "pause"
 	cmdResume    verb = "resume"
+	cmdContinue  verb = "continue"
 	cmdCancel    verb = "cancel"
 	cmdAuto      verb = "automatic retry on or off"
 	cmdSettle    verb = "settle"
@@ -58,6 +59,7 @@ var verbs = []struct {
 	{cmdBegin, 12},
 	{cmdPause, 3},
 	{cmdResume, 4},
+	{cmdContinue, 2},
 	{cmdCancel, 1},
 	{cmdAuto, 3},
 	{cmdSettle, 2},

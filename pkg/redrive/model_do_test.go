@@ -82,7 +82,7 @@ func (w *world) doWith(p *process, c command) {
 		w.begin(p, c)
 	case cmdSettle:
 		w.others.Go(func() { _ = p.Settle(p.ctx) })
-	case cmdPause, cmdResume, cmdCancel:
+	case cmdPause, cmdResume, cmdContinue, cmdCancel:
 		w.steer(p, c)
 	default:
 		id, ok := pick(w.messages, c.b)
@@ -206,7 +206,7 @@ func (w *world) begin(p *process, c command) {
 	if rng.IntN(6) == 0 {
 		o.MaxFailureShare = rng.Float64()
 	}
-	if rng.IntN(6) == 0 {
+	if rng.IntN(3) == 0 {
 		o.MaxReturnShare = rng.Float64()
 	}
 	if rng.IntN(4) == 0 && n.Action == entity.RedriveRetry {
@@ -235,7 +235,7 @@ func (w *world) steer(p *process, c command) {
 		return
 	}
 	do := map[verb]func(context.Context, uuid.UUID, entity.AuditInfo) (entity.Redrive, error){
-		cmdPause: p.Pause, cmdResume: p.Resume, cmdCancel: p.Cancel,
+		cmdPause: p.Pause, cmdResume: p.Resume, cmdContinue: p.Continue, cmdCancel: p.Cancel,
 	}[c.verb]
 	w.others.Go(func() { _, _ = do(p.ctx, id, entity.By("operator")) })
 }

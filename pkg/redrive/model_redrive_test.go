@@ -28,6 +28,7 @@ func (w *world) readRedrive(line entity.AuditEntry) {
 		r = &redriveShadow{id: line.ObjectID}
 		w.redrives[r.id] = r
 		w.order = append(w.order, r.id)
+	case known && r.state == from && line.Action == entity.ActionContinue && from == to && from.Active():
 	case !known || r.state != from || !from.CanMoveTo(to):
 		w.fail("a wrong move of a redrive", "%+v", line)
 		return
@@ -89,6 +90,40 @@ func counting(c entity.RedriveCounts, item entity.RedriveItem) entity.RedriveCou
 		c.Skipped++
 	}
 	return c
+}
+
+// checkBounds checks the bounds of a redrive that is about to have one more record in a topic. Records whose attempts
+// cannot be settled do not count: the redrive has given them up as in doubt. The caller holds mu.
+func (w *world) checkBounds(id, message uuid.UUID, topic string) {
+	r, err := w.store.Redrive(context.Background(), id)
+	if err != nil || !r.Bounded {
+		return
+	}
+	doubts, err := w.store.RedriveItems(context.Background(), id, repository.ItemQuery{Limit: 10_000, Results: []entity.ItemResult{entity.ItemInDoubt}})
+	if err != nil {
+		return
+	}
+	counts := func(message uuid.UUID) bool {
+		return !slices.ContainsFunc(doubts, func(i entity.RedriveItem) bool { return i.MessageID == message })
+	}
+	if !counts(message) {
+		return
+	}
+	records := 1
+	for at, log := range w.log.partitions {
+		for _, sent := range log {
+			if at.topic == topic && sent.redrive == id && counts(sent.message) {
+				records++
+			}
+		}
+	}
+	i := slices.IndexFunc(r.Bounds, func(b entity.TopicBound) bool { return b.Topic == topic })
+	if i < 0 || records > r.Bounds[i].Admitted {
+		w.fail("more than was admitted", "redrive %s has %d records in %s, its bounds are %+v", id, records, topic, r.Bounds)
+		return
+	}
+	b := r.Bounds[i]
+	w.want(b.Lifted != "" || b.Unknown() <= b.Bound, "a bound that is exceeded", "redrive %s: %+v", id, b)
 }
 
 // checkItem compares a redrive's result for a message with the attempts that the redrive made on that message.

@@ -175,13 +175,13 @@ func (s *modelStore) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool
 	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.SaveWaiting(ctx, id, waiting, note) })
 }
 
-func (s *modelStore) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+func (s *modelStore) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration, without ...string) (*repository.RedriveBatch, error) {
 	return ask(ctx, s.p, func(ctx context.Context) (*repository.RedriveBatch, error) {
 		before, err := s.store.Redrive(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		batch, err := s.store.LeaseBatch(ctx, id, owner, lease)
+		batch, err := s.store.LeaseBatch(ctx, id, owner, lease, without...)
 		if batch != nil {
 			s.p.w.watchLease(s.p, before, batch)
 		}
@@ -210,6 +210,22 @@ func (s *modelStore) SaveBatch(ctx context.Context, r repository.BatchResults) (
 
 func (s *modelStore) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
 	return ask(ctx, s.p, func(ctx context.Context) ([]entity.RedriveItem, error) { return s.store.RedriveItems(ctx, id, q) })
+}
+
+func (s *modelStore) Admit(ctx context.Context, l repository.Lease, topic string, n, first int) (int, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (int, error) { return s.store.Admit(ctx, l, topic, n, first) })
+}
+
+func (s *modelStore) RedriveBounds(ctx context.Context, id uuid.UUID, settle time.Duration) ([]entity.TopicBound, error) {
+	return look(ctx, s.p, func(ctx context.Context) ([]entity.TopicBound, error) { return s.store.RedriveBounds(ctx, id, settle) })
+}
+
+func (s *modelStore) SaveBound(ctx context.Context, id uuid.UUID, was, now entity.TopicBound) (bool, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (bool, error) { return s.store.SaveBound(ctx, id, was, now) })
+}
+
+func (s *modelStore) ContinueRedrive(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.ContinueRedrive(ctx, id, cause) })
 }
 
 func (s *modelStore) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {

@@ -231,6 +231,7 @@ func (w *world) write(out entity.Outgoing, at topicPartition) int64 {
 	claim := out.Message.Claim
 	w.watchOrder(out.Message, claim.RedriveID)
 	w.watchBytes(out, at)
+	w.checkBounds(claim.RedriveID, out.Message.ID, at.topic)
 	w.log.partitions[at] = append(w.log.partitions[at], written{
 		out.Message.ID, claim.ID, claim.RedriveID, at.topic, out.Edit.Apply(out.Message.Record),
 	})

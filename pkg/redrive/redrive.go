@@ -24,6 +24,7 @@ type Stores struct {
 	Due        auto.Store
 	Selections bulk.Selections   // nil: a redrive can only retry all messages of a topic
 	Outcomes   outcomes.Store    // nil: committed offsets are not read
+	Progress   bulk.Progress     // nil: redrives do not ask Kafka about consumer groups
 	Redirects  attempt.Redirects // nil: no topic is redirected
 }
 
@@ -33,6 +34,9 @@ type Publisher = attempt.Publisher
 
 // Offsets reads the committed offsets of consumer groups from Kafka.
 type Offsets = outcomes.Offsets
+
+// Groups asks Kafka about consumer groups.
+type Groups = bulk.Groups
 
 // Schemas decodes and encodes payloads that have a schema in a registry.
 type Schemas = bulk.Schemas
@@ -56,6 +60,7 @@ type options struct {
 	tracing trace.TracerProvider
 	schemas Schemas
 	archive bulk.Archive
+	groups  bulk.Groups
 }
 
 // Option changes what New returns.
@@ -82,6 +87,10 @@ func WithSchemas(s Schemas) Option { return func(o *options) { o.schemas = s } }
 // WithArchive lets redrives select archived messages. Without this option they select live messages only.
 func WithArchive(a Archive) Option { return func(o *options) { o.archive = a } }
 
+// WithGroups lets redrives ask Kafka about the consumer groups of the topics to which they send. Without this option a
+// redrive learns from RunOutcomes alone what was consumed, and waits for every consumer group that a message names.
+func WithGroups(g Groups) Option { return func(o *options) { o.groups = g } }
+
 // New returns a Service whose metrics are in registry. cfg must be valid.
 func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
 	var o options
@@ -98,7 +107,12 @@ func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Reg
 		Retrier: parts.Retrier, settler: parts.Settler,
 		auto: auto.New(cfg.Auto, stores.Due, parts, registry, log, o.attempt.Tracer),
 	}
-	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas, Archive: o.archive},
+	if stores.Progress == nil {
+		o.groups = nil
+	}
+	s.Redrives, s.runner = bulk.New(bulk.Config{
+		Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas, Archive: o.archive, Groups: o.groups, Progress: stores.Progress, MetadataGrace: cfg.MetadataGrace,
+	},
 		stores.Redrives, stores.Selections, parts, registry, log, o.attempt.Tracer)
 	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, stores.Outcomes, log)
 	return s

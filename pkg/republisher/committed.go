@@ -50,6 +50,18 @@ func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topic
 	return committed, nil
 }
 
+// Running reports whether a consumer group has members. A group that does not exist has none.
+func (r *Republisher) Running(ctx context.Context, group string) (bool, error) {
+	states, err := r.cluster.GroupStates(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the states of consumer groups: %w", err)
+	}
+	return running(states[group]), nil
+}
+
+// running reports whether a group in this state has members.
+func running(state string) bool { return state != "" && state != "Empty" && state != "Dead" }
+
 func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
 	if r.isShareGroup == nil || !r.isShareGroup(group) {
 		return r.cluster.CommittedOffsets(ctx, group, parts)
@@ -78,6 +90,9 @@ func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broke
 	}
 	return final, nil
 }
+
+// Running returns false, because Kafka is not configured.
+func (d *Disabled) Running(context.Context, string) (bool, error) { return false, nil }
 
 // Committed returns no offsets, because Kafka is not configured.
 func (d *Disabled) Committed(context.Context, string, []string) ([]repository.Committed, error) {

@@ -249,7 +249,7 @@ func (s *inspection) group(topic, group string) entity.GroupHealth {
 	switch state := s.states[group]; {
 	// Kafka may hide the group, because this user may not see it, so its state is unknown
 	case state == "" && s.committed[group].err != nil:
-	case state == "", state == "Empty", state == "Dead":
+	case !running(state):
 		h.State = entity.GroupAbsent
 	case h.Lag != nil && *h.Lag > 0:
 		h.State = entity.GroupBehind

@@ -2,6 +2,7 @@ package republisher
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
@@ -38,6 +39,24 @@ func (r *Republisher) IngestLag(ctx context.Context, positions []repository.Inge
 	return lags
 }
 
+// Ends returns the same partitions with the ends of their logs, which it asks Kafka now. When it does not answer for each
+// of them, the error is of kind entity.ErrUnavailable.
+func (r *Republisher) Ends(ctx context.Context, positions []repository.IngestPosition) ([]repository.IngestPosition, error) {
+	parts := make([]broker.TopicPartition, len(positions))
+	for i, p := range positions {
+		parts[i] = partOf(p)
+	}
+	offsets, err := r.cluster.EndOffsets(ctx, parts)
+	if err != nil {
+		return nil, &unavailableError{err}
+	}
+	ends := slices.Clone(positions)
+	for i := range ends {
+		ends[i].Next = offsets[parts[i]]
+	}
+	return ends, nil
+}
+
 func partOf(p repository.IngestPosition) broker.TopicPartition {
 	return broker.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 }
@@ -67,6 +86,11 @@ func (r *Republisher) learnEnds(ctx context.Context, positions []repository.Inge
 	for tp, offset := range ends {
 		r.facts.ends[tp] = endFact{offset, true, now}
 	}
+}
+
+// Ends returns no ends, because Kafka is not configured.
+func (d *Disabled) Ends(context.Context, []repository.IngestPosition) ([]repository.IngestPosition, error) {
+	return nil, nil
 }
 
 // IngestLag returns nothing, because Kafka is not configured.

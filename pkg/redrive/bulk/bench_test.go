@@ -52,6 +52,7 @@ type bench struct {
 	runner   *Runner
 	registry *prometheus.Registry
 	archive  Archive // nil: there is no archive
+	groups   Groups  // nil: Kafka is not asked about consumer groups
 }
 
 func newBench(t *testing.T) *bench {
@@ -77,7 +78,9 @@ func (b *bench) build(store any, tracer trace.Tracer) {
 		Judge: b.Origins, Redirects: b.Store, Random: func() float64 { return 0.5 }, Tracer: tracer,
 	})
 	b.Retrier = b.parts.Retrier
-	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry, Archive: b.archive}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger,
+	b.Redrives, b.runner = New(Config{
+		Workers: 4, ClaimExpiry: claimExpiry, Archive: b.archive, Groups: b.groups, Progress: b.Store, MetadataGrace: time.Minute,
+	}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger,
 		tracer)
 }
 

@@ -17,6 +17,8 @@
 //   - change.go: actions other than retry
 //   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results; how long
 //     restored messages are held
+//   - bounds.go: how many messages may be sent while outcomes are not known, and waiting for missing targets
+//   - progress.go: what consumer groups have consumed; what a redrive waits for
 //   - state.go: the fields of a run and a pass, and until when this process holds which batches
 //   - trace.go: the span of a batch
 //   - keyorder.go: which messages wait for others with the same key

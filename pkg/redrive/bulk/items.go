@@ -20,6 +20,7 @@ type items struct {
 	results     map[uuid.UUID]entity.RedriveItem
 	unreachable []uuid.UUID // messages whose target was unreachable, or that were given back because of an error
 	locked      bool        // another database session locks rows of some of the messages
+	withheld    bool        // some of the messages wait, see pass.withhold
 	// keys of the messages that are being sent and whose results keyOrder.learn has not read yet
 	sending  map[uuid.UUID]recordKey
 	doubtful bool // attempts may have been made whose results this process does not know
@@ -45,6 +46,13 @@ func (s *items) markLocked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.locked = true
+}
+
+// markWithheld records that some message must wait until another pass.
+func (s *items) markWithheld() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withheld = true
 }
 
 func (s *items) set(item entity.RedriveItem) {

@@ -36,7 +36,7 @@ type lease struct {
 func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	asked := time.Now()
 	owner := entity.NewID()
-	b, err := p.deps.store.LeaseBatch(ctx, p.redrive.ID, owner, p.deps.cfg.ClaimExpiry)
+	b, err := p.deps.store.LeaseBatch(ctx, p.redrive.ID, owner, p.deps.cfg.ClaimExpiry, p.leftOut()...)
 	if err != nil {
 		return nil, fmt.Errorf("lease a batch: %w", err)
 	}
@@ -101,15 +101,20 @@ func (l *lease) release() {
 	}
 }
 
-// park reports whether the lease is kept until the end of the pass. It is kept when some of its messages are locked, or
-// are unreachable in a pass that can send nothing. If such a batch were saved now, it would be leased again at once.
+// park reports whether the lease is kept until the end of the pass. It is kept when some of its messages are locked or
+// withheld, or are unreachable in a pass that can send nothing. If such a batch were saved now, it would be leased again
+// at once.
 func (l *lease) park() bool {
-	if !l.items.locked && (len(l.items.unreachable) == 0 || l.pass.canSend()) {
-		return false
-	}
 	why := errUnreachable
-	if l.items.locked {
+	switch {
+	case l.items.locked:
 		why = errLocked
+	case l.items.withheld && l.pass.leavesOut(l.batch.Topic):
+		return false
+	case l.items.withheld:
+		why = errWithheld
+	case len(l.items.unreachable) == 0 || l.pass.canSend():
+		return false
 	}
 	if l.pass.run.keys != nil { // with an order of keys, no other batch may be sent before this one, so the pass ends
 		l.pass.stop(why)
@@ -237,6 +242,7 @@ func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, er
 	for _, a := range attempts {
 		item, ended := itemOf(a)
 		switch {
+		case missedTarget(a.Verdict, a.Class): // the message may be withheld, and is tried again
 		case ended:
 			item.Group = a.ConsumerGroup
 			l.items.set(item)

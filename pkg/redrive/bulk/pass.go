@@ -3,6 +3,7 @@ package bulk
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,8 +12,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
-	"github.com/dlq-manager/dlq-manager/pkg/redrive/internal/harm"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/reach"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/internal/harm"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
@@ -22,7 +23,14 @@ const supervision = time.Second
 
 // newPass returns a pass that has not begun.
 func newPass(r *run, redrive entity.Redrive) *pass {
-	return &pass{deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: reach.New()}
+	p := &pass{
+		deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: reach.New(),
+		without: map[string]bool{}, held: map[string]bool{},
+	}
+	for original := range r.targets {
+		p.without[original] = true
+	}
+	return p
 }
 
 // work sends the messages that can be sent now, and returns when no attempt is under way. worked reports whether some
@@ -63,6 +71,8 @@ func (p *pass) work(ctx context.Context) (worked bool, err error) {
 func (p *pass) result(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(cause, errWithheld):
+		return nil
 	case cause != nil || p.worked:
 		return cause
 	case p.reach.Nowhere():
@@ -156,8 +166,8 @@ func (p *pass) act(ctx context.Context, l *lease, parts chan<- part, turn <-chan
 
 // split loads the messages of a lease in parts that fit into memory, plans each part, and passes it to the workers.
 func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
-	for ids := l.items.todo; len(ids) > 0; {
-		messages, taken, memory, err := p.deps.parts.Loader.Load(ctx, ids, p.copies())
+	for ids := l.items.todo; len(ids) > 0 && !p.leavesOut(l.batch.Topic); {
+		messages, taken, memory, err := p.deps.parts.Loader.Load(ctx, p.next(l, ids), p.copies())
 		if err != nil {
 			return turn, err
 		}
@@ -166,6 +176,9 @@ func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-ch
 		var planned []entity.Outgoing
 		if messages, err = p.withoutTaken(ctx, l, messages); err == nil {
 			planned, err = p.plan(ctx, l, messages)
+		}
+		if err == nil {
+			planned, err = p.withinBounds(ctx, l, planned)
 		}
 		if err == nil {
 			err = p.requeueDead(ctx, l, planned)

@@ -93,11 +93,15 @@ func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait
 func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.refused) == 0 {
+	if len(p.refused)+len(p.held) == 0 {
 		return messages
 	}
 	var left []entity.Message
 	for _, m := range messages {
+		if p.held[m.OriginalTopic] {
+			p.withhold(l, &m)
+			continue
+		}
 		if class, ok := p.refused[m.OriginalTopic]; ok {
 			l.items.skip(m.ID, string(class))
 			p.run.keys.block(m, l.items.numbers[m.ID])
@@ -118,6 +122,8 @@ func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target)
 		m := &batch[i].Message
 		var refused *entity.RefusedError
 		switch {
+		case errors.As(t.Err, &refused) && refused.Missing && p.awaitTarget(m.OriginalTopic):
+			p.withhold(l, m)
 		case errors.As(t.Err, &refused):
 			l.items.skip(m.ID, string(refused.Class))
 			if !attempt.OriginRefused(string(refused.Class)) {
@@ -127,6 +133,7 @@ func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target)
 			l.items.addUnreachable(m.ID)
 			p.run.keys.hold(*m, l.items.numbers[m.ID])
 		default:
+			delete(p.run.gone, m.OriginalTopic)
 			out := batch[i]
 			out.Target = t
 			planned = append(planned, out)

@@ -133,6 +133,8 @@ func (s *Redrives) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 			unreachable = time.Time{}
 		case unreachable.IsZero():
 			unreachable = time.Now()
+		case time.Since(unreachable) >= waitTimeout && err == nil && r.Note != "":
+			return r, &entity.InterruptedError{Redrive: r, Err: errors.New("it waits: " + r.Note)}
 		case time.Since(unreachable) >= waitTimeout:
 			return r, &entity.InterruptedError{Redrive: r, Err: errUnreachable}
 		}
@@ -149,7 +151,7 @@ func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.AuditIn
 
 // Resume continues a redrive. A paused redrive continues in the state that it had before. A redrive that was stopped by
 // its limits or its canary continues as if its canary had passed and no message had failed so far. A redrive that waits
-// for its canary continues as if the canary had passed.
+// for outcomes goes on waiting; see Continue.
 func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	r, err := s.deps.store.Redrive(ctx, id)
 	if err != nil {
@@ -157,15 +159,32 @@ func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	}
 	move := repository.RedriveMove{
 		To: entity.RedriveRunning, Action: entity.ActionResume, Cause: cause,
-		From: []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCanary},
+		From: []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped},
 	}
-	switch {
-	case r.State == entity.RedrivePaused && !r.CanaryPassed:
+	if r.State == entity.RedrivePaused && !r.CanaryPassed {
 		move.To = entity.RedriveCanary
-	case r.State == entity.RedriveCanary:
-		move.PassCanary = true
 	}
 	return s.move(ctx, id, move)
+}
+
+// Continue ends the wait of a redrive for outcomes, for the rest of the redrive, in those topics that wait now. A canary
+// that was sent passes, unless messages of it failed. Returns still count for the limit on their share. When the redrive
+// does not wait, the error is an *entity.NothingWaitsError.
+func (s *Redrives) Continue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
+	r, err := s.deps.store.Redrive(ctx, id)
+	switch {
+	case err != nil:
+	case s.deps.selected == nil:
+		err = &entity.NothingWaitsError{ID: id, State: r.State}
+	default:
+		r, err = s.deps.selected.ContinueRedrive(ctx, id, cause)
+	}
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("continue redrive: %w", err)
+	}
+	s.deps.log.Info("redrive no longer waits for outcomes", append(redriveFields(r), zap.String("actor", cause.Actor), traces.InLog(ctx))...)
+	s.changed.Notify()
+	return r, nil
 }
 
 // Cancel ends a redrive: attempts under way end, the other messages are not changed.

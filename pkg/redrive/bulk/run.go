@@ -3,7 +3,7 @@ package bulk
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
+
+// canaryPatience is how long a canary waits before its note says for what.
+const canaryPatience = 5 * time.Second
 
 const (
 	minPause = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
@@ -24,7 +27,8 @@ const (
 
 func newRun(r *Runner, id uuid.UUID) *run {
 	return &run{
-		deps: r.deps, redrives: r.redrives, leases: &r.leases, passes: r.passes,
+		deps: r.deps, redrives: r.redrives, leases: &r.leases, passes: r.passes, targets: map[string]string{}, gone: map[string]time.Time{},
+		sources: map[string]bool{}, ingested: time.Now(),
 		id: id, last: -1, locked: lockedMessages{lastRetry: map[uuid.UUID]time.Time{}},
 	}
 }
@@ -32,6 +36,7 @@ func newRun(r *Runner, id uuid.UUID) *run {
 // work works on the redrive until it is no longer active, or ctx ends.
 func (r *run) work(ctx context.Context) {
 	for pause := time.Duration(0); ctx.Err() == nil; {
+		var bounds []entity.TopicBound
 		changed := r.redrives.changed.Listen()
 		redrive, err := r.deps.store.Redrive(ctx, r.id)
 		switch {
@@ -42,6 +47,7 @@ func (r *run) work(ctx context.Context) {
 		case redrive.State.Active() && r.supervise(ctx, redrive):
 			return
 		default:
+			bounds = r.look(ctx, redrive)
 			worked, err := r.turn(ctx, redrive)
 			if err == nil && worked {
 				pause = 0
@@ -57,8 +63,11 @@ func (r *run) work(ctx context.Context) {
 				wait.Sleep(ctx, pause)
 				continue
 			}
+			if note, endless := r.waitingNote(ctx, redrive, bounds); note != "" && (redrive.State == entity.RedriveRunning || r.canary.SentAt.IsZero()) {
+				r.setWaiting(ctx, endless, note)
+			}
 		}
-		wait.Until(ctx, changed, r.pause(redrive))
+		wait.Until(ctx, changed, r.pause(redrive, bounds))
 	}
 }
 
@@ -85,14 +94,18 @@ func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, er
 }
 
 // pause returns the pause before the next poll. The pause is shorter than usual if the usual pause would make the
-// redrive slower than its requested rate.
-func (r *run) pause(redrive entity.Redrive) time.Duration {
+// redrive slower than its requested rate, and while outcomes are expected at any moment.
+func (r *run) pause(redrive entity.Redrive, bounds []entity.TopicBound) time.Duration {
+	pause := pollInterval
+	if slices.ContainsFunc(bounds, func(b entity.TopicBound) bool { return b.Unknown() > 0 && time.Since(b.AdmittedAt) < outcomePatience }) {
+		pause = boundPause
+	}
 	rate := redrive.Options.Rate
 	if rate <= 0 {
-		return pollInterval
+		return pause
 	}
 	batch := min(batchMessages, max(1, rate)) / rate * float64(time.Second)
-	return min(pollInterval, max(time.Duration(batch)/20, minPause))
+	return min(pause, max(time.Duration(batch)/20, minPause))
 }
 
 func (r *run) reportWaiting(ctx context.Context, err error) {
@@ -116,7 +129,7 @@ func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool)
 		r.warn(ctx, "cannot change the redrive's state", err)
 		return false
 	}
-	r.waiting = false // with the state change, the store has also removed the mark that the redrive waits
+	r.waiting, r.note = false, "" // with the state change, the store has also removed the mark that the redrive waits
 	return !moved.State.Active()
 }
 
@@ -152,12 +165,13 @@ func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (reposito
 		r.warn(ctx, "cannot read the canary's messages", err)
 		return repository.RedriveMove{}, false
 	}
-	t := harm.Count(items)
+	r.follow(ctx, harm.Unknown(items))
+	t := harm.Count(items, r.hidden)
 	pass, why := r.canary.Decide(t, redrive.Options, time.Now())
 	switch {
-	case why == "" && t.Awaited > 0 && time.Since(r.canary.SentAt) >= redrive.Options.CanaryWait:
-		r.setWaiting(ctx, true, fmt.Sprintf(
-			"canary: %d of %d messages are not consumed yet by group %s; resume to continue anyway, or cancel", t.Awaited, t.Sent, t.Group))
+	case why == "" && time.Since(r.canary.SentAt) >= min(canaryPatience, redrive.Options.CanaryWait) && len(t.Groups) > 0:
+		until := r.canary.SentAt.Add(redrive.Options.CanaryWait)
+		r.setWaiting(ctx, t.Awaited > 0, "canary: "+r.outcomeNote(ctx, t.Topic, t.Groups, t.Awaited+t.Hidden, until))
 		return repository.RedriveMove{}, false
 	case why == "":
 		return repository.RedriveMove{}, false

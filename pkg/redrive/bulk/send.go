@@ -178,6 +178,8 @@ func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool
 		switch {
 		case unsaved, o.Finished.Status == "", o.Delivery.Verdict == entity.InDoubt:
 			l.items.markDoubtful()
+		case missedTarget(o.Delivery.Verdict, o.Delivery.Class) && p.awaitRefused(l, &o.Outgoing.Message):
+			back = append(back, o.Outgoing.Message.ID)
 		case !p.recordEnded(l, o):
 			back = append(back, o.Outgoing.Message.ID)
 		}

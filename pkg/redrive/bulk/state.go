@@ -13,8 +13,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
-	"github.com/dlq-manager/dlq-manager/pkg/redrive/internal/harm"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk/internal/reach"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/internal/harm"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
@@ -34,24 +34,44 @@ type run struct {
 	passes   chan struct{} // has one element for each pass that runs in the process
 	id       uuid.UUID
 	canary   harm.Canary
-	patch    *patcher  // nil: values are sent unchanged
-	waiting  bool      // the store has a mark that the redrive waits
-	keys     *keyOrder // nil: messages need no order, or the blocked keys were not read yet
-	last     int       // number of the last batch whose results keys contains
+	patch    *patcher // nil: values are sent unchanged
+	waiting  bool     // the store has a mark that the redrive waits
+	note     string   // why the redrive waits
+	progress progress
+	sources  map[string]bool      // dead-letter topics of the messages that this process has planned
+	ingested time.Time            // the dead letters that were written before were read, as far as this process knows
+	mark     mark                 // what the ingester must have read, so that ingested is the time of the mark
+	targets  map[string]string    // by original topic that was left out because of its target's bound: the target
+	gone     map[string]time.Time // by original topic whose target does not exist: since when
+	keys     *keyOrder            // nil: messages need no order, or the blocked keys were not read yet
+	last     int                  // number of the last batch whose results keys contains
 	locked   lockedMessages
 }
 
-// setWaiting saves whether the redrive waits, and why. It saves nothing when the store already has this value of
-// waiting.
+// progress is what this process knows of the consumer groups that read the target topics of a redrive.
+type progress struct {
+	commits map[repository.TopicGroup]commitment
+	failing bool // the last request failed
+}
+
+// commitment says whether a consumer group has committed an offset in a topic, so that its progress shows outcomes.
+type commitment int
+
+const (
+	committed commitment = iota + 1 // the consumer group is waited for; so is one about which Kafka has not been asked
+	nothing                         // the consumer group's outcomes cannot be known
+)
+
+// setWaiting saves whether the redrive waits, and why. It saves nothing when the store already has these values.
 func (r *run) setWaiting(ctx context.Context, waiting bool, note string) {
-	if waiting == r.waiting {
+	if waiting == r.waiting && note == r.note {
 		return
 	}
 	if err := r.deps.store.SaveWaiting(ctx, r.id, waiting, attempt.StorableText(note)); err != nil {
 		r.warn(ctx, "cannot save that the redrive waits", err)
 		return
 	}
-	r.waiting = waiting
+	r.waiting, r.note = waiting, note
 }
 
 func (r *run) warn(ctx context.Context, what string, err error) {
@@ -75,9 +95,11 @@ type pass struct {
 	refused     map[string]entity.ErrorClass
 	reach       reach.Reach
 	parked      []*lease
-	someLocked  bool  // another database session locked the row of some message
-	unreachable error // error of a partition that was not reachable; nil: all were reachable
-	noLeaders   bool  // the cluster answers, but the leaders of many batches in a row are missing
+	without     map[string]bool // topics whose batches are leased no more, as repository.RedriveBatch.Topic; "": of several topics
+	held        map[string]bool // original topics whose messages wait, until outcomes are known or the target exists again
+	someLocked  bool            // another database session locked the row of some message
+	unreachable error           // error of a partition that was not reachable; nil: all were reachable
+	noLeaders   bool            // the cluster answers, but the leaders of many batches in a row are missing
 	worked      bool
 }
 

@@ -33,6 +33,24 @@ type Selections interface {
 	Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
+	repository.Bounds
+}
+
+// Progress is the part of a store that says what was consumed and what was ingested.
+type Progress interface {
+	SaveCommitted(ctx context.Context, offsets []repository.Committed) error
+	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
+}
+
+// Groups asks Kafka about consumer groups, whose progress shows what was consumed.
+type Groups interface {
+	// Committed returns the committed offsets of a consumer group in the partitions of the topics, without partitions in
+	// which it has committed none.
+	Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error)
+	// Running reports whether a consumer group has members.
+	Running(ctx context.Context, group string) (bool, error)
+	// Ends returns the same partitions with the ends of their logs in place of the positions.
+	Ends(ctx context.Context, positions []repository.IngestPosition) ([]repository.IngestPosition, error)
 }
 
 // Archive finds and changes archived messages, wherever they are stored.
@@ -59,6 +77,11 @@ type Config struct {
 	ClaimExpiry time.Duration // duration of a lease, which is also the duration of a claim
 	Schemas     Schemas       // decodes and encodes payloads with a schema; nil: no payload has a schema
 	Archive     Archive       // nil: a redrive selects live messages only
+	Groups      Groups        // nil: without Kafka, so each consumer group counts as one that will commit
+	Progress    Progress      // nil only without Groups
+	// MetadataGrace is how long a redrive waits for a target that does not exist, because Kafka's answers may be late,
+	// before it skips its messages.
+	MetadataGrace time.Duration
 }
 
 // dependencies are shared by the types of this package.

@@ -3,9 +3,11 @@ package harm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // canaryQuiet is how long a canary still waits for returns after all its records were consumed, if CanaryWait is not
@@ -24,14 +26,28 @@ type Canary struct {
 type Tally struct {
 	Sent, failed, returned int
 	unsent                 int // number of the canary's messages that were resolved without Kafka, so no record was sent
-	unknown                int // number of published messages whose consumer group is not known
+	Hidden                 int // number of published messages whose outcome no consumer group will show
 	Awaited                int // number of published messages whose consumer group has not consumed them yet
-	Group                  string
-	class                  string // error class of one of the failures
+	// Topic is the target of one of the messages that are awaited or hidden, and Groups the consumer groups of such
+	// messages there; "" stands for a group that is not known.
+	Topic  string
+	Groups []string
+	class  string // error class of one of the failures
 }
 
-// Count returns the tally of the canary's messages.
-func Count(items []entity.RedriveItem) Tally {
+// Unknown returns the topics of published messages whose outcome is not known, with their consumer groups.
+func Unknown(items []entity.RedriveItem) (list []repository.TopicGroup) {
+	for _, item := range items {
+		if item.Outcome == entity.Published {
+			list = append(list, repository.TopicGroup{Topic: item.Topic, Group: item.Group})
+		}
+	}
+	return list
+}
+
+// Count returns the tally of the canary's messages. hidden says that a consumer group will not show the outcomes of
+// messages in a topic.
+func Count(items []entity.RedriveItem, hidden func(topic, group string) bool) Tally {
 	var t Tally
 	for _, item := range items {
 		switch item.Result {
@@ -49,11 +65,18 @@ func Count(items []entity.RedriveItem) Tally {
 		case item.Outcome == entity.Returned:
 			t.returned++
 		case item.Outcome != entity.Published:
-		case item.Group == "":
-			t.unknown++
 		default:
-			t.Awaited++
-			t.Group = item.Group
+			if hidden(item.Topic, item.Group) {
+				t.Hidden++
+			} else {
+				t.Awaited++
+			}
+			if t.Topic == "" {
+				t.Topic = item.Topic
+			}
+			if item.Topic == t.Topic && !slices.Contains(t.Groups, item.Group) {
+				t.Groups = append(t.Groups, item.Group)
+			}
 		}
 	}
 	return t
@@ -77,11 +100,11 @@ func (c *Canary) Decide(t Tally, o entity.RedriveOptions, now time.Time) (pass b
 	case t.Awaited > 0:
 		c.consumedAt = time.Time{}
 		return false, ""
-	case t.unknown > 0:
+	case t.Hidden > 0:
 		if now.Sub(c.SentAt) < o.CanaryWait {
 			return false, ""
 		}
-		return true, fmt.Sprintf("none of %d messages failed again within %s; no consumer group is known", t.Sent, o.CanaryWait)
+		return true, fmt.Sprintf("none of %d messages failed again within %s; no consumer group shows whether they were consumed", t.Sent, o.CanaryWait)
 	}
 	if c.consumedAt.IsZero() {
 		c.consumedAt = now

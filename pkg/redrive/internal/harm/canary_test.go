@@ -18,12 +18,14 @@ func TestCanaryDecides(t *testing.T) {
 		pass  bool
 		why   string // expected part of the reason; "" while undecided
 	}
+	hidden := func(_, group string) bool { return group == "" || group == "idle" }
 	item := func(result entity.ItemResult, outcome entity.Outcome, group string) entity.RedriveItem {
 		return entity.RedriveItem{Result: result, Outcome: outcome, Group: group, Reason: "BAD_RECORD", Topic: "orders"}
 	}
 	published := item(entity.ItemSucceeded, entity.Published, "billing")
 	consumed := item(entity.ItemSucceeded, entity.Consumed, "billing")
 	returned := item(entity.ItemSucceeded, entity.Returned, "billing")
+	idle := item(entity.ItemSucceeded, entity.Published, "idle")
 	nobody := item(entity.ItemSucceeded, entity.Published, "")
 	for name, looks := range map[string][]look{
 		"ConsumedAndQuiet": {
@@ -40,7 +42,11 @@ func TestCanaryDecides(t *testing.T) {
 		"NobodyKnowsTheGroup": {
 			{0, []entity.RedriveItem{nobody, consumed}, false, ""},
 			{wait - 1, []entity.RedriveItem{nobody, consumed}, false, ""},
-			{wait, []entity.RedriveItem{nobody, consumed}, true, "no consumer group is known"},
+			{wait, []entity.RedriveItem{nobody, consumed}, true, "no consumer group shows"},
+		},
+		"GroupThatCommitsNothing": {
+			{wait - 1, []entity.RedriveItem{idle, consumed}, false, ""},
+			{2*wait - 1, []entity.RedriveItem{idle, consumed}, true, "no consumer group shows"},
 		},
 		"Fails":       {{0, []entity.RedriveItem{consumed, item(entity.ItemDead, "", "")}, false, "1 of 2 messages failed, BAD_RECORD"}},
 		"Doubt":       {{0, []entity.RedriveItem{item(entity.ItemInDoubt, "", "")}, false, "1 of 1 messages failed"}},
@@ -56,7 +62,7 @@ func TestCanaryDecides(t *testing.T) {
 			var c Canary
 			began := time.Now()
 			for _, l := range looks {
-				pass, why := c.Decide(Count(l.items), entity.RedriveOptions{CanaryWait: wait}, began.Add(l.after))
+				pass, why := c.Decide(Count(l.items, hidden), entity.RedriveOptions{CanaryWait: wait}, began.Add(l.after))
 				check.True(t, pass == l.pass && (why == "") == (l.why == "") && strings.Contains(why, l.why),
 					"after %s: decide = %t, %q, want %t, %q", l.after, pass, why, l.pass, l.why)
 			}
