@@ -890,6 +890,27 @@ func (e ReadinessStatus) Valid() bool {
 	}
 }
 
+// Defines values for RedriveBoundsLifted.
+const (
+	RedriveBoundsLiftedContinued   RedriveBoundsLifted = "continued"
+	RedriveBoundsLiftedLessThannil RedriveBoundsLifted = "<nil>"
+	RedriveBoundsLiftedNotKnown    RedriveBoundsLifted = "not_known"
+)
+
+// Valid indicates whether the value is a known member of the RedriveBoundsLifted enum.
+func (e RedriveBoundsLifted) Valid() bool {
+	switch e {
+	case RedriveBoundsLiftedContinued:
+		return true
+	case RedriveBoundsLiftedLessThannil:
+		return true
+	case RedriveBoundsLiftedNotKnown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RedriveSelectionBy.
 const (
 	RedriveSelectionByFilter RedriveSelectionBy = "filter"
@@ -2897,7 +2918,27 @@ type Redrive struct {
 	Action RedriveAction `json:"action"`
 
 	// Actor Who created it.
-	Actor     *string    `json:"actor"`
+	Actor *string `json:"actor"`
+
+	// Bounds With `max_return_share`: for each topic to which it sends, how many messages may be there while their outcomes
+	// are not known. null: it has no bounds.
+	Bounds *[]struct {
+		// Bound `min_sample` at first; it doubles each time that as many outcomes have become known and the share holds. null: no longer bounded.
+		Bound *int `json:"bound"`
+
+		// Known Messages whose outcome is known, or that did not come back for `canary_wait` where no consumer group shows outcomes.
+		Known int `json:"known"`
+
+		// Lifted Why it is no longer bounded: an operator continued the redrive, or no consumer group shows outcomes and nothing came back for three times `canary_wait`.
+		Lifted *RedriveBoundsLifted `json:"lifted"`
+		Topic  string               `json:"topic"`
+
+		// Unknown Messages that were sent, or may be sent at any moment, and whose outcome is not known.
+		Unknown int `json:"unknown"`
+
+		// Waiting Nothing more is sent to the topic until outcomes are known.
+		Waiting bool `json:"waiting"`
+	} `json:"bounds"`
 	CreatedAt time.Time  `json:"created_at"`
 	Dead      int        `json:"dead"`
 	EndedAt   *time.Time `json:"ended_at"`
@@ -2965,9 +3006,12 @@ type Redrive struct {
 	// Waiting Messages without a result yet.
 	Waiting int `json:"waiting"`
 
-	// WaitingSince Since when it cannot continue because a dependency cannot be reached, because other database sessions lock the remaining messages, or because its consumer group has not consumed the canary; `note` gives the cause; null while it makes progress.
+	// WaitingSince Since when it cannot continue because a dependency cannot be reached, because other database sessions lock the remaining messages, because a target does not exist, or because a consumer group has not consumed what was sent; `note` gives the cause; null while it makes progress, and while a wait ends by itself.
 	WaitingSince *time.Time `json:"waiting_since"`
 }
+
+// RedriveBoundsLifted Why it is no longer bounded: an operator continued the redrive, or no consumer group shows outcomes and nothing came back for three times `canary_wait`.
+type RedriveBoundsLifted string
 
 // RedriveSelectionBy defines model for Redrive.Selection.By.
 type RedriveSelectionBy string
@@ -2998,7 +3042,7 @@ type RedriveOrder struct {
 	// KeepKeyOrder Send messages of the same topic and key one after the other, and none after one that did not succeed. Default: `false`.
 	KeepKeyOrder *bool `json:"keep_key_order,omitempty"`
 
-	// MaxFailureShare Stop when more than this share, 0 to 1, of the sent messages failed; 0 means never. Checked after each batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, fewer messages are sent before the redrive stops. Default: never.
+	// MaxFailureShare Stop when more than this share, 0 to 1, of the sent messages failed; 0 means never. While it is set, the number of sent messages whose outcome is not known is bounded for each topic that is sent to: by `min_sample` at first, doubled each time that as many outcomes have become known and the share holds. Default: never.
 	MaxFailureShare *float32 `json:"max_failure_share,omitempty"`
 
 	// MaxReturnShare Stop when more than this share, 0 to 1, of the sent messages came back; 0 means never. Checked after each batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, fewer messages are sent before the redrive stops. Default: never.
@@ -3418,6 +3462,21 @@ type OnlyReason struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
+// RetryAllOrder defines model for RetryAllOrder.
+type RetryAllOrder struct {
+	// Canary As for a redrive. Default: 0.
+	Canary *int `json:"canary,omitempty"`
+
+	// MaxReturnShare As for a redrive. Default: never.
+	MaxReturnShare *float32 `json:"max_return_share,omitempty"`
+
+	// MinSample As for a redrive; needs `max_return_share`. Default: 20.
+	MinSample *int `json:"min_sample,omitempty"`
+
+	// Reason The reason, for the audit trail; no control characters.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
 // GetActivityParams defines parameters for GetActivity.
 type GetActivityParams struct {
 	// Span The last hour in steps of five minutes, or the last day or week in steps of an hour.
@@ -3680,6 +3739,15 @@ type ListTopicParams struct {
 
 // RetryTopicJSONBody defines parameters for RetryTopic.
 type RetryTopicJSONBody struct {
+	// Canary As for a redrive. Default: 0.
+	Canary *int `json:"canary,omitempty"`
+
+	// MaxReturnShare As for a redrive. Default: never.
+	MaxReturnShare *float32 `json:"max_return_share,omitempty"`
+
+	// MinSample As for a redrive; needs `max_return_share`. Default: 20.
+	MinSample *int `json:"min_sample,omitempty"`
+
 	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
@@ -4086,6 +4154,18 @@ type CancelRedriveParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ContinueRedriveJSONBody defines parameters for ContinueRedrive.
+type ContinueRedriveJSONBody struct {
+	// Reason The reason, for the audit trail; no control characters.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// ContinueRedriveParams defines parameters for ContinueRedrive.
+type ContinueRedriveParams struct {
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListRedriveErrorsParams defines parameters for ListRedriveErrors.
 type ListRedriveErrorsParams struct {
 	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
@@ -4224,6 +4304,9 @@ type CreateRedriveJSONRequestBody = RedriveOrder
 
 // CancelRedriveJSONRequestBody defines body for CancelRedrive for application/json ContentType.
 type CancelRedriveJSONRequestBody CancelRedriveJSONBody
+
+// ContinueRedriveJSONRequestBody defines body for ContinueRedrive for application/json ContentType.
+type ContinueRedriveJSONRequestBody ContinueRedriveJSONBody
 
 // PauseRedriveJSONRequestBody defines body for PauseRedrive for application/json ContentType.
 type PauseRedriveJSONRequestBody PauseRedriveJSONBody
@@ -4643,8 +4726,8 @@ type ClientInterface interface {
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
 	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
-	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+	// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes any type of body and a specified content type.
@@ -4666,8 +4749,8 @@ type ClientInterface interface {
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
 	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
-	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+	// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes a body of the `application/json` content type.
@@ -5059,6 +5142,28 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedrive(ctx context.Context, id InRedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ContinueRedriveWithBody End a redrive's wait for unknown outcomes
+	//
+	// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+	// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+	// it does not wait, the answer is 409.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+	ContinueRedriveWithBody(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ContinueRedrive End a redrive's wait for unknown outcomes
+	//
+	// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+	// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+	// it does not wait, the answer is 409.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+	ContinueRedrive(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, body ContinueRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListRedriveErrors Group the messages of a redrive that came back by their errors
 	//
 	// The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
@@ -5111,14 +5216,18 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
 	PauseRedrive(ctx context.Context, id InRedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeRedriveWithBody Resume a redrive; a waiting canary counts as passed
+	// ResumeRedriveWithBody Resume a paused or stopped redrive
+	//
+	// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithBody(ctx context.Context, id InRedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeRedrive Resume a redrive; a waiting canary counts as passed
+	// ResumeRedrive Resume a paused or stopped redrive
+	//
+	// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5841,8 +5950,8 @@ func (c *Client) ListTopic(ctx context.Context, topic InTopic, params *ListTopic
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
 // The redrive continues when the client disconnects, and another process continues it when this one ends. A
-// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 // `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes any type of body and a specified content type.
@@ -5874,8 +5983,8 @@ func (c *Client) RetryTopicWithBody(ctx context.Context, topic InTopic, params *
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
 // The redrive continues when the client disconnects, and another process continues it when this one ends. A
-// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 // `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes a body of the `application/json` content type.
@@ -6527,6 +6636,48 @@ func (c *Client) CancelRedrive(ctx context.Context, id InRedriveID, params *Canc
 	return c.Client.Do(req)
 }
 
+// ContinueRedriveWithBody End a redrive's wait for unknown outcomes
+//
+// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+// it does not wait, the answer is 409.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+func (c *Client) ContinueRedriveWithBody(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewContinueRedriveRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ContinueRedrive End a redrive's wait for unknown outcomes
+//
+// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+// it does not wait, the answer is 409.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+func (c *Client) ContinueRedrive(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, body ContinueRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewContinueRedriveRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListRedriveErrors Group the messages of a redrive that came back by their errors
 //
 // The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
@@ -6629,7 +6780,9 @@ func (c *Client) PauseRedrive(ctx context.Context, id InRedriveID, params *Pause
 	return c.Client.Do(req)
 }
 
-// ResumeRedriveWithBody Resume a redrive; a waiting canary counts as passed
+// ResumeRedriveWithBody Resume a paused or stopped redrive
+//
+// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 //
 // Takes any type of body and a specified content type.
 //
@@ -6646,7 +6799,9 @@ func (c *Client) ResumeRedriveWithBody(ctx context.Context, id InRedriveID, para
 	return c.Client.Do(req)
 }
 
-// ResumeRedrive Resume a redrive; a waiting canary counts as passed
+// ResumeRedrive Resume a paused or stopped redrive
+//
+// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10443,6 +10598,68 @@ func NewCancelRedriveRequestWithBody(server string, id InRedriveID, params *Canc
 	return req, nil
 }
 
+// NewContinueRedriveRequest calls the generic ContinueRedrive builder with application/json body
+func NewContinueRedriveRequest(server string, id InRedriveID, params *ContinueRedriveParams, body ContinueRedriveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewContinueRedriveRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewContinueRedriveRequestWithBody constructs an http.Request for the ContinueRedrive method, with any body, and a specified content type
+func NewContinueRedriveRequestWithBody(server string, id InRedriveID, params *ContinueRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/redrives/%s/continue", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListRedriveErrorsRequest constructs an http.Request for the ListRedriveErrors method
 func NewListRedriveErrorsRequest(server string, id InRedriveID, params *ListRedriveErrorsParams) (*http.Request, error) {
 	var err error
@@ -11615,8 +11832,8 @@ type ClientWithResponsesInterface interface {
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
 	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
-	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+	// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -11638,8 +11855,8 @@ type ClientWithResponsesInterface interface {
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
 	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
-	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+	// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -12053,6 +12270,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithResponse(ctx context.Context, id InRedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
 
+	// ContinueRedriveWithBodyWithResponse End a redrive's wait for unknown outcomes
+	//
+	// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+	// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+	// it does not wait, the answer is 409.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+	ContinueRedriveWithBodyWithResponse(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ContinueRedriveResponse, error)
+
+	// ContinueRedriveWithResponse End a redrive's wait for unknown outcomes
+	//
+	// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+	// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+	// it does not wait, the answer is 409.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+	ContinueRedriveWithResponse(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, body ContinueRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ContinueRedriveResponse, error)
+
 	// ListRedriveErrorsWithResponse Group the messages of a redrive that came back by their errors
 	//
 	// The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
@@ -12111,14 +12350,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
 	PauseRedriveWithResponse(ctx context.Context, id InRedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
 
-	// ResumeRedriveWithBodyWithResponse Resume a redrive; a waiting canary counts as passed
+	// ResumeRedriveWithBodyWithResponse Resume a paused or stopped redrive
+	//
+	// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithBodyWithResponse(ctx context.Context, id InRedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
 
-	// ResumeRedriveWithResponse Resume a redrive; a waiting canary counts as passed
+	// ResumeRedriveWithResponse Resume a paused or stopped redrive
+	//
+	// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14204,6 +14447,54 @@ func (r CancelRedriveResponse) ContentType() string {
 	return ""
 }
 
+type ContinueRedriveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TheRedrive
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ContinueRedriveResponse) GetJSON200() *TheRedrive {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ContinueRedriveResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ContinueRedriveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ContinueRedriveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ContinueRedriveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ContinueRedriveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListRedriveErrorsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -15553,8 +15844,8 @@ func (c *ClientWithResponses) ListTopicWithResponse(ctx context.Context, topic I
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
 // The redrive continues when the client disconnects, and another process continues it when this one ends. A
-// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 // `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -15582,8 +15873,8 @@ func (c *ClientWithResponses) RetryTopicWithBodyWithResponse(ctx context.Context
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
 // The redrive continues when the client disconnects, and another process continues it when this one ends. A
-// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
-// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s, when it has
+// waited 30 s for outcomes that a consumer group will show, and when it stops itself or an operator pauses it. `details` then has the `redrive_id` and the progress in the fields `selected`,
 // `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -16153,6 +16444,40 @@ func (c *ClientWithResponses) CancelRedriveWithResponse(ctx context.Context, id 
 	return ParseCancelRedriveResponse(rsp)
 }
 
+// ContinueRedriveWithBodyWithResponse End a redrive's wait for unknown outcomes
+//
+// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+// it does not wait, the answer is 409.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+func (c *ClientWithResponses) ContinueRedriveWithBodyWithResponse(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ContinueRedriveResponse, error) {
+	rsp, err := c.ContinueRedriveWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseContinueRedriveResponse(rsp)
+}
+
+// ContinueRedriveWithResponse End a redrive's wait for unknown outcomes
+//
+// For the rest of the redrive, it no longer waits for unknown outcomes in those topics where it waits now; a canary
+// that was sent counts as passed. Messages that come back are judged as before, and may still stop the redrive. When
+// it does not wait, the answer is 409.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/redrives/{id}/continue (the `ContinueRedrive` operationId).
+func (c *ClientWithResponses) ContinueRedriveWithResponse(ctx context.Context, id InRedriveID, params *ContinueRedriveParams, body ContinueRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ContinueRedriveResponse, error) {
+	rsp, err := c.ContinueRedrive(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseContinueRedriveResponse(rsp)
+}
+
 // ListRedriveErrorsWithResponse Group the messages of a redrive that came back by their errors
 //
 // The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
@@ -16241,7 +16566,9 @@ func (c *ClientWithResponses) PauseRedriveWithResponse(ctx context.Context, id I
 	return ParsePauseRedriveResponse(rsp)
 }
 
-// ResumeRedriveWithBodyWithResponse Resume a redrive; a waiting canary counts as passed
+// ResumeRedriveWithBodyWithResponse Resume a paused or stopped redrive
+//
+// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16254,7 +16581,9 @@ func (c *ClientWithResponses) ResumeRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseResumeRedriveResponse(rsp)
 }
 
-// ResumeRedriveWithResponse Resume a redrive; a waiting canary counts as passed
+// ResumeRedriveWithResponse Resume a paused or stopped redrive
+//
+// A redrive that waits for outcomes is active, so resuming it is 409; see continue.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17818,6 +18147,39 @@ func ParseCancelRedriveResponse(rsp *http.Response) (*CancelRedriveResponse, err
 	}
 
 	response := &CancelRedriveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TheRedrive
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseContinueRedriveResponse parses an HTTP response from a ContinueRedriveWithResponse call
+func ParseContinueRedriveResponse(rsp *http.Response) (*ContinueRedriveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ContinueRedriveResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}

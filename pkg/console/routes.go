@@ -82,6 +82,7 @@ func (c *Console) Routes() []Route {
 		{http.MethodGet, "/redrives/{id}", s.page(redrives.Show)},
 		{http.MethodPost, "/redrives/{id}/pause", s.page(redrives.Move("pause"))},
 		{http.MethodPost, "/redrives/{id}/resume", s.page(redrives.Move("resume"))},
+		{http.MethodPost, "/redrives/{id}/continue", s.page(redrives.Move("continue"))},
 		{http.MethodPost, "/redrives/{id}/cancel", s.page(redrives.Move("cancel"))},
 		{http.MethodPost, "/redrives/{id}/undo", s.page(redrives.Undo)},
 

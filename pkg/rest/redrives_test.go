@@ -147,7 +147,7 @@ func TestRedrive_Create(t *testing.T) {
 	begun := `{"id":"` + redrive.String() + `","action":"retry","state":"running","note":null,"actor":"anonymous","reason":"fixed",` +
 		`"request_id":"test-1","selection":{"by":"ids","archived":false,"filter":null},` + noOptions + `,"created_at":"2026-02-20T10:30:00.000+00:00",` +
 		`"updated_at":"2026-02-20T10:30:00.000+00:00","ended_at":null,"selected":2,"succeeded":0,"failed":0,"dead":0,"in_doubt":0,` +
-		`"skipped":1,"waiting":1,"under_way":0,"returned":0,"reasons":{"not_retryable":1},"progress":0.5,"rate":0,"seconds_left":null,"waiting_since":null`
+		`"skipped":1,"waiting":1,"under_way":0,"returned":0,"reasons":{"not_retryable":1},"progress":0.5,"rate":0,"seconds_left":null,"waiting_since":null,"bounds":null`
 	wantAnswer(t, w, 202, begun+`,"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", one)
 	wantAnswer(t, f.do("GET", one, ""), 200, begun+`,"outcomes":{"published":0,"consumed":0,"returned":0}}`)

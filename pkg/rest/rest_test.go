@@ -400,6 +400,10 @@ func (a acknowledging) Pause(ctx context.Context, id uuid.UUID, cause entity.Aud
 	return a.move(ctx, id, entity.RedrivePaused, entity.ActionPause, cause)
 }
 
+func (a acknowledging) Continue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
+	return a.store.ContinueRedrive(ctx, id, cause)
+}
+
 func (a acknowledging) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return a.move(ctx, id, entity.RedriveRunning, entity.ActionResume, cause)
 }

@@ -77,6 +77,7 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodGet, "/api/v1/redrives/{id}/overlaps", read, permission{auth.Viewer, oneRedrive}, h.redrives.Overlaps, "a comparison of redrives"},
 		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, permission{auth.Operator, oneRedrive}, h.redrives.Pause, everyStore},
 		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, permission{auth.Operator, oneRedrive}, h.redrives.Resume, everyStore},
+		{http.MethodPost, "/api/v1/redrives/{id}/continue", change, permission{auth.Operator, oneRedrive}, h.redrives.Continue, everyStore},
 		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, permission{auth.Operator, oneRedrive}, h.redrives.Cancel, everyStore},
 
 		{http.MethodGet, "/api/v1/views", read, permission{auth.Viewer, someTopics}, h.views.List, "saved views"},

@@ -43,10 +43,37 @@ type Redrive struct {
 	SecondsLeft  *int64  `json:"seconds_left"`
 	WaitingSince *string `json:"waiting_since"`
 
+	// Bounds is null when the redrive does not bound its messages without a known outcome.
+	Bounds []Bound `json:"bounds"`
+
 	Outcomes *Outcomes `json:"outcomes,omitempty"`
 	// SearchedUntil is only in the answer to the creation of a redrive. It is the time up to which the search index was
 	// complete, or null when the search index was not used.
 	SearchedUntil **string `json:"searched_until,omitempty"`
+}
+
+// Bound shows how many messages of a redrive may be in a topic while their outcomes are not known.
+type Bound struct {
+	Topic   string  `json:"topic"`
+	Bound   *int    `json:"bound"` // null: no longer bounded, see Lifted
+	Unknown int     `json:"unknown"`
+	Known   int     `json:"known"`
+	Waiting bool    `json:"waiting"` // nothing more is sent to the topic until outcomes are known
+	Lifted  *string `json:"lifted"`
+}
+
+func newBounds(r entity.Redrive) []Bound {
+	if !r.Bounded {
+		return nil
+	}
+	bounds := make([]Bound, len(r.Bounds))
+	for i, b := range r.Bounds {
+		bounds[i] = Bound{Topic: b.Topic, Unknown: b.Unknown(), Known: b.Known + b.Presumed, Waiting: b.Full() && r.State.Active(), Lifted: OrNull(string(b.Lifted))}
+		if b.Lifted == "" {
+			bounds[i].Bound = &r.Bounds[i].Bound
+		}
+	}
+	return bounds
 }
 
 // Selection shows the selection of a redrive. It leaves out ids, of which there may be ten thousand; the list of the
@@ -94,6 +121,7 @@ func NewRedrive(r entity.Redrive, now time.Time, by Masking) Redrive {
 		Skipped: r.Counts.Skipped, Waiting: r.Counts.Waiting, UnderWay: r.Counts.UnderWay,
 		Returned: r.Counts.Returned, Reasons: reasons(r.Counts.Reasons), Progress: progress(r),
 		Rate: math.Round(rate*1000) / 1000, SecondsLeft: secondsLeft(r, rate), WaitingSince: Stamp(r.WaitingSince),
+		Bounds: newBounds(r),
 	}
 }
 

@@ -431,5 +431,5 @@ func TestManyChosenMessages(t *testing.T) {
 	}
 	consoletest.WantSays(t, "without the draft", consoletest.Get(t, s, "/messages/export?format=csv&draft=x"), http.StatusNotFound, "select the messages again")
 	form.Set("action", "retry")
-	consoletest.WantSays(t, "a redrive", consoletest.Post(t, s, "/messages/chosen", form), http.StatusOK, "Retry 300 messages", "id-299", `name="canary" inputmode="numeric" value="1"`)
+	consoletest.WantSays(t, "a redrive", consoletest.Post(t, s, "/messages/chosen", form), http.StatusOK, "Retry 300 messages", "id-299", `name="canary" inputmode="numeric" value="15"`)
 }

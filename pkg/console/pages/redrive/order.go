@@ -163,11 +163,12 @@ func (o *order) body() map[string]any {
 	if !o.Does().Retry {
 		return body
 	}
-	if o.whole(body, "canary", o.Canary); body["canary"] != nil && o.Wait != "" {
-		body["canary_wait"] = o.Wait
-	}
+	o.whole(body, "canary", o.Canary)
 	failing := o.decimal(body, "max_failure", "max_failure_share", o.Failing, 100)
 	coming := o.decimal(body, "max_return", "max_return_share", o.Coming, 100)
+	if (body["canary"] != nil || coming) && o.Wait != "" {
+		body["canary_wait"] = o.Wait
+	}
 	if failing || coming {
 		o.whole(body, "min_sample", o.Sample)
 	}

@@ -306,6 +306,11 @@ func (d redrive) moves() []move {
 		What: "It ends for good. Messages that it has not taken are unchanged; what it has done is not undone.",
 	}
 	switch {
+	case d.Active() && d.Waits():
+		return []move{{Name: "Pause", Path: "pause"}, {
+			Name: "Continue without waiting", Path: "continue",
+			What: "It no longer waits for unknown outcomes in the topics where it waits now. Messages that fail again still count, and may stop it.",
+		}, cancel}
 	case d.Active():
 		return []move{{Name: "Pause", Path: "pause"}, cancel}
 	case d.State == "paused":
@@ -322,7 +327,7 @@ func (d redrive) moves() []move {
 
 func (m move) Address(d page) string { return d.URL() + "/" + m.Path }
 
-var movedSentences = map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
+var movedSentences = map[string]string{"pause": "paused", "resume": "resumed", "continue": "continued", "cancel": "cancelled"}
 
 // hasMoved reports whether the redrive already has the state that the refused request asks for, because the request was
 // sent twice.
@@ -339,6 +344,8 @@ func (p *Pages) hasMoved(r *http.Request, id, change string, refused error) bool
 		return now.State == "paused"
 	case "resume":
 		return now.Active()
+	case "continue":
+		return now.Active() && !now.Waits()
 	default:
 		return now.State == "cancelled"
 	}

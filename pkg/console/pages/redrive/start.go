@@ -327,11 +327,15 @@ func (s *Start) dry(r *http.Request, body map[string]any) (*dryRun, error) {
 	return &dry, nil
 }
 
-// propose fills in the options of a careful retry of several messages: a canary of one message, and a stop when more
-// than 10 % of the messages fail or fail again.
+// propose fills in the options of a careful retry of several messages: a canary of 5 % of the messages, from 1 to 20,
+// and a stop when more than 10 % of the messages fail or fail again.
 func (o *order) propose(dry *dryRun) {
+	canary := int64(1)
+	if dry != nil {
+		canary = max(1, min(20, dry.Startable()/20))
+	}
 	if o.Does().Retry && (dry == nil || dry.Startable() > 1) {
-		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = "1", "60s", "10", "10", "20"
+		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = strconv.FormatInt(canary, 10), "60s", "10", "10", "20"
 	}
 }
 

@@ -63,7 +63,7 @@ func TestNewRedrive(t *testing.T) {
 		"IsLookedAtFirst": {Path: "/redrives/new?action=retry&topic=orders.*&status=PENDING,DEAD&q=" + url.QueryEscape(consoletest.Hostile), Lacks: []string{overlapsUnknown}, Has: []string{
 			"<strong>12,431 messages</strong> of topic", "PENDING or DEAD", "2026-02-20 12:00:00 UTC", "it is in another state, or has no attempts left",
 			"12,400",
-			">31<", "Retry 12,400 messages</button>", `name="canary" inputmode="numeric" value="1"`, `name="canary_wait" value="60s"`,
+			">31<", "Retry 12,400 messages</button>", `name="canary" inputmode="numeric" value="20"`, `name="canary_wait" value="60s"`,
 			`name="filter.created_before" value="2026-02-20T12:00:00.000Z"`, "unknown origin",
 		}},
 		"TakesIDs": {
@@ -260,7 +260,7 @@ func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
 	body := consoletest.Get(t, consoletest.Site(t, a), "/redrives/new?action=delete&topic=x"+how).Body.String()
 	consoletest.MustHave(t, body, `name="meant" value="on">`, `name="reason" maxlength="500" autocomplete="off" value="">`)
 	body = consoletest.Get(t, consoletest.Site(t, a), "/redrives/new?topic=x"+how).Body.String()
-	consoletest.MustHave(t, body, `name="canary" inputmode="numeric" value="1"`, `name="canary_wait" value="60s"`,
+	consoletest.MustHave(t, body, `name="canary" inputmode="numeric" value="20"`, `name="canary_wait" value="60s"`,
 		`name="max_failure" inputmode="decimal" value="10"`,
 		`name="max_return" inputmode="decimal" value="10"`, `name="min_sample" inputmode="numeric" value="20"`, `name="rate" inputmode="decimal" value=""`,
 		`name="requeue" value="on">`, `name="keep_key_order" value="on">`)

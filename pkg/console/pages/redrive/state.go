@@ -45,11 +45,42 @@ type redrive struct {
 	Rate         float64   `json:"rate"`
 	SecondsLeft  *int64    `json:"seconds_left"`
 	WaitingSince time.Time `json:"waiting_since"`
+	Bounds       []bound   `json:"bounds"`
 	Outcomes     struct {
 		Published int64 `json:"published"`
 		Consumed  int64 `json:"consumed"`
 		Returned  int64 `json:"returned"`
 	} `json:"outcomes"`
+}
+
+// bound is how many messages may be in a topic while their outcomes are unknown.
+type bound struct {
+	Topic   string `json:"topic"`
+	Bound   int64  `json:"bound"`
+	Unknown int64  `json:"unknown"`
+	Known   int64  `json:"known"`
+	Waiting bool   `json:"waiting"`
+	Lifted  string `json:"lifted"`
+}
+
+// Says describes the bound in a sentence.
+func (b bound) Says() string {
+	switch {
+	case b.Lifted == "continued":
+		return "It no longer waits for outcomes here: an operator continued it."
+	case b.Lifted != "":
+		return "It no longer waits for outcomes here: no consumer group shows them, and no message failed again for a while."
+	case b.Waiting:
+		return "All " + format.Number(b.Bound) + " messages that may be sent without a known outcome were sent. More are sent as outcomes become known."
+	default:
+		return format.Number(b.Unknown) + " of at most " + format.Number(b.Bound) + " messages are sent without a known outcome. The limit doubles as outcomes become known."
+	}
+}
+
+// Waits reports whether it waits for outcomes.
+func (d redrive) Waits() bool {
+	return d.State == "canary" && d.Done() >= min(d.Options.Canary, d.Selected) ||
+		slices.ContainsFunc(d.Bounds, func(b bound) bool { return b.Waiting })
 }
 
 type options struct {
@@ -212,7 +243,7 @@ func (o options) Chosen() []string {
 	add(o.Canary > 0, format.Messages(o.Canary, "")+" first as a canary, waiting "+waitWords(o.CanaryWait))
 	add(o.Rate > 0, "at most "+strconv.FormatFloat(o.Rate, 'f', -1, 64)+" a second")
 	add(o.MaxFailureShare > 0, "stop when more than "+sharePercent(o.MaxFailureShare)+" % fail")
-	add(o.MaxReturnShare > 0, "stop when more than "+sharePercent(o.MaxReturnShare)+" % fail again")
+	add(o.MaxReturnShare > 0, "stop when more than "+sharePercent(o.MaxReturnShare)+" % fail again; few are sent before outcomes are known")
 	add(o.MinSample > 0, "judged after "+format.Number(o.MinSample)+" were sent")
 	add(o.KeepKeyOrder, "in the order of each key")
 	add(o.Requeue, "dead messages too")

@@ -140,7 +140,7 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 		options.CanaryWait = entity.DefaultCanaryWait
 	}
 	watched := options.MaxFailureShare > 0 || options.MaxReturnShare > 0
-	o.Refuse(o.canaryWait.Given && options.Canary == 0, "canary_wait", "needs a canary")
+	o.Refuse(o.canaryWait.Given && options.Canary == 0 && !options.Bounded(), "canary_wait", "needs canary or max_return_share")
 	o.Refuse(o.minSample.Given && !watched, "min_sample", "needs max_failure_share or max_return_share")
 	if watched && !o.minSample.Given {
 		options.MinSample = entity.DefaultMinSample

@@ -65,6 +65,9 @@ type Redriver interface {
 	// that.
 	Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 
+	// Continue ends the wait of a redrive for outcomes; *entity.NothingWaitsError when it does not wait.
+	Continue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
+
 	// Pause, Resume and Cancel change the state of a redrive.
 	Pause(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
 	Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
@@ -262,7 +265,12 @@ func (h Redrives) Pause(w http.ResponseWriter, r *http.Request) error {
 	return h.move(w, r, h.Redriver.Pause)
 }
 
-// Resume continues a paused or stopped redrive, or one that waits for its canary.
+// Continue ends the wait of a redrive for unknown outcomes.
+func (h Redrives) Continue(w http.ResponseWriter, r *http.Request) error {
+	return h.move(w, r, h.Redriver.Continue)
+}
+
+// Resume continues a paused or stopped redrive.
 func (h Redrives) Resume(w http.ResponseWriter, r *http.Request) error {
 	return h.move(w, r, h.Redriver.Resume)
 }
@@ -297,8 +305,15 @@ func (h Redrives) show(redrive entity.Redrive) wire.Redrive {
 // RetryTopic redrives a whole topic. It answers at the end of the redrive or, with Prefer: respond-async, at its
 // beginning.
 func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
-	cause, err := h.Bodies.ReadChange(w, r, request.Fields{})
+	var o redriveOrder
+	cause, err := h.Bodies.ReadChange(w, r, request.Fields{
+		"canary": &o.canary, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
+	})
 	if err != nil {
+		return err
+	}
+	options := o.options(entity.RedriveRetry)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	name := request.Topic(r)
@@ -306,7 +321,7 @@ func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
 		respond.JSON(w, http.StatusOK, wire.NewRetryAllResult(name, entity.Redrive{}))
 		return nil
 	}
-	redrive, err := h.beginTopic(r.Context(), name, cause)
+	redrive, err := h.beginTopic(r.Context(), name, options, cause)
 	if err != nil {
 		return err
 	}
@@ -322,11 +337,11 @@ func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (h Redrives) beginTopic(ctx context.Context, topic string, cause entity.AuditInfo) (entity.Redrive, error) {
+func (h Redrives) beginTopic(ctx context.Context, topic string, options entity.RedriveOptions, cause entity.AuditInfo) (entity.Redrive, error) {
 	ctx, cancel := context.WithTimeout(ctx, creationTime)
 	defer cancel()
 	return h.Redriver.Begin(ctx, repository.NewRedrive{
-		Action: entity.RedriveRetry, Cause: cause,
+		Action: entity.RedriveRetry, Cause: cause, Options: options,
 		Selection: entity.Selection{Filter: entity.Filter{Topic: topic, Visible: access.PrincipalFrom(ctx).Scope(auth.Operator)}},
 	})
 }
