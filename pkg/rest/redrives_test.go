@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
@@ -251,4 +252,32 @@ func TestRetryAll_Async(t *testing.T) {
 	// No topic can have a name with NUL, so nothing is retried.
 	w := newFixture().open().do("POST", "/api/v1/dlq/%00/retry-all", "", "Prefer", "respond-async")
 	wantStatus(t, w, 200, `{"retried":0,`)
+}
+
+// A retry-all takes the options that bound the harm of a redrive, by the rules of a redrive.
+func TestRetryAll_Options(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).open()
+	wantStatus(t, f.do("POST", "/api/v1/dlq/orders.dlq.v1/retry-all", `{"canary":2,"max_return_share":0.1}`, "Prefer", "respond-async"), 202,
+		`"options":{"canary":2,"canary_wait":"1m0s","rate":null,"max_failure_share":null,"max_return_share":0.1,"min_sample":20,`, `"bounds":[]`)
+	for body, field := range map[string]string{
+		`{"max_return_share":1.5}`: "max_return_share", `{"min_sample":5}`: "min_sample", `{"canary":-1}`: "canary", `{"rate":5}`: "rate",
+	} {
+		wantStatus(t, f.do("POST", "/api/v1/dlq/orders.dlq.v1/retry-all", body), 400, `"field":"`+field+`"`)
+	}
+}
+
+// Only a redrive that waits for outcomes can be continued.
+func TestRedrive_Continue(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).open()
+	wantStatus(t, f.do("POST", redrivesPath, `{"ids":["`+idA.String()+`"],"max_return_share":0.1,"min_sample":1,"canary_wait":"30s"}`), 202, `"canary_wait":"30s"`)
+	one := redrivesPath + "/" + redrive.String()
+	wantStatus(t, f.do("POST", one+"/continue", ""), 409, "is running and does not wait for outcomes")
+	b, err := f.memory.LeaseBatch(t.Context(), redrive, idB, time.Minute)
+	check.NoError(t, err)
+	check.Must(f.memory.Admit(t.Context(), repository.Lease{RedriveID: redrive, Number: b.Number, Owner: idB}, "orders", 1, 1))(t)
+	wantStatus(t, f.do("GET", one, ""), 200, `"bounds":[{"topic":"orders","bound":1,"unknown":1,"known":0,"waiting":true,"lifted":null}]`)
+	wantStatus(t, f.do("POST", one+"/continue", `{"reason":"it starts tomorrow"}`), 200,
+		`"bounds":[{"topic":"orders","bound":null,"unknown":1,"known":0,"waiting":false,"lifted":"continued"}]`)
 }

@@ -26,6 +26,7 @@ var Done = map[string]string{
 	"undone":         "The messages that were marked dead are being requeued.",
 	"paused":         "The redrive was paused. Attempts under way are completed.",
 	"resumed":        "The redrive was resumed.",
+	"continued":      "The redrive no longer waits for outcomes.",
 	"cancelled":      "The redrive was cancelled. Messages that it had not taken are unchanged.",
 	"redirected":     "The topic is redirected. Nothing was sent: retry its messages now.",
 	"redirect-gone":  "The redirect was removed.",

@@ -78,7 +78,7 @@ func TestRedrives(t *testing.T) {
 
 func TestRedriveMoves(t *testing.T) {
 	t.Parallel()
-	for move, done := range map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"} {
+	for move, done := range map[string]string{"pause": "paused", "resume": "resumed", "continue": "continued", "cancel": "cancelled"} {
 		a := consoletest.NewAPI(t).Says("POST /api/v1/redrives/"+consoletest.RedriveID+"/"+move, consoletest.Raw(`{}`))
 		w := consoletest.Post(t, consoletest.Site(t, a), "/redrives/"+consoletest.RedriveID+"/"+move, url.Values{"key": {"k1"}, "reason": {"looks wrong"}})
 		consoletest.WantDone(t, move, w, done, "/redrives/"+consoletest.RedriveID)
@@ -134,6 +134,31 @@ func TestRedriveMoves_ThatTheStateAllows(t *testing.T) {
 		}
 		if red := strings.Contains(body, "It stopped itself: &lt;script"); red != (state == "stopped") {
 			t.Errorf("%s: got the headline of a stop: %t", state, red)
+		}
+	}
+}
+
+// A redrive that waits for outcomes says so for each topic, and offers to go on without them.
+func TestRedriveThatWaitsForOutcomes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state, bounds string
+		offered       bool
+		says          string
+	}{
+		"Canary":    {"canary", `null`, true, ""},
+		"Full":      {"running", `[{"topic": "orders", "bound": 20, "unknown": 20, "known": 0, "waiting": true, "lifted": null}]`, true, "All 20 messages that may be sent without a known outcome were sent."},
+		"Room":      {"running", `[{"topic": "orders", "bound": 40, "unknown": 3, "known": 20, "waiting": false, "lifted": null}]`, false, "3 of at most 40 messages are sent without a known outcome."},
+		"Continued": {"running", `[{"topic": "orders", "bound": null, "unknown": 3, "known": 20, "waiting": false, "lifted": "continued"}]`, false, "an operator continued it"},
+		"Unbounded": {"running", `null`, false, ""},
+		"Paused":    {"paused", `[{"topic": "orders", "bound": 20, "unknown": 20, "known": 0, "waiting": false, "lifted": null}]`, false, ""},
+	} {
+		said := strings.NewReplacer(`"canary", "note"`, `"`+c.state+`", "note"`, `"outcomes"`, `"bounds": `+c.bounds+`, "outcomes"`).Replace(consoletest.ARedrive)
+		a := consoletest.RedriveAPI(t).Says("GET /api/v1/redrives/"+consoletest.RedriveID, consoletest.Quoted(said))
+		body := consoletest.Get(t, consoletest.Site(t, a), "/redrives/"+consoletest.RedriveID).Body.String()
+		offered := strings.Contains(body, `action="/redrives/`+consoletest.RedriveID+`/continue"`)
+		if offered != c.offered || !strings.Contains(body, c.says) {
+			t.Errorf("%s: continue is offered: %t, want %t; page says %q: %t", name, offered, c.offered, c.says, strings.Contains(body, c.says))
 		}
 	}
 }
