@@ -85,7 +85,7 @@ var layers = map[string][]string{
 	"pkg/republisher":                 {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/redrive":                     {"pkg/redrive/attempt", "pkg/redrive/auto", "pkg/redrive/bulk", "pkg/redrive/outcomes", "pkg/traces"},
 	"pkg/redrive/attempt":             {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/traces", "pkg/wait"},
-	"pkg/redrive/auto":                {"pkg/entity", "pkg/redrive/attempt", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/traces", "pkg/wait"},
+	"pkg/redrive/auto":                {"pkg/entity", "pkg/redrive/attempt", "pkg/redrive/internal/harm", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/traces", "pkg/wait"},
 	"pkg/redrive/internal/harm":       {"pkg/entity", "pkg/repository"},
 	"pkg/redrive/bulk/internal/reach": {"pkg/entity", "pkg/redrive/attempt"},
 	"pkg/redrive/bulk":                {"pkg/entity", "pkg/redrive/attempt", "pkg/redrive/internal/harm", "pkg/redrive/bulk/internal/reach", "pkg/repository", "pkg/deadletter", "pkg/payload", "pkg/traces", "pkg/wait"},

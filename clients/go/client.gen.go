@@ -3261,6 +3261,12 @@ type Status string
 
 // Topic defines model for Topic.
 type Topic struct {
+	// AutomaticRetryPause Only while automatic retry of the topic pauses, because too many of the messages that it sent failed again.
+	AutomaticRetryPause *struct {
+		// Reason Examples: 18 of 40 messages that it sent failed again, more than 10 %
+		Reason string    `json:"reason"`
+		Until  time.Time `json:"until"`
+	} `json:"automatic_retry_pause,omitempty"`
 	Counts    Counts   `json:"counts"`
 	DlqTopics []string `json:"dlq_topics"`
 
@@ -5265,6 +5271,8 @@ type ClientInterface interface {
 	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
 	// groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
 	// what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
+	// `automatic_retry_pause` is there while automatic retry of the topic pauses because of
+	// `redrive.auto.max_return_share`.
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 	ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6869,6 +6877,8 @@ func (c *Client) ListShareGroups(ctx context.Context, reqEditors ...RequestEdito
 // also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
 // groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
 // what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
+// `automatic_retry_pause` is there while automatic retry of the topic pauses because of
+// `redrive.auto.max_return_share`.
 //
 // Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 func (c *Client) ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12403,6 +12413,8 @@ type ClientWithResponsesInterface interface {
 	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
 	// groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
 	// what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
+	// `automatic_retry_pause` is there while automatic retry of the topic pauses because of
+	// `redrive.auto.max_return_share`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16643,6 +16655,8 @@ func (c *ClientWithResponses) ListShareGroupsWithResponse(ctx context.Context, r
 // also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
 // groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
 // what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
+// `automatic_retry_pause` is there while automatic retry of the topic pauses because of
+// `redrive.auto.max_return_share`.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -17,7 +17,7 @@ import (
 func redriveStores(store repository.Core) redrive.Stores {
 	stores := redrive.Stores{Attempts: store, Redrives: store, Due: store}
 	if full, ok := store.(*postgres.Store); ok {
-		stores.Selections, stores.Outcomes, stores.Progress, stores.Redirects = full, full, full, full
+		stores.Selections, stores.Outcomes, stores.Progress, stores.Redirects, stores.AutoSends = full, full, full, full, full
 	}
 	return stores
 }

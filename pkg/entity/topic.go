@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // MaxTopic is Kafka's limit for the length of a topic's name.
@@ -232,4 +233,10 @@ func matchGlob(glob, name string) bool {
 		}
 	}
 	return g == len(glob)
+}
+
+// AutoPause says until when, and why, automatic retry does not send the messages of an original topic.
+type AutoPause struct {
+	Until  time.Time
+	Reason string
 }

@@ -26,6 +26,7 @@ type Stores struct {
 	Outcomes   outcomes.Store    // nil: committed offsets are not read
 	Progress   bulk.Progress     // nil: redrives do not ask Kafka about consumer groups
 	Redirects  attempt.Redirects // nil: no topic is redirected
+	AutoSends  auto.Sends        // nil: automatic retry does not know which messages failed again
 }
 
 // Publisher writes the records of messages to their original topics, or to the topics that their edits or redirects
@@ -105,7 +106,7 @@ func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Reg
 	}, stores.Attempts, publisher, registry, log, o.attempt)
 	s := &Service{
 		Retrier: parts.Retrier, settler: parts.Settler,
-		auto: auto.New(cfg.Auto, stores.Due, parts, registry, log, o.attempt.Tracer),
+		auto: auto.New(cfg.Auto, stores.Due, stores.AutoSends, parts, registry, log, o.attempt.Tracer),
 	}
 	if stores.Progress == nil {
 		o.groups = nil

@@ -8,6 +8,7 @@
 //   - features.go: topics, outcomes, audit trail, mapping, quarantine and other features
 //   - index.go: the search index
 //   - attempts.go: claims and results of attempts
+//   - auto.go: what automatic retry has sent, and its pauses
 //   - ingest.go: incoming records
 //   - shares.go: the records to which dead letters of share groups point
 //   - redrives.go: redrives and their batches, and changes of many messages

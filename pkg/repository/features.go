@@ -121,9 +121,10 @@ type TopicSummary struct {
 	Topic          string
 	DLQTopics      []string // dead-letter topics of the topic's messages, by name
 	Counts         map[entity.Status]int64
-	OldestPending  time.Time // created_at of the oldest PENDING message; zero when there is none
-	LastSeen       time.Time // created_at of the topic's newest message
-	ConsumerGroups []string  // consumer groups that failed on records of the topic or are configured for it, sorted by name, at most MaxTopicGroups
+	OldestPending  time.Time        // created_at of the oldest PENDING message; zero when there is none
+	LastSeen       time.Time        // created_at of the topic's newest message
+	ConsumerGroups []string         // consumer groups that failed on records of the topic or are configured for it, sorted by name, at most MaxTopicGroups
+	AutoPause      entity.AutoPause // the present pause of automatic retry; zero while there is none
 }
 
 // MaxTotals is the maximum number of topics that TopicTotals names when it gets no names. All further topics have one

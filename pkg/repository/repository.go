@@ -63,6 +63,7 @@ type Features interface {
 	Selections
 	Bounds
 	Outcomes
+	AutoSends
 	Audit
 	Searcher
 	Archive

@@ -54,6 +54,19 @@ func TestTopics(t *testing.T) {
 		`"consumer_groups":[{"group":"billing","state":"behind","lag":7},{"group":"x","state":"absent","lag":null}]}}],"next_cursor":null,"missing":[]}`)
 }
 
+// While automatic retry of a topic pauses, the answers say until when and why.
+func TestTopicAutoPause(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(sixth(0)), message(sixth(1), func(m *entity.Message) { m.OriginalTopic = "payments" })).open()
+	pause := check.Must(f.memory.PauseAuto(t.Context(), "orders.events.v1", "18 of 40", time.Minute))(t)
+	const field = `"automatic_retry_pause"`
+	want := field + `:{"until":"` + *wire.Stamp(pause.Until) + `","reason":"18 of 40"}`
+	list := wantStatus(t, f.do("GET", "/api/v1/topics", ""), 200, want)
+	check.Equal(t, strings.Count(list, field), 1, "topics that pause")
+	wantStatus(t, f.do("GET", "/api/v1/topics/orders.events.v1", ""), 200, want)
+	wantWithout(t, f.do("GET", "/api/v1/topics/payments", ""), field)
+}
+
 // The answer for one topic contains the offsets of its consumer groups, and counts of zero when the topic has no
 // messages.
 func TestTopic(t *testing.T) {

@@ -40,15 +40,19 @@ const (
 type Retrier struct {
 	cfg     Config
 	store   Store
+	sends   Sends
 	parts   *attempt.Parts
 	log     *zap.Logger
 	metrics *metrics
 	tracer  trace.Tracer // nil: there are no spans
 }
 
-// New returns a Retrier whose metrics are in registry. cfg must be valid. tracer makes the spans of batches; nil: none.
-func New(cfg Config, store Store, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer) *Retrier {
-	return &Retrier{cfg: cfg, store: store, parts: parts, log: log, metrics: newMetrics(registry), tracer: tracer}
+// New returns a Retrier whose metrics are in registry. cfg must be valid. sends is nil for a store that does not know
+// which messages failed again. tracer makes the spans of batches; nil: none.
+func New(
+	cfg Config, store Store, sends Sends, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer,
+) *Retrier {
+	return &Retrier{cfg: cfg, store: store, sends: sends, parts: parts, log: log, metrics: newMetrics(registry), tracer: tracer}
 }
 
 // Run retries due messages automatically until ctx ends. It returns when no attempt is under way: results are
@@ -80,6 +84,7 @@ type dispatcher struct {
 	metrics *metrics
 	tracer  trace.Tracer
 	feed    *feed
+	gate    *gate
 
 	mu          sync.Mutex // guards the fields below
 	limiter     *limiter
@@ -104,6 +109,7 @@ func newDispatcher(r *Retrier, patterns deadletter.Patterns) *dispatcher {
 	return &dispatcher{
 		cfg: r.cfg, parts: r.parts, log: r.log, metrics: r.metrics, tracer: r.tracer,
 		feed:    newFeed(r.store, patterns, r.cfg.IdleSleep),
+		gate:    newGate(r.cfg.MaxReturnShare, r.sends, r.log),
 		limiter: newLimiter(r.cfg.Batch), health: newHealth(r.cfg.RetryBackoff()),
 		unreachable: map[string]int{}, warned: map[warningKey]bool{},
 	}
@@ -177,7 +183,11 @@ func (d *dispatcher) retry(ctx context.Context, ids []uuid.UUID) (claimed int, e
 	if err != nil {
 		return 0, err
 	}
+	if err := d.gate.ask(ctx, batch); err != nil {
+		return 0, err
+	}
 	planned := d.admit(ctx, batch, targets)
+	defer d.gate.end(planned)
 	if len(planned) == 0 {
 		return 0, nil
 	}
@@ -206,11 +216,15 @@ func (d *dispatcher) claimAndSend(ctx context.Context, planned []entity.Outgoing
 	return b, deliveries, nil
 }
 
-// send publishes the claimed messages once the broker's throttle is over, or gives them back when the throttle lasts
-// too long.
+// send publishes the claimed messages once the broker's throttle is over. It gives them back when the throttle lasts too
+// long, or when the store cannot keep what is sent.
 func (d *dispatcher) send(ctx context.Context, b attempt.Batch) []entity.Delivery {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if err := d.gate.save(ctx, b.Outgoing); err != nil {
+		d.outage.Report(ctx, d.log, err, "automatic retry waits for the store", "automatic retry continues")
+		stop()
+	}
 	deadline := d.parts.Executor.SendDeadline(b)
 	for throttle := d.throttle(); throttle > 0; throttle = d.throttle() {
 		if time.Now().Add(throttle).After(deadline) || !wait.Sleep(ctx, throttle) {
@@ -248,12 +262,20 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 		case t.Partition < 0:
 			d.pauseTopic(ctx, m.OriginalTopic, skippedNoKafka, nil)
 		default:
+			if until, why := d.gate.closed(m.OriginalTopic); !until.IsZero() {
+				d.feed.pauseTopic(m.OriginalTopic, until)
+				if why != "" {
+					d.metrics.skipped.WithLabelValues(why).Inc()
+				}
+				continue
+			}
 			if ok, until := d.health.admit(attempt.PartitionOf(t), m.RetryCount+1 >= m.MaxRetries, now); !ok {
 				d.holdBack(m, attempt.PartitionOf(t), until)
 				continue
 			}
 			out := batch[i]
 			out.Target = t
+			d.gate.admit(m.OriginalTopic)
 			planned = append(planned, out)
 		}
 	}

@@ -44,18 +44,21 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) build(cfg Config, store interface {
+// store has all parts of a store that automatic retry uses.
+type store interface {
 	attempt.Store
 	Store
-}, publisher attempt.Publisher,
-) {
+	Sends
+}
+
+func (b *bench) build(cfg Config, store store, publisher attempt.Publisher) {
 	b.registry = prometheus.NewRegistry()
 	b.parts = attempt.New(attempt.Config{
 		ClaimExpiry: 30 * time.Second, SettleInterval: 5 * time.Second, StuckAfter: 10 * time.Minute, Backoff: cfg.RetryBackoff(),
 	}, store, publisher, b.registry, b.Logger, attempt.Options{
 		Judge: b.Origins, Redirects: b.Store, Random: func() float64 { return b.random() },
 	})
-	b.Retrier = New(cfg, store, b.parts, b.registry, b.Logger, nil)
+	b.Retrier = New(cfg, store, store, b.parts, b.registry, b.Logger, nil)
 }
 
 // another returns a second process that uses the same store and the same fake Kafka.

@@ -28,6 +28,9 @@ type Config struct {
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Jitter     float64       `mapstructure:"jitter"`
+	// MaxReturnShare is the share of a topic's automatically sent messages that may fail again before automatic retry of
+	// the topic pauses; 0 for no limit.
+	MaxReturnShare float64 `mapstructure:"max_return_share"`
 }
 
 // DefaultConfig returns the default settings.
@@ -62,6 +65,7 @@ func (c Config) Validate() error {
 	refuse(c.Backoff <= 0, "backoff: %s is not positive", c.Backoff)
 	refuse(c.BackoffMax < c.Backoff, "backoff_max: %s is less than backoff (%s)", c.BackoffMax, c.Backoff)
 	refuse(!(c.Jitter >= 0 && c.Jitter < 1), "jitter: %v is not between 0 and 1", c.Jitter)
+	refuse(!(c.MaxReturnShare >= 0 && c.MaxReturnShare <= 1), "max_return_share: %v is not between 0 and 1", c.MaxReturnShare)
 	return errors.Join(problems...)
 }
 

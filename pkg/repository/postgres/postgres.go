@@ -51,6 +51,7 @@ type Store struct {
 	*messages.Schedule
 	*messages.Messages
 	*messages.Outcomes
+	*messages.AutoSends
 	*messages.Archive
 	*search.Searcher
 	*search.Indexer
@@ -127,6 +128,7 @@ func New(db *sqlx.DB, with ...Option) *Store {
 		Schedule:      messages.NewSchedule(d),
 		Messages:      reader,
 		Outcomes:      messages.NewOutcomes(d),
+		AutoSends:     messages.NewAutoSends(d),
 		Archive:       archive,
 		Searcher:      search.New(d, scopes),
 		Indexer:       search.NewIndexer(d, scopes, groups),

@@ -102,6 +102,7 @@ func themes() []theme {
 		{"Keys", keysPromises()},
 		{"Due", duePromises()},
 		{"Outcomes", outcomePromises()},
+		{"AutoSends", autoPromises()},
 		{"Redrives", redrivesPromises()},
 		{"RedriveSelection", redriveSelectionPromises()},
 		{"Groups", groupsPromises()},

@@ -20,6 +20,14 @@ type Topic struct {
 	LastSeen      *string                 `json:"last_seen_at"`
 	IngestLag     *int64                  `json:"ingest_lag"`
 	Replay        Replay                  `json:"replay"`
+	// AutoPause is only in the answer while automatic retry of the topic pauses.
+	AutoPause *AutoPause `json:"automatic_retry_pause,omitempty"`
+}
+
+// AutoPause says until when, and why, automatic retry does not send the messages of a topic.
+type AutoPause struct {
+	Until  *string `json:"until"`
+	Reason string  `json:"reason"`
 }
 
 // Topics is a page of the topics. Missing names the fields that Kafka did not answer in time.
@@ -97,6 +105,9 @@ func NewTopic(t repository.TopicSummary, health entity.ReplayHealth, redirect st
 		Topic: t.Topic, DLQTopics: ListOf(t.DLQTopics), Counts: statusCounts(t.Counts),
 		OldestPending: Stamp(t.OldestPending), LastSeen: Stamp(t.LastSeen), IngestLag: lagOf(t.DLQTopics, lag),
 		Replay: newReplay(health, redirect, masked),
+	}
+	if p := t.AutoPause; !p.Until.IsZero() {
+		shown.AutoPause = &AutoPause{Stamp(p.Until), p.Reason}
 	}
 	for _, n := range t.Counts {
 		shown.Total += n

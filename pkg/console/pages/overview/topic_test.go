@@ -36,6 +36,12 @@ func TestTopicPage(t *testing.T) {
 			Path: "/topics/a%2Fb", Says: consoletest.Answers{"GET /api/v1/topics/a/b": down, "GET /api/v1/groups": down},
 			Has: []string{"The numbers of this topic are " + noAnswer, "Error groups are " + noAnswer}, Lacks: []string{`class="value">0`},
 		},
+		"SaysWhyAutomaticRetryPauses": {
+			Path: "/topics/x", Says: consoletest.Answers{"GET /api/v1/topics/x": consoletest.Raw(`{"topic": {"topic": "x", "counts": {}, "total": 1,
+				"replay": {"possible": true, "exists": true},
+				"automatic_retry_pause": {"until": "2026-02-20T12:34:56.000+00:00", "reason": "18 of 40 messages that it sent failed again, more than 10 %"}}, "consumer_groups": []}`)},
+			Has: []string{"Automatic retry pauses until <time", ">12:34 UTC</time>: 18 of 40 messages that it sent failed again, more than 10 %.</p>"},
+		},
 		"WithoutMessagesSaysSo": {
 			Path: "/topics/x", Says: consoletest.Answers{"GET /api/v1/topics/x": consoletest.Raw(`{"topic": {"topic": "x", "counts": {}, "total": 0,
 				"replay": {"possible": true, "exists": true}}, "consumer_groups": []}`)},

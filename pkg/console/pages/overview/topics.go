@@ -23,6 +23,10 @@ type topic struct {
 	LastSeen      time.Time  `json:"last_seen_at"`
 	IngestLag     *int64     `json:"ingest_lag"`
 	Replay        replay     `json:"replay"`
+	AutoPause     *struct {
+		Until  time.Time `json:"until"`
+		Reason string    `json:"reason"`
+	} `json:"automatic_retry_pause"` // nil: automatic retry does not pause
 }
 
 type topicList struct {

@@ -44,6 +44,8 @@ type Store struct {
 	activity      map[active]arrivals
 	minutes       map[groupMinute]int64
 	committed     map[partitionOfGroup]commit
+	autoTopics    map[string]autoTopic
+	autoSends     map[uuid.UUID]autoSend // by the message
 	mapping       entity.Mapping
 	redirects     map[string]entity.Redirect
 	reported      reported
@@ -72,6 +74,8 @@ func New(now func() time.Time) *Store {
 		activity:      map[active]arrivals{},
 		minutes:       map[groupMinute]int64{},
 		committed:     map[partitionOfGroup]commit{},
+		autoTopics:    map[string]autoTopic{},
+		autoSends:     map[uuid.UUID]autoSend{},
 		redirects:     map[string]entity.Redirect{},
 		reported:      reported{groups: map[uuid.UUID]reportedGroup{}, spikes: map[string]time.Time{}},
 		notifications: map[uuid.UUID]*notification{},

@@ -14,7 +14,7 @@ import (
 // TopicSummaries implements repository.Topics.
 func (s *Store) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
 	var topics []repository.TopicSummary
-	err := s.Step(ctx, "summarise topics", func(time.Time) error {
+	err := s.Step(ctx, "summarise topics", func(now time.Time) error {
 		found := map[string]*repository.TopicSummary{}
 		for _, r := range s.Rows {
 			m := &r.Message
@@ -34,7 +34,7 @@ func (s *Store) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]
 			}
 			t := found[name]
 			slices.Sort(t.DLQTopics)
-			t.ConsumerGroups = s.consumerGroups(name)
+			t.ConsumerGroups, t.AutoPause = s.consumerGroups(name), s.autoPause(name, now)
 			topics = append(topics, *t)
 		}
 		return nil

@@ -29,7 +29,8 @@ func NewTopics(db *conn.DB, scopes *search.Scopes) *Topics { return &Topics{db, 
 // topic from an end of an index. $1 and $2 are the original and dead-letter topics that the caller may see, NULL for
 // all. In the counters, the dead-letter topic 0 stands for messages without a dead-letter topic, which were inserted by
 // SQL. $3 is the last topic of the previous page; NULL for the first page. $4 is the length of the page; NULL for all
-// topics. $5 is the maximum number of consumer groups that are returned for a topic.
+// topics. $5 is the maximum number of consumer groups that are returned for a topic. $6 is the present time, or NULL to
+// use the database's clock.
 const topicsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
@@ -57,8 +58,10 @@ const topicsQuery = `
 			ORDER BY m.created_at DESC, m.id DESC LIMIT 1) AS last_seen,
 		ARRAY(SELECT t.name FROM dlq.topics t WHERE t.id = ANY (n.dlq_topics)) AS dlq_topics,
 		ARRAY(SELECT g.consumer_group FROM dlq.topic_groups g WHERE g.topic = n.original_topic
-			ORDER BY g.configured DESC, g.consumer_group COLLATE "C" LIMIT $5) AS consumer_groups
+			ORDER BY g.configured DESC, g.consumer_group COLLATE "C" LIMIT $5) AS consumer_groups,
+		p.paused_until, coalesce(p.pause_reason, '') AS pause_reason
 	FROM page n
+	LEFT JOIN dlq.auto_topics p ON p.topic = n.original_topic AND p.paused_until > coalesce($6::timestamptz, now())
 	ORDER BY n.original_topic COLLATE "C"`
 
 type topicSummaryRow struct {
@@ -68,6 +71,8 @@ type topicSummaryRow struct {
 	LastSeen       sql.NullTime   `db:"last_seen"`
 	DLQTopics      pq.StringArray `db:"dlq_topics"`
 	ConsumerGroups pq.StringArray `db:"consumer_groups"`
+	PausedUntil    sql.NullTime   `db:"paused_until"`
+	PauseReason    string         `db:"pause_reason"`
 }
 
 // TopicSummaries implements repository.Topics.
@@ -81,7 +86,7 @@ func (s *Topics) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([
 		limit = sql.NullInt64{Int64: int64(q.Limit), Valid: true}
 	}
 	var found []topicSummaryRow
-	if err := s.db.Select(ctx, &found, topicsQuery, originals, numbers, q.After, limit, repository.MaxTopicGroups); err != nil {
+	if err := s.db.Select(ctx, &found, topicsQuery, originals, numbers, q.After, limit, repository.MaxTopicGroups, s.db.Clock()); err != nil {
 		return nil, conn.Translate("summarise topics", err)
 	}
 	topics := make([]repository.TopicSummary, len(found))
@@ -121,6 +126,7 @@ func (r *topicSummaryRow) summary() (repository.TopicSummary, error) {
 	t := repository.TopicSummary{
 		Topic: r.Topic, DLQTopics: sorted(r.DLQTopics), Counts: map[entity.Status]int64{},
 		OldestPending: codec.TimeOf(r.OldestPending), LastSeen: codec.TimeOf(r.LastSeen), ConsumerGroups: sorted(r.ConsumerGroups),
+		AutoPause: entity.AutoPause{Until: codec.TimeOf(r.PausedUntil), Reason: r.PauseReason},
 	}
 	for _, c := range counts {
 		t.Counts[c.Status] += c.Messages

@@ -8,6 +8,7 @@
 //   - archive.go: Archive, which moves and purges old messages
 //   - operate.go: changes by operators
 //   - map.go: a change of the original topic
+//   - auto.go: AutoSends, what automatic retry has sent lately
 //   - due.go: Schedule, messages whose next attempt is due
 //   - outcomes.go: Outcomes, the committed offsets of consumer groups
 //   - edits.go: stores the edits of attempts

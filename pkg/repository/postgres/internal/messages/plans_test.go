@@ -82,13 +82,19 @@ func TestOutcomePlans(t *testing.T) {
 	db.SetMaxOpenConns(1) // one session for all statements, because plans and settings belong to a session
 	postgrestest.SeedSent(t, db)
 	resolved := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' LIMIT 1`)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.auto_sends SELECT message_id, attempt_id, target_topic, now() - random() * interval '20 minutes'
+		FROM dlq.attempts WHERE to_status = 'RESOLVED' ON CONFLICT DO NOTHING`)
+	postgrestest.Exec(t, db, `ANALYZE dlq.auto_sends`)
 	day := "86400000000"
 
-	postgrestest.WantPlans(t, db, []string{"dlq_messages ", "attempts ", "edits ", "returns ", "committed_offsets ", "dlq_messages_archive "}, []postgrestest.Plan{
+	postgrestest.WantPlans(t, db, []string{"dlq_messages ", "attempts ", "edits ", "returns ", "committed_offsets ", "dlq_messages_archive ", "auto_sends "}, []postgrestest.Plan{
 		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey", "idx_share_records_position"}},
 		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey", "idx_share_records_position"}},
 		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
 		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"WatchAuto", watchAutoQuery, []string{"'{topic1}'", "NULL", "'" + uuid.NewString() + "'", "10000000", "600000000", "2000", "60000000"}, []string{
+			"idx_auto_sends_topic", "dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey",
+		}},
 		{"Stuck", stuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},
 	})
 }

@@ -1,0 +1,1 @@
+DROP TABLE dlq.auto_sends, dlq.auto_topics;
