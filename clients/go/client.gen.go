@@ -2770,6 +2770,20 @@ type Preview struct {
 	Action RedriveAction  `json:"action"`
 	Groups []PreviewGroup `json:"groups"`
 
+	// Messages Some of the messages that would be processed, with masks as in lists.
+	Messages []struct {
+		// Cause The root cause in one line.
+		Cause         string             `json:"cause"`
+		CreatedAt     *time.Time         `json:"created_at"`
+		ErrorClass    *string            `json:"error_class"`
+		ErrorMessage  string             `json:"error_message"`
+		Id            openapi_types.UUID `json:"id"`
+		OriginalTopic string             `json:"original_topic"`
+
+		// Target The topic to which it would be sent; null when nothing would be sent.
+		Target *string `json:"target"`
+	} `json:"messages"`
+
 	// Overlaps Other redrives that are not over, in which some of the messages wait; null when they were not found within two seconds.
 	Overlaps *[]Overlap `json:"overlaps"`
 
@@ -2790,6 +2804,8 @@ type Preview struct {
 		Reason   string             `json:"reason"`
 	} `json:"patch_failures"`
 	Reasons Reasons `json:"reasons"`
+
+	// Samples The payloads of some messages before and after the patch.
 	Samples []struct {
 		After     interface{}        `json:"after"`
 		Before    interface{}        `json:"before"`
@@ -2809,9 +2825,14 @@ type PreviewGroup struct {
 	Messages int     `json:"messages"`
 	Reason   *string `json:"reason"`
 
+	// Target The topic to which they would be sent: the original topic, or the target of its redirect. Null when nothing would be sent, or that is not known.
+	Target *string `json:"target"`
+
 	// TargetMissing They cannot be sent because the topic to which they would go does not exist. A redirect gives them another.
-	TargetMissing bool    `json:"target_missing"`
-	Topic         *string `json:"topic"`
+	TargetMissing bool `json:"target_missing"`
+
+	// Topic Their original topic.
+	Topic *string `json:"topic"`
 }
 
 // Quarantined defines model for Quarantined.

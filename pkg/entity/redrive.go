@@ -258,6 +258,8 @@ type Preview struct {
 	// Reasons counts the messages that would not be sent, by error class or reason.
 	Reasons map[string]int
 	Groups  []PreviewGroup
+	// Messages are some messages that the redrive would process, without their values.
+	Messages []PreviewMessage
 	// Samples show the payloads of some messages before and after the redrive's patch, if there is one. Check counts the
 	// messages on which the patch was tried, and those on which it failed.
 	Samples  []PatchSample
@@ -303,10 +305,18 @@ type ReturnedError struct {
 	Messages int
 }
 
+// PreviewMessage is a message that a redrive would process. Target is the topic to which it would be sent; "" when the
+// redrive sends nothing.
+type PreviewMessage struct {
+	Message Message
+	Target  string
+}
+
 // PreviewGroup counts messages of one topic: either those that would be sent, or those that would not be sent for one
 // and the same reason.
 type PreviewGroup struct {
 	Topic    string // original topic
+	Target   string // topic to which the messages would be sent; "" when the redrive sends nothing, or this is not known
 	Messages int
 	Class    string // error class or reason; "" when the messages would be sent
 	Reason   string // a sentence for operators

@@ -39,6 +39,9 @@ func TestRealServersRedirect(t *testing.T) {
 	check.As[*entity.RefusedError](t, check.Err(s.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})), "Retry without a redirect")
 
 	check.Must(s.store.SaveRedirect(t.Context(), deleted, s.topic, nil, entity.By("tester")))(t)
+	p := check.Must(s.Preview(t.Context(), order))(t)
+	check.True(t, len(p.Groups) == 1 && p.Groups[0].Target == s.topic && len(p.Messages) == 3 && p.Messages[0].Target == s.topic,
+		"the preview has the groups %+v and %d messages, want one group and 3 messages for %s", p.Groups, len(p.Messages), s.topic)
 	r, err := s.finish(s.Service, check.Must(s.Begin(t.Context(), order))(t).ID)
 	check.True(t, err == nil && r.Counts.Succeeded == n, "redrive = %+v, %v, want %d succeeded", r.Counts, err, n)
 	check.Equal(t, len(s.values(s.topic)), n, "records of the target")

@@ -90,6 +90,9 @@ func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 	f.guarded(person("ana", "*", auth.Admin), person("root", "*", auth.Admin, auth.Unmask))
 	check.NoError(t, f.memory.SaveFingerprints(t.Context(), []entity.Fingerprint{{Title: secret, Class: secret, Frames: []string{secret}}}))
 	wantWithout(t, f.by("ana", "GET", "/api/v1/dlq/orders.dlq.v1", ""), secret) // this route always masks
+	w := f.by("ana", "POST", redrivesPath, `{"filter":{"topic":"orders.events.v1"},"dry_run":true}`)
+	wantStatus(t, w, 200, `"messages":[{"id":"`+idA.String()+`"`, `"error_message":"`+wire.MaskedText+`"`)
+	wantWithout(t, w, secret)
 	for _, target := range []string{oneA, "/api/v1/messages", "/api/v1/export", "/api/v1/export?format=csv", "/api/v1/groups", "/api/v1/groups/" + m.Group.String()} {
 		w := f.by("ana", "GET", target, "")
 		wantStatus(t, w, 200, wire.MaskedText)

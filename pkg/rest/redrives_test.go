@@ -173,16 +173,18 @@ func TestRedrive_DryRun(t *testing.T) {
 	f, found := orderingFixture()
 	f.open()
 	wantAnswer(t, f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true,"action":"dead"}`), 200,
-		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":null,"searched_until":null}`)
+		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"messages":[],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":null,"searched_until":null}`)
 	found.preview = entity.Preview{
 		Overlaps: []entity.Overlap{},
 		Selected: 9, Sendable: 7, Reasons: map[string]int{"UNKNOWN_TOPIC": 2},
-		Groups: []entity.PreviewGroup{{Topic: "orders", Messages: 7}, {Messages: 2, Class: "UNKNOWN_TOPIC", Reason: "its topic does not exist", Missing: true}},
+		Groups: []entity.PreviewGroup{{Topic: "orders", Target: "orders.v2", Messages: 7}, {Messages: 2, Class: "UNKNOWN_TOPIC", Reason: "its topic does not exist", Missing: true}},
+		Messages: []entity.PreviewMessage{{Message: message(idA), Target: "orders.v2"}},
 	}
 	w := f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true}`)
 	wantAnswer(t, w, 200, `{"action":"retry","selected":9,"sendable":7,"reasons":{"UNKNOWN_TOPIC":2},"groups":[`+
-		`{"topic":"orders","messages":7,"class":null,"reason":null,"target_missing":false},`+
-		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":[],"searched_until":null}`)
+		`{"topic":"orders","target":"orders.v2","messages":7,"class":null,"reason":null,"target_missing":false},`+
+		`{"topic":null,"target":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"messages":[{"id":"`+idA.String()+`","original_topic":"orders.events.v1","target":"orders.v2",`+
+		`"error_message":"processing failed","error_class":null,"cause":"processing failed","created_at":"2026-02-20T10:30:00.000+00:00"}],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":[],"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
 	// The answer says on how many messages the patch was tried, and to how many of these it could not be applied.
 	fits := entity.PatchSample{MessageID: idA, Before: []byte(`{}`), After: []byte(`{"a":1}`)}

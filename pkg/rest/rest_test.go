@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -338,9 +339,13 @@ func (a acknowledging) Begin(ctx context.Context, n repository.NewRedrive) (enti
 	return a.store.CreateRedrive(ctx, n)
 }
 
-// PreviewRedirected returns the result of Preview.
-func (a acknowledging) PreviewRedirected(ctx context.Context, n repository.NewRedrive, _ map[string]string) (entity.Preview, error) {
-	return a.Preview(ctx, n)
+// PreviewRedirected returns the result of Preview, with the targets of these redirects.
+func (a acknowledging) PreviewRedirected(ctx context.Context, n repository.NewRedrive, redirects map[string]string) (entity.Preview, error) {
+	p, err := a.Preview(ctx, n)
+	for i, g := range p.Groups {
+		p.Groups[i].Target = cmp.Or(redirects[g.Topic], g.Target)
+	}
+	return p, err
 }
 
 // Preview reports that every message would be sent to which the store names no objection.
@@ -350,12 +355,19 @@ func (a acknowledging) Preview(ctx context.Context, n repository.NewRedrive) (en
 	p := entity.Preview{Reasons: map[string]int{}, Overlaps: []entity.Overlap{}}
 	for _, g := range groups {
 		p.Selected += g.Messages
-		p.Groups = append(p.Groups, entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason})
+		shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
 		if g.Reason == "" {
 			p.Sendable += g.Messages
+			m, err := a.store.Get(ctx, g.Sample, 0)
+			if err != nil {
+				return p, err
+			}
+			shown.Target = g.Topic
+			p.Messages = append(p.Messages, entity.PreviewMessage{Message: m, Target: g.Topic})
 		} else {
 			p.Reasons[g.Reason] += g.Messages
 		}
+		p.Groups = append(p.Groups, shown)
 	}
 	return p, err
 }

@@ -20,6 +20,7 @@ import (
 
 const (
 	maxSamples     = 5 // largest number of messages on which a preview shows a patch
+	maxExamples    = 3 // largest number of messages that a preview shows
 	overlapTimeout = 2 * time.Second
 )
 
@@ -66,6 +67,9 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 			p.Reasons[shown.Class] += g.Messages
 		}
 		p.Groups = append(p.Groups, shown)
+	}
+	if p.Messages, err = s.examples(ctx, n, sendable(groups, p.Groups), p.Groups); err != nil {
+		return entity.Preview{}, err
 	}
 	if patch != nil && n.Action == entity.RedriveRetry {
 		if p.Samples, err = s.samples(ctx, patch, n, sendable(groups, p.Groups)); err != nil {
@@ -121,12 +125,12 @@ func leaveOut(p *entity.Preview, failed map[string]int) {
 	p.Groups = slices.DeleteFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Messages == 0 })
 }
 
-// mergeGroups adds up the preview's groups with equal topic, class and reason, and returns the largest first.
+// mergeGroups adds up the preview's groups with equal topic, target, class and reason, and returns the largest first.
 func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 	var sums []entity.PreviewGroup
 	for _, g := range groups {
 		i := slices.IndexFunc(sums, func(s entity.PreviewGroup) bool {
-			return s.Topic == g.Topic && s.Class == g.Class && s.Reason == g.Reason
+			return s.Topic == g.Topic && s.Target == g.Target && s.Class == g.Class && s.Reason == g.Reason
 		})
 		if i < 0 {
 			sums = append(sums, g)
@@ -160,12 +164,14 @@ func (s *Redrives) previewOf(
 	if len(messages) == 0 { // the message was deleted meanwhile; its group is counted without a plan
 		return shown, nil
 	}
-	targets, err := s.deps.parts.Planner.Plan(ctx, attempt.OutgoingOf(messages), attempt.PlanOptions{
+	batch := attempt.OutgoingOf(messages)
+	targets, err := s.deps.parts.Planner.Plan(ctx, batch, attempt.PlanOptions{
 		Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause, Redirects: redirects,
 	})
 	if err != nil {
 		return shown, err
 	}
+	shown.Target = cmp.Or(batch[0].Redirect, g.Topic)
 	var refused *entity.RefusedError
 	switch err := targets[0].Err; {
 	case err == nil:
@@ -188,18 +194,72 @@ func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) [
 	return ids
 }
 
+// examples returns some messages that the redrive would process: of each group the one of ids and, if these are fewer
+// than maxExamples, others of the selection. A message is sent where its group is sent.
+func (s *Redrives) examples(
+	ctx context.Context, n repository.NewRedrive, ids []uuid.UUID, groups []entity.PreviewGroup,
+) (examples []entity.PreviewMessage, err error) {
+	if ids, err = s.enough(ctx, n, ids, maxExamples); err != nil {
+		return nil, err
+	}
+	targets := map[string]string{}
+	for _, g := range groups {
+		if g.Class == "" {
+			targets[g.Topic] = g.Target
+		}
+	}
+	seen := map[uuid.UUID]bool{}
+	for _, id := range ids {
+		if seen[id] || len(examples) == maxExamples {
+			continue
+		}
+		seen[id] = true
+		m, err := s.get(ctx, n, id)
+		if unlessGone(err) != nil {
+			return nil, fmt.Errorf("a sample: %w", err)
+		}
+		target, sent := targets[m.OriginalTopic]
+		if err != nil || !sent {
+			continue
+		}
+		if n.Action == entity.RedriveRetry {
+			_, open, err := s.deps.parts.Planner.RefuseOrigins(ctx, attempt.OutgoingOf([]entity.Message{m}),
+				attempt.PlanOptions{Bulk: true, Visible: n.Selection.Visible})
+			if err != nil {
+				return nil, err
+			}
+			if len(open) == 0 {
+				continue
+			}
+		}
+		examples = append(examples, entity.PreviewMessage{Message: m, Target: target})
+	}
+	return examples, nil
+}
+
+// get returns a message of the selection without its value.
+func (s *Redrives) get(ctx context.Context, n repository.NewRedrive, id uuid.UUID) (entity.Message, error) {
+	if n.Selection.Archived {
+		return s.deps.archive.GetArchived(ctx, id, 0)
+	}
+	return s.deps.store.Get(ctx, id, 0)
+}
+
+// enough returns ids, followed by other messages of the selection if ids has fewer than wanted and is not empty.
+func (s *Redrives) enough(ctx context.Context, n repository.NewRedrive, ids []uuid.UUID, wanted int) ([]uuid.UUID, error) {
+	if len(ids) == 0 || len(ids) >= wanted {
+		return ids, nil
+	}
+	others, err := s.others(ctx, n)
+	return append(ids, others...), err
+}
+
 // samples shows the patch on one message of each group that would be sent. If these are fewer than maxSamples, it adds
 // other messages of the selection.
 func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.NewRedrive, ids []uuid.UUID) ([]entity.PatchSample, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	if len(ids) < maxSamples {
-		others, err := s.others(ctx, n)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, others...)
+	ids, err := s.enough(ctx, n, ids, maxSamples)
+	if err != nil {
+		return nil, err
 	}
 	seen := map[uuid.UUID]bool{}
 	var samples []entity.PatchSample
@@ -230,7 +290,7 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 		return s.othersOf(ctx, n)
 	}
 	filter := n.Selection.Filter
-	if len(filter.Statuses) == 0 {
+	if len(filter.Statuses) == 0 && n.Action == entity.RedriveRetry {
 		filter.Statuses = []entity.Status{entity.Pending}
 	}
 	found, err := s.deps.selected.Search(ctx, repository.SearchQuery{Filter: filter, Limit: maxSamples})
@@ -240,9 +300,13 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 	}
 	var ids []uuid.UUID
 	for _, m := range found.Messages {
-		if takes(n, &m) {
+		if n.Action != entity.RedriveRetry || takes(n, &m) {
 			ids = append(ids, m.ID)
 		}
+	}
+	if n.Action != entity.RedriveRetry {
+		n.Selection = entity.Selection{IDs: ids, Filter: entity.Filter{Visible: n.Selection.Visible}}
+		return s.othersOf(ctx, n)
 	}
 	return ids, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
 // Redrive is a redrive with its progress.
@@ -237,6 +238,7 @@ type Preview struct {
 	Sendable int                  `json:"sendable"`
 	Reasons  map[string]int       `json:"reasons"`
 	Groups   []PreviewGroup       `json:"groups"`
+	Messages []PreviewMessage     `json:"messages"`
 	Samples  []PatchSample        `json:"samples"`
 
 	// PatchChecked is the number of messages on which the dry run tried the patch. PatchFailed is the number of these
@@ -326,10 +328,33 @@ type PatchSample struct {
 	Reason    *string         `json:"reason"`
 }
 
-// PreviewGroup counts the messages of one topic with the same result. TargetMissing means that they cannot be sent
+// PreviewMessage is one of the messages that a redrive would process. Target is null when the redrive sends nothing.
+type PreviewMessage struct {
+	ID            uuid.UUID `json:"id"`
+	OriginalTopic string    `json:"original_topic"`
+	Target        *string   `json:"target"`
+	ErrorMessage  string    `json:"error_message"`
+	ErrorClass    *string   `json:"error_class"`
+	Cause         string    `json:"cause"`
+	CreatedAt     *string   `json:"created_at"`
+}
+
+// newPreviewMessage shows a message with the masks of lists.
+func newPreviewMessage(p entity.PreviewMessage, by Masking) PreviewMessage {
+	c := shown{Message: &p.Message}
+	c.maskDerived(by.Derived.Of(&p.Message))
+	return PreviewMessage{
+		ID: c.ID, OriginalTopic: c.OriginalTopic, Target: OrNull(p.Target), ErrorMessage: c.ErrorMessage,
+		ErrorClass: OrNull(c.Failure.Class), Cause: fingerprint.Cause(c.Failure.Class, c.ErrorMessage, ""), CreatedAt: Stamp(c.CreatedAt),
+	}
+}
+
+// PreviewGroup counts the messages of one topic with the same result. Target is the topic to which they would be sent;
+// null when the redrive sends nothing, or this is not known. TargetMissing means that they cannot be sent
 // because the topic to which they would be sent does not exist.
 type PreviewGroup struct {
 	Topic         *string `json:"topic"`
+	Target        *string `json:"target"`
 	Messages      int     `json:"messages"`
 	Class         *string `json:"class"`
 	Reason        *string `json:"reason"`
@@ -337,7 +362,7 @@ type PreviewGroup struct {
 }
 
 func newPreviewGroup(g entity.PreviewGroup) PreviewGroup {
-	return PreviewGroup{OrNull(g.Topic), g.Messages, OrNull(g.Class), OrNull(g.Reason), g.Missing}
+	return PreviewGroup{OrNull(g.Topic), OrNull(g.Target), g.Messages, OrNull(g.Class), OrNull(g.Reason), g.Missing}
 }
 
 // NewPreview shows the result of a dry run. searchedUntil is null when the search index was not used.
@@ -348,7 +373,8 @@ func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *st
 	}
 	return Preview{
 		Action: action, Selected: p.Selected, Sendable: p.Sendable, Reasons: reasons(p.Reasons), Groups: Each(p.Groups, newPreviewGroup),
-		Samples: newSamples(p.Samples, by), PatchChecked: p.Check.Checked, PatchFailed: p.Check.Failed,
+		Messages: Each(p.Messages, func(m entity.PreviewMessage) PreviewMessage { return newPreviewMessage(m, by) }),
+		Samples:  newSamples(p.Samples, by), PatchChecked: p.Check.Checked, PatchFailed: p.Check.Failed,
 		PatchComplete: p.Check.Complete, PatchFailures: Each(p.Check.Failures, newPatchFailure), SearchedUntil: searchedUntil,
 		Overlaps: overlaps,
 	}

@@ -23,6 +23,7 @@ type dryRun struct {
 	Sendable int64            `json:"sendable"`
 	Counted  map[string]int64 `json:"reasons"`
 	Groups   []dryGroup       `json:"groups"`
+	Messages []dryMessage     `json:"messages"`
 	Samples  []drySample      `json:"samples"`
 	Checked  int64            `json:"patch_checked"`
 	Misfits  int64            `json:"patch_failed"`
@@ -66,13 +67,26 @@ type patchFailure struct {
 	Example  string `json:"example"`
 }
 
+// dryMessage is one of the messages that the redrive would process, and the topic to which it would be sent.
+type dryMessage struct {
+	api.Message
+	Target string `json:"target"` // "": nothing would be sent
+}
+
 type dryGroup struct {
 	Topic    string `json:"topic"`
+	Target   string `json:"target"` // "": nothing would be sent, or this is not known
 	Messages int64  `json:"messages"`
 	Class    string `json:"class"`
 	Reason   string `json:"reason"`
 	Missing  bool   `json:"target_missing"` // the topic to which the messages would be sent does not exist
 }
+
+// Redirected reports whether a redirect sends the messages to another topic than their original topic.
+func (g dryGroup) Redirected() bool { return g.Target != g.Topic }
+
+// Redirected reports whether a redirect sends the message to another topic than its original topic.
+func (m dryMessage) Redirected() bool { return m.Target != m.OriginalTopic }
 
 // Why returns in words why the messages of this group of the dry run would not be sent; "" when they would be sent.
 func (g dryGroup) Why() string {

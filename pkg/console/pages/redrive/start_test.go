@@ -15,6 +15,11 @@ const aDryRun = `{"action": "retry", "selected": 12431, "sendable": 12400, "reas
 	"groups": [{"topic": "HOSTILE", "messages": 12400, "class": null, "reason": null}, {"topic": null, "messages": 10, "class": "UNKNOWN_TOPIC", "reason": "HOSTILE"}],
 	"samples": [], "patch_checked": 0, "patch_failed": 0, "overlaps": [], "searched_until": null}`
 
+const redirectedRun = `{"action": "retry", "selected": 12, "sendable": 12, "reasons": {}, "groups": [
+	{"topic": "orders", "target": "orders.v2", "messages": 9, "class": null, "reason": null}, {"topic": "payments", "target": "payments", "messages": 3, "class": null, "reason": null}],
+	"messages": [{"id": "550e8400-e29b-41d4-a716-446655440000", "original_topic": "orders", "target": "orders.v2", "error_message": "card declined", "error_class": null,
+	"cause": "card declined", "created_at": "2026-02-20T11:00:00.000+00:00"}], "samples": [], "patch_checked": 0, "patch_failed": 0, "overlaps": [], "searched_until": null}`
+
 const aPatchedRun = `{"action": "retry", "selected": 3, "sendable": 3, "reasons": {}, "groups": [], "samples": [
 	{"message_id": "HOSTILE", "before": {"a": 1, "b": "HOSTILE"}, "after": {"a": 2, "b": "HOSTILE"}, "reason": null},
 	{"message_id": "x", "before": {"c": 1}, "after": null, "reason": "HOSTILE"}], "patch_checked": 2, "patch_failed": 1, "searched_until": null}`
@@ -69,6 +74,14 @@ func TestNewRedrive(t *testing.T) {
 		"TakesIDs": {
 			Path: "/redrives/new?action=dead&ids=a,b&ids=c&created_before=x", Lacks: []string{`name="canary"`, `name="patch"`},
 			Has: []string{"chosen one by one", `name="ids" value="a,b,c"`, "Mark 12,400 messages dead", "Confirm these 12,400 messages"},
+		},
+		"NamesTheTargets": {Path: "/redrives/new?action=retry&topic=x", Says: consoletest.Answers{dry: consoletest.Raw(redirectedRun)}, Has: []string{
+			`<span class="topic">orders.v2</span> <span class="small">redirected</span>`, `<td><span class="topic">payments</span></td>`, "Some of the messages",
+			`href="/messages/550e8400-e29b-41d4-a716-446655440000">`, "card declined", "1 h ago", "or to the target of its redirect",
+		}},
+		"NamesNoTargetsWhenNothingIsSent": {
+			Path: "/redrives/new?action=dead&topic=x", Says: consoletest.Answers{dry: consoletest.Raw(strings.ReplaceAll(redirectedRun, `"target": "orders.v2"`, `"target": null`))},
+			Has: []string{"Some of the messages", "card declined"}, Lacks: []string{"Sent to", "orders.v2"},
 		},
 		"NamesTheGroup": {
 			Path: "/redrives/new?group_id=" + consoletest.GroupID, Says: consoletest.Answers{"GET /api/v1/groups/" + consoletest.GroupID: consoletest.Quoted(consoletest.AGroup)},

@@ -28,7 +28,7 @@ type action struct {
 var actions = []action{
 	{
 		Action: "retry", Name: "Retry", Title: "Retry %", Done: "published", Takes: "PENDING", With: "with attempts left", Retry: true,
-		What: "Each message is sent back to its original topic, once.",
+		What: "Each message is sent back to its original topic, or to the target of its redirect, once.",
 	},
 	{
 		Action: "requeue", Name: "Requeue", Title: "Requeue %", Done: "requeued", Takes: "DEAD",
@@ -52,7 +52,7 @@ var actions = []action{
 var archivedActions = []action{
 	{
 		Action: "retry", Name: "Retry", Title: "Retry %", Done: "published", With: inArchive, Retry: true,
-		What: "Each message is restored from the archive and sent back to its original topic, once.",
+		What: "Each message is restored from the archive and sent back to its original topic, or to the target of its redirect, once.",
 	},
 	{
 		Action: "restore", Name: "Restore", Title: "Restore %", Done: "restored", With: inArchive,
