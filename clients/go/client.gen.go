@@ -2971,6 +2971,9 @@ type Redrive struct {
 	// InDoubt Messages that stay `RETRYING` until their attempt is settled.
 	InDoubt int `json:"in_doubt"`
 
+	// NotSent Only when the redrive ended before it had taken all messages: the number of the others. They are unchanged, and `waiting` counts them.
+	NotSent *int `json:"not_sent,omitempty"`
+
 	// Note Why the redrive is in this state.
 	Note *string `json:"note"`
 
@@ -2985,7 +2988,7 @@ type Redrive struct {
 	// Progress Share of `selected` that is no longer waiting, 0 to 1.
 	Progress float32 `json:"progress"`
 
-	// Rate Messages a second since the redrive was created, including pauses.
+	// Rate Messages a second since the redrive was created, or until it ended, including pauses.
 	Rate float32 `json:"rate"`
 
 	// Reason Why it was created, in the actor's words.
@@ -3024,7 +3027,7 @@ type Redrive struct {
 	UnderWay  int       `json:"under_way"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Waiting Messages without a result yet.
+	// Waiting Messages without a result: those under way, those that are still to be taken and, of a redrive that has ended, those of `not_sent`.
 	Waiting int `json:"waiting"`
 
 	// WaitingSince Since when it cannot continue because a dependency cannot be reached, because other database sessions lock the remaining messages, because a target does not exist, or because a consumer group has not consumed what was sent; `note` gives the cause; null while it makes progress, and while a wait ends by itself.
@@ -5204,7 +5207,8 @@ type ClientInterface interface {
 	// ListItems List the messages of a redrive and their results
 	//
 	// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
-	// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+	// `dead`, `in_doubt` or `skipped`. In a redrive that has ended, `waiting` messages that are not under way were not
+	// sent: see `not_sent` of the redrive. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
 	// the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
 	// `offset` give the position to which the record was sent, and `outcome` its result there.
 	//
@@ -6730,7 +6734,8 @@ func (c *Client) ListRedriveErrors(ctx context.Context, id InRedriveID, params *
 // ListItems List the messages of a redrive and their results
 //
 // Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
-// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+// `dead`, `in_doubt` or `skipped`. In a redrive that has ended, `waiting` messages that are not under way were not
+// sent: see `not_sent` of the redrive. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
 // the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
 // `offset` give the position to which the record was sent, and `outcome` its result there.
 //
@@ -12338,7 +12343,8 @@ type ClientWithResponsesInterface interface {
 	// ListItemsWithResponse List the messages of a redrive and their results
 	//
 	// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
-	// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+	// `dead`, `in_doubt` or `skipped`. In a redrive that has ended, `waiting` messages that are not under way were not
+	// sent: see `not_sent` of the redrive. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
 	// the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
 	// `offset` give the position to which the record was sent, and `outcome` its result there.
 	//
@@ -16532,7 +16538,8 @@ func (c *ClientWithResponses) ListRedriveErrorsWithResponse(ctx context.Context,
 // ListItemsWithResponse List the messages of a redrive and their results
 //
 // Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
-// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+// `dead`, `in_doubt` or `skipped`. In a redrive that has ended, `waiting` messages that are not under way were not
+// sent: see `not_sent` of the redrive. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
 // the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
 // `offset` give the position to which the record was sent, and `outcome` its result there.
 //

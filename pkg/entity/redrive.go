@@ -214,6 +214,14 @@ type RedriveCounts struct {
 // Sent returns the number of messages for which an attempt was made.
 func (c RedriveCounts) Sent() int { return c.Succeeded + c.Failed + c.InDoubt }
 
+// NotSent returns the number of messages that the redrive had not taken when it ended; 0 while it has not ended.
+func (r Redrive) NotSent() int {
+	if !r.State.Over() {
+		return 0
+	}
+	return r.Counts.Waiting - r.Counts.UnderWay
+}
+
 // ItemResult is the result of a redrive for one message.
 type ItemResult string
 

@@ -177,7 +177,7 @@ func TestRedrive_DryRun(t *testing.T) {
 	found.preview = entity.Preview{
 		Overlaps: []entity.Overlap{},
 		Selected: 9, Sendable: 7, Reasons: map[string]int{"UNKNOWN_TOPIC": 2},
-		Groups: []entity.PreviewGroup{{Topic: "orders", Target: "orders.v2", Messages: 7}, {Messages: 2, Class: "UNKNOWN_TOPIC", Reason: "its topic does not exist", Missing: true}},
+		Groups:   []entity.PreviewGroup{{Topic: "orders", Target: "orders.v2", Messages: 7}, {Messages: 2, Class: "UNKNOWN_TOPIC", Reason: "its topic does not exist", Missing: true}},
 		Messages: []entity.PreviewMessage{{Message: message(idA), Target: "orders.v2"}},
 	}
 	w := f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true}`)
@@ -220,6 +220,18 @@ func TestRedrive_Moves(t *testing.T) {
 	}
 	wantAnswer(t, f.do("GET", one, ""), 404, missing)
 	wantAnswer(t, f.do("GET", one+"/items", ""), 404, missing)
+}
+
+// The messages that a cancelled redrive had not taken are counted in not_sent, and in waiting as before.
+func TestRedrive_CancelledHasNotSent(t *testing.T) {
+	t.Parallel()
+	f, one := newFixture(message(idA), message(idB, in(entity.Dead, 3))).open(), redrivesPath+"/"+redrive.String()
+	w := f.do("POST", redrivesPath, `{"ids":["`+idA.String()+`","`+idB.String()+`"]}`)
+	wantStatus(t, w, 202, `"waiting":1`)
+	wantWithout(t, w, "not_sent")
+	wantStatus(t, f.do("POST", one+"/cancel", "{}"), 200, `"state":"cancelled"`, `"waiting":1,"under_way":0,"not_sent":1`)
+	wantStatus(t, f.do("GET", one, ""), 200, `"waiting":1,"under_way":0,"not_sent":1`)
+	wantStatus(t, f.do("GET", one+"/items?result=waiting", ""), 200, `"result":"waiting"`)
 }
 
 // The answer shows a redrive with every option and every part of the filter that its request had.

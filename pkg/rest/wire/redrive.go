@@ -36,6 +36,7 @@ type Redrive struct {
 	Skipped   int            `json:"skipped"`
 	Waiting   int            `json:"waiting"`
 	UnderWay  int            `json:"under_way"`
+	NotSent   int            `json:"not_sent,omitempty"`
 	Returned  int            `json:"returned"`
 	Reasons   map[string]int `json:"reasons"`
 
@@ -119,7 +120,7 @@ func NewRedrive(r entity.Redrive, now time.Time, by Masking) Redrive {
 		Selection: newSelection(r.Selection, by), Options: newRedriveOptions(r.Options, by), CreatedAt: Stamp(r.CreatedAt),
 		UpdatedAt: Stamp(r.UpdatedAt), EndedAt: Stamp(r.EndedAt), Selected: r.Selected,
 		Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed, Dead: r.Counts.Dead, InDoubt: r.Counts.InDoubt,
-		Skipped: r.Counts.Skipped, Waiting: r.Counts.Waiting, UnderWay: r.Counts.UnderWay,
+		Skipped: r.Counts.Skipped, Waiting: r.Counts.Waiting, UnderWay: r.Counts.UnderWay, NotSent: r.NotSent(),
 		Returned: r.Counts.Returned, Reasons: reasons(r.Counts.Reasons), Progress: progress(r),
 		Rate: math.Round(rate*1000) / 1000, SecondsLeft: secondsLeft(r, rate), WaitingSince: Stamp(r.WaitingSince),
 		Bounds: newBounds(r),

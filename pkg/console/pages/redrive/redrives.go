@@ -90,7 +90,7 @@ func (i item) Mark() phrase {
 	case i.Outcome != "":
 		return phrase{Says: i.Outcome, Value: i.Outcome}
 	default:
-		return phrase{Says: strings.ReplaceAll(i.Result, "_", " "), Value: i.Result}
+		return phrase{Says: strings.ReplaceAll(i.Result, "_", " "), Value: strings.ReplaceAll(i.Result, " ", "_")}
 	}
 }
 
@@ -222,6 +222,11 @@ func (p *Pages) addItems(r *http.Request, shown *page) error {
 	list, next, err := p.readItems(r, items, shown.Result, q.Get("cursor"), itemsPerPage)
 	if err != nil {
 		return err
+	}
+	for i := range list {
+		if list[i].Result == "waiting" && shown.UnderWay == 0 {
+			list[i].Result = shown.Rest()
+		}
 	}
 	if shown.Items = list; len(list) > 0 {
 		p.addMessages(r, list)

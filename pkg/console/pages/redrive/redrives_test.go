@@ -15,6 +15,8 @@ func TestRedrives(t *testing.T) {
 	const list, one = "GET /api/v1/redrives", "GET /api/v1/redrives/" + consoletest.RedriveID
 	over := strings.NewReplacer(`"canary", "note"`, `"finished", "note"`, `"ended_at": null`,
 		`"ended_at": "2026-02-20T11:00:00.000+00:00"`).Replace(consoletest.ARedrive)
+	cancelled := strings.NewReplacer(`"finished", "note"`, `"cancelled", "note"`, `"under_way": 5`, `"under_way": 0, "not_sent": 12423`).Replace(over)
+	const aWaitingItem = `{"items": [{"number": 8, "id": "550e8400-e29b-41d4-a716-446655440000", "result": "waiting", "reason": null, "topic": null, "partition": null, "offset": null, "outcome": null}], "next_cursor": null}`
 	wrong := consoletest.Refuse(http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "state: must be one of", nil)
 	away := consoletest.Refuse(http.StatusServiceUnavailable, "X", "away", nil)
 	consoletest.Shows(t, consoletest.RedriveAPI, map[string]consoletest.Look{
@@ -60,6 +62,21 @@ func TestRedrives(t *testing.T) {
 		"OneThatIsOverRests": {
 			Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{one: consoletest.Quoted(over)}, Has: []string{`<span class="badge caution">finished</span>`},
 			Lacks: []string{"hx-get", "Pause", "Resume", "Cancel"},
+		},
+		"OneThatWasCancelledWaitsForNothing": {
+			Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{one: consoletest.Quoted(cancelled), one + "/items": consoletest.Raw(aWaitingItem)},
+			Has:   []string{"<dt>not sent</dt><dd>12,423</dd>", `<span class="badge not_sent">not sent</span>`, `result=waiting#items">not sent</a>`, "ended "},
+			Lacks: []string{"waiting</dt>", ">waiting<", "a minute", "pauses included"},
+		},
+		"OneThatWasCancelledHasMessagesUnderWay": {
+			Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{one: consoletest.Quoted(strings.NewReplacer(
+				`"under_way": 0`, `"under_way": 5`, `"not_sent": 12423`, `"not_sent": 12418`).Replace(cancelled)), one + "/items": consoletest.Raw(aWaitingItem)},
+			Has: []string{"<dt>not sent, 5 under way</dt><dd>12,418</dd>", `<span class="badge waiting">waiting</span>`, `hx-trigger="every 5s"`},
+		},
+		"ListSaysWhatWasNotSent": {
+			Path: "/redrives", Says: consoletest.Answers{list: consoletest.Raw(`{"redrives": [{"id": "x", "action": "retry", "state": "cancelled", "selected": 600, "waiting": 599, "not_sent": 599, "succeeded": 1},
+				{"id": "y", "action": "dead", "state": "cancelled", "selected": 9, "waiting": 8, "not_sent": 8, "succeeded": 1}]}`)},
+			Has: []string{"<strong>599</strong> not sent", "<strong>8</strong> not processed"}, Lacks: []string{"waiting"},
 		},
 		"ShowsViewersWhyTheyCannotMoveOne": {Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{"GET /api/v1/session": consoletest.ReadOnly}, Has: []string{
 			"<button disabled>Pause</button>", "<button disabled>Cancel</button>", "needs the role operator",

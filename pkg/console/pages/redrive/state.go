@@ -38,6 +38,7 @@ type redrive struct {
 	Skipped   int64            `json:"skipped"`
 	Waiting   int64            `json:"waiting"`
 	UnderWay  int64            `json:"under_way"`
+	NotSent   int64            `json:"not_sent"` // messages that an ended redrive had not taken
 	Returned  int64            `json:"returned"`
 	Counted   map[string]int64 `json:"reasons"`
 
@@ -135,8 +136,29 @@ func (d redrive) Parts() []part {
 		{d.Failed, "failed", true},
 		{d.InDoubt, "in doubt", true},
 		{d.Skipped, "skipped", false},
+		{d.NotSent, d.Rest(), false},
 	}
 	return slices.DeleteFunc(parts, func(p part) bool { return p.N == 0 && p != parts[0] })
+}
+
+// Rest describes in words the messages without a result: those of an ended redrive are not waiting.
+func (d redrive) Rest() string {
+	switch {
+	case !d.Over():
+		return "waiting"
+	case d.Does().Retry:
+		return "not sent"
+	default:
+		return "not processed"
+	}
+}
+
+// Unresolved returns the number of messages without a result that the page shows.
+func (d redrive) Unresolved() int64 {
+	if d.Over() {
+		return d.NotSent
+	}
+	return d.Waiting
 }
 
 // Look returns the CSS class of the state's badge: a finished redrive counts as good only when no message failed,
@@ -169,7 +191,7 @@ func (d redrive) Every(now time.Time) string {
 	switch {
 	case d.Active():
 		return "every 2s"
-	case !d.Over(), d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < returnsWatched:
+	case !d.Over(), d.State == "cancelled" && d.UnderWay > 0, d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < returnsWatched:
 		// The page polls at least twice in the ten seconds after which live.js marks a part of the page as out of date.
 		return "every 5s"
 	default:
@@ -179,9 +201,10 @@ func (d redrive) Every(now time.Time) string {
 
 const returnsWatched = 30 * time.Minute
 
+// Speed returns the rate in words; "" when there is none, because the redrive has ended or has no results yet.
 func (d redrive) Speed() string {
 	switch {
-	case d.Rate <= 0:
+	case d.Rate <= 0, d.Over():
 		return ""
 	case d.Rate < 1:
 		return oneDigit(d.Rate*60) + " a minute"
