@@ -111,6 +111,8 @@ func giveUpTheBroken(t *testing.T, b *Browser, site *Site) {
 	b.In("#moves").Fill("Reason", why)
 	b.Click("Cancel the redrive")
 	b.WaitText("The redrive was cancelled")
+	b.In("#progress").WaitText("not sent 1")
+	b.Look("redrive-not-sent")
 
 	b.Visit("/messages?status=PENDING&topic=" + site.Prefix + shop.PaymentsTopic)
 	b.WaitText("2 match")

@@ -34,6 +34,11 @@ func redirecting(t *testing.T, site *Site) {
 	b.In("[aria-labelledby=redirects-list]").WaitText(missing)
 	b.Look("redirects")
 
+	b.Visit("/redrives/new?action=retry&topic=" + missing)
+	b.WaitText(target + " redirected")
+	b.In("#examples").WaitText(target + " redirected")
+	b.Look("redrive-redirected")
+
 	b.Visit(page)
 	b.WaitText("Waiting to be sent to " + target)
 	b.Click("Retry")
