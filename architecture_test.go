@@ -33,7 +33,7 @@ var layers = map[string][]string{
 
 	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":         {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":   {"pkg/deadletter/internal/headername", "pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/deadletter/internal/reference", "pkg/entity", "pkg/fingerprint"},
+	"pkg/deadletter":   {"pkg/deadletter/internal/headername", "pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/deadletter/internal/reference", "pkg/entity", "pkg/fingerprint", "pkg/payload"},
 	"pkg/fingerprint":  {"pkg/entity"},
 	"pkg/opensearch":   {"pkg/entity", "pkg/repository", "pkg/secret", "pkg/wait"},
 	"pkg/payload":      {"pkg/entity"},

@@ -5,6 +5,7 @@
 //   - patch.go: applies a patch (RFC 6902) to a value
 //   - mask_patch.go: the patch that a user with masks may see
 //   - diff.go: the patch between two values
+//   - members.go: the members of one object
 //   - terms.go: the terms by which a field search finds a record
 //   - scalars.go: all scalars that are not masked
 //   - values.go: the values at some paths
