@@ -22,32 +22,35 @@ import (
 
 // Defines values for Action.
 const (
-	ActionAnnotate    Action = "annotate"
-	ActionAttempt     Action = "attempt"
-	ActionCancel      Action = "cancel"
-	ActionCreate      Action = "create"
-	ActionDead        Action = "dead"
-	ActionDelete      Action = "delete"
-	ActionErase       Action = "erase"
-	ActionFinish      Action = "finish"
-	ActionMap         Action = "map"
-	ActionPass        Action = "pass"
-	ActionPause       Action = "pause"
-	ActionReadPointer Action = "read_pointer"
-	ActionRedirect    Action = "redirect"
-	ActionReplace     Action = "replace"
-	ActionRequeue     Action = "requeue"
-	ActionRestore     Action = "restore"
-	ActionResume      Action = "resume"
-	ActionRetry       Action = "retry"
-	ActionSave        Action = "save"
-	ActionStop        Action = "stop"
-	ActionUnmask      Action = "unmask"
+	ActionAcceptEnvelope Action = "accept_envelope"
+	ActionAnnotate       Action = "annotate"
+	ActionAttempt        Action = "attempt"
+	ActionCancel         Action = "cancel"
+	ActionCreate         Action = "create"
+	ActionDead           Action = "dead"
+	ActionDelete         Action = "delete"
+	ActionErase          Action = "erase"
+	ActionFinish         Action = "finish"
+	ActionMap            Action = "map"
+	ActionPass           Action = "pass"
+	ActionPause          Action = "pause"
+	ActionReadPointer    Action = "read_pointer"
+	ActionRedirect       Action = "redirect"
+	ActionReplace        Action = "replace"
+	ActionRequeue        Action = "requeue"
+	ActionRestore        Action = "restore"
+	ActionResume         Action = "resume"
+	ActionRetry          Action = "retry"
+	ActionSave           Action = "save"
+	ActionStop           Action = "stop"
+	ActionUnmask         Action = "unmask"
 )
 
 // Valid indicates whether the value is a known member of the Action enum.
 func (e Action) Valid() bool {
 	switch e {
+	case ActionAcceptEnvelope:
+		return true
 	case ActionAnnotate:
 		return true
 	case ActionAttempt:
@@ -1856,6 +1859,9 @@ func (e Alive200JSONResponseBodyStatus) Valid() bool {
 	}
 }
 
+// AcceptEnvelope Send values that look like an envelope too, as they are; needs operator on their dead-letter topic too. Default: `false`.
+type AcceptEnvelope = bool
+
 // Action defines model for Action.
 type Action string
 
@@ -2549,6 +2555,12 @@ type MessageDetail struct {
 	// Duplicates How many further dead letters of the same record and share group were not stored as messages of their own; null unless it is a dead letter of a share group.
 	Duplicates *int `json:"duplicates"`
 
+	// Envelope Why the value looks like an envelope, which only `accept_envelope` sends; null when it does not.
+	Envelope *struct {
+		// Members Names of the members that show it.
+		Members []string `json:"members"`
+	} `json:"envelope"`
+
 	// ErrorClass The class of the root cause, which is also that of the message's error group. Where the headers name only a wrapper, it is read from the stack trace.
 	ErrorClass *string `json:"error_class"`
 
@@ -3045,7 +3057,9 @@ type RedriveAction string
 
 // RedriveOrder Either ids or a filter. All options except rate are for retries only.
 type RedriveOrder struct {
-	Action *RedriveOrderAction `json:"action,omitempty"`
+	// AcceptEnvelope Send values that look like an envelope too, as they are; needs operator on their dead-letter topic too. Default: `false`.
+	AcceptEnvelope *AcceptEnvelope     `json:"accept_envelope,omitempty"`
+	Action         *RedriveOrderAction `json:"action,omitempty"`
 
 	// Archived Select archived messages, and restore each before the action. For `retry`, `restore`, `dead` and `delete`, which erases. Default: `false`.
 	Archived *bool `json:"archived,omitempty"`
@@ -3262,6 +3276,7 @@ type ShownFilter struct {
 
 // ShownOptions Options that were not given are null.
 type ShownOptions struct {
+	AcceptEnvelope  bool              `json:"accept_envelope"`
 	Canary          *int              `json:"canary"`
 	CanaryWait      *string           `json:"canary_wait"`
 	KeepKeyOrder    bool              `json:"keep_key_order"`
@@ -3494,6 +3509,9 @@ type OnlyReason struct {
 
 // RetryAllOrder defines model for RetryAllOrder.
 type RetryAllOrder struct {
+	// AcceptEnvelope Send values that look like an envelope too, as they are; needs operator on their dead-letter topic too. Default: `false`.
+	AcceptEnvelope *AcceptEnvelope `json:"accept_envelope,omitempty"`
+
 	// Canary As for a redrive. Default: 0.
 	Canary *int `json:"canary,omitempty"`
 
@@ -3736,6 +3754,9 @@ type RetryMessageJSONBody struct {
 	// AcceptDuplicate Retry also when an earlier attempt cannot be settled; its record may then arrive twice.
 	AcceptDuplicate *bool `json:"accept_duplicate,omitempty"`
 
+	// AcceptEnvelope Send values that look like an envelope too, as they are; needs operator on their dead-letter topic too. Default: `false`.
+	AcceptEnvelope *AcceptEnvelope `json:"accept_envelope,omitempty"`
+
 	// Edit Overrides parts of the record when it is sent. Give the payload in at most one of its three fields, and the key in at most one of its three. A payload or key with a schema is given as JSON and encoded again. A value that does not fit is 400 with its path, and a schema that cannot be read now is 503. JSON that is equal to the message's is sent as the message's own bytes.
 	Edit *Edit `json:"edit,omitempty"`
 
@@ -3769,6 +3790,9 @@ type ListTopicParams struct {
 
 // RetryTopicJSONBody defines parameters for RetryTopic.
 type RetryTopicJSONBody struct {
+	// AcceptEnvelope Send values that look like an envelope too, as they are; needs operator on their dead-letter topic too. Default: `false`.
+	AcceptEnvelope *AcceptEnvelope `json:"accept_envelope,omitempty"`
+
 	// Canary As for a redrive. Default: 0.
 	Canary *int `json:"canary,omitempty"`
 
@@ -4533,8 +4557,9 @@ type ClientInterface interface {
 	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
-	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query),
+	// `read_pointer` (the record that a pointer names was read for a user) and `accept_envelope` (a user retried a
+	// message although its value looks like an envelope). On error groups the action is `annotate`,
 	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 	// `cancel`, `stop` and `finish`.
 	//
@@ -4573,7 +4598,8 @@ type ClientInterface interface {
 	// producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
 	// `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
 	// names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
-	// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+	// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`. `envelope` is not
+	// null when the value looks like an envelope around the record that failed; `members` are the names that show it.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id} (the `GetMessage` operationId).
 	GetMessage(ctx context.Context, id InMessageID, params *GetMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4686,6 +4712,10 @@ type ClientInterface interface {
 	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 	// (a 403 names it).
 	//
+	// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+	// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+	// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
+	//
 	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 	//
@@ -4710,6 +4740,10 @@ type ClientInterface interface {
 	// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
 	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 	// (a 403 names it).
+	//
+	// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+	// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+	// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
 	//
 	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
@@ -4750,7 +4784,7 @@ type ClientInterface interface {
 	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-	// followed.
+	// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 	//
 	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
@@ -4773,7 +4807,7 @@ type ClientInterface interface {
 	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-	// followed.
+	// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 	//
 	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
@@ -5610,8 +5644,9 @@ func (c *Client) GetArchivedSchema(ctx context.Context, id InMessageID, params *
 // `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 // exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
-// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query),
+// `read_pointer` (the record that a pointer names was read for a user) and `accept_envelope` (a user retried a
+// message although its value looks like an envelope). On error groups the action is `annotate`,
 // on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 // `cancel`, `stop` and `finish`.
 //
@@ -5670,7 +5705,8 @@ func (c *Client) DeleteMessage(ctx context.Context, id InMessageID, params *Dele
 // producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
 // `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
 // names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
-// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`. `envelope` is not
+// null when the value looks like an envelope around the record that failed; `members` are the names that show it.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id} (the `GetMessage` operationId).
 func (c *Client) GetMessage(ctx context.Context, id InMessageID, params *GetMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5873,6 +5909,10 @@ func (c *Client) RequeueMessage(ctx context.Context, id InMessageID, params *Req
 // neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 // (a 403 names it).
 //
+// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
+//
 // `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 // sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 //
@@ -5907,6 +5947,10 @@ func (c *Client) RetryMessageWithBody(ctx context.Context, id InMessageID, param
 // The caller must be operator on the original topic. Where only the record's own headers name that topic, and
 // neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 // (a 403 names it).
+//
+// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
 //
 // `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 // sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
@@ -5977,7 +6021,7 @@ func (c *Client) ListTopic(ctx context.Context, topic InTopic, params *ListTopic
 // settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 // are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 // name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-// followed.
+// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 //
 // With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
@@ -6010,7 +6054,7 @@ func (c *Client) RetryTopicWithBody(ctx context.Context, topic InTopic, params *
 // settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 // are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 // name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-// followed.
+// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 //
 // With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
@@ -11631,8 +11675,9 @@ type ClientWithResponsesInterface interface {
 	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
-	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+	// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query),
+	// `read_pointer` (the record that a pointer names was read for a user) and `accept_envelope` (a user retried a
+	// message although its value looks like an envelope). On error groups the action is `annotate`,
 	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 	// `cancel`, `stop` and `finish`.
 	//
@@ -11675,7 +11720,8 @@ type ClientWithResponsesInterface interface {
 	// producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
 	// `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
 	// names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
-	// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+	// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`. `envelope` is not
+	// null when the value looks like an envelope around the record that failed; `members` are the names that show it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11794,6 +11840,10 @@ type ClientWithResponsesInterface interface {
 	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 	// (a 403 names it).
 	//
+	// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+	// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+	// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
+	//
 	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 	//
@@ -11818,6 +11868,10 @@ type ClientWithResponsesInterface interface {
 	// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
 	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 	// (a 403 names it).
+	//
+	// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+	// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+	// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
 	//
 	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
@@ -11862,7 +11916,7 @@ type ClientWithResponsesInterface interface {
 	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-	// followed.
+	// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 	//
 	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
@@ -11885,7 +11939,7 @@ type ClientWithResponsesInterface interface {
 	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-	// followed.
+	// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 	//
 	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
@@ -15556,8 +15610,9 @@ func (c *ClientWithResponses) GetArchivedSchemaWithResponse(ctx context.Context,
 // `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
 // exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
-// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query) and
-// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+// topic was set), `restore`, `erase`, `unmask` (a user saw masked values; for a list, `error` has the query),
+// `read_pointer` (the record that a pointer names was read for a user) and `accept_envelope` (a user retried a
+// message although its value looks like an envelope). On error groups the action is `annotate`,
 // on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
 // `cancel`, `stop` and `finish`.
 //
@@ -15612,7 +15667,8 @@ func (c *ClientWithResponses) DeleteMessageWithResponse(ctx context.Context, id 
 // producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
 // `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
 // names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
-// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`. `envelope` is not
+// null when the value looks like an envelope around the record that failed; `members` are the names that show it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -15785,6 +15841,10 @@ func (c *ClientWithResponses) RequeueMessageWithResponse(ctx context.Context, id
 // neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 // (a 403 names it).
 //
+// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
+//
 // `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 // sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 //
@@ -15815,6 +15875,10 @@ func (c *ClientWithResponses) RetryMessageWithBodyWithResponse(ctx context.Conte
 // The caller must be operator on the original topic. Where only the record's own headers name that topic, and
 // neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
 // (a 403 names it).
+//
+// A value that looks like an envelope around the record that failed is not sent: the answer is 409, `details` has
+// the class `ENVELOPE`, and the message stays as it was. `{"accept_envelope": true}` sends the record as it is,
+// and needs operator on the dead-letter topic too. An edit of the payload is judged by its new payload.
 //
 // `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
 // sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
@@ -15877,7 +15941,7 @@ func (c *ClientWithResponses) ListTopicWithResponse(ctx context.Context, topic I
 // settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 // are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 // name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-// followed.
+// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 //
 // With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
@@ -15906,7 +15970,7 @@ func (c *ClientWithResponses) RetryTopicWithBodyWithResponse(ctx context.Context
 // settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
 // are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
 // name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
-// followed.
+// followed, `ENVELOPE` values that look like an envelope around the record that failed.
 //
 // With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.

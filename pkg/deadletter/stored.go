@@ -13,8 +13,10 @@ func (d *Decoder) StackTraceOf(m entity.Message) string {
 // ExplainMessage does the same as Explain, for a stored message. When the stored origin has another source, such as an
 // operator, the explanation names that source.
 func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
-	return d.Explain(m.Source.Topic, m.Record, m.Source.Timestamp,
+	e := d.Explain(m.Source.Topic, m.Record, m.Source.Timestamp,
 		func(topic string) bool { return topic == m.OriginalTopic }).Of(&m)
+	e.Envelope = d.Envelope(&m, m.Record.Value)
+	return e
 }
 
 // IsPointer reports whether the message's record has no value because it only points to the record that failed.

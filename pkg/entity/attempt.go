@@ -32,6 +32,10 @@ const (
 	Undeclared     ErrorClass = "UNDECLARED"
 	PointerRefused ErrorClass = "POINTER_REFUSED"
 
+	// Envelope concerns a single message, which stays unchanged: its value looks like an envelope, and nobody accepted
+	// that the whole envelope is sent.
+	Envelope ErrorClass = "ENVELOPE"
+
 	// AlreadyPublished: the record of the attempt was found in the target log. The attempt is counted as successful.
 	AlreadyPublished ErrorClass = "ALREADY_PUBLISHED"
 
@@ -41,7 +45,7 @@ const (
 
 // OfMessage reports whether the class concerns a single message, so that other messages of its topic may succeed.
 func (c ErrorClass) OfMessage() bool {
-	return c == BadRecord || c == Undeclared || c == PointerRefused
+	return c == BadRecord || c == Undeclared || c == PointerRefused || c == Envelope
 }
 
 // Verdict says how an attempt ended. It decides the new status of the message.

@@ -61,6 +61,8 @@ const (
 
 	// ActionReadPointer: the record that a pointer names was read for a user.
 	ActionReadPointer Action = "read_pointer"
+	// ActionAcceptEnvelope: a user retried a message whose value looks like an envelope, and accepted that it is sent.
+	ActionAcceptEnvelope Action = "accept_envelope"
 
 	ActionCreate Action = "create" // a redrive was created; the next actions change a redrive's state
 	ActionPass   Action = "pass"   // the canary of the redrive passed

@@ -72,6 +72,10 @@ type Explanation struct {
 	ConsumerAttempts  Derived
 
 	Hops []Hop // all failures that the record reports, the oldest first
+
+	// Envelope contains the names of the members for which the value looks like an envelope; nil when it does not, or when
+	// the value is not loaded.
+	Envelope []string
 }
 
 // Hop is one failure of a record that failed more than once.

@@ -27,6 +27,15 @@ type OriginStanding struct {
 // Declared reports whether a declaration, the mapping or an operator names the original topic.
 func (s OriginStanding) Declared() bool { return s.Declaration == Declared }
 
+// EnvelopeAccepted returns the audit entry for a user who sends a message to the target topic although its value looks
+// like an envelope. From is the dead-letter topic.
+func EnvelopeAccepted(m *Message, target string, cause AuditInfo) AuditEntry {
+	return AuditEntry{
+		Action: ActionAcceptEnvelope, Kind: KindMessage, ObjectID: m.ID, From: m.Source.Topic, To: target,
+		RetryCount: m.RetryCount, Cause: cause,
+	}
+}
+
 // PointerRead returns the audit entry for a user who has read the record to which a message points. From is the
 // dead-letter topic; To is the topic, the partition and the offset of the record that was read.
 func PointerRead(m *Message, cause AuditInfo) AuditEntry {

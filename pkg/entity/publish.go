@@ -22,6 +22,7 @@ type Target struct {
 	// SentHash is the RecordHash of the edited record. It is 0 when there is no edit, or when the bytes are not known
 	// before the record is sent.
 	SentHash int64
+	Envelope bool // the value that would be sent looks like an envelope
 	Err      error
 }
 
@@ -33,6 +34,8 @@ type Outgoing struct {
 	// Redirect is the topic to which the message's original topic is redirected; "" for none. A topic in Edit has
 	// precedence over Redirect.
 	Redirect string
+	// AcceptEnvelope sends a value as it is although it looks like an envelope.
+	AcceptEnvelope bool
 }
 
 // Delivery is the result of sending an Outgoing, or of searching for the record of a claim.
@@ -61,6 +64,8 @@ type RetryOrder struct {
 	// AcceptDuplicate also sends a message whose earlier attempt cannot be settled. With AcceptDuplicate, the record of
 	// the message may arrive twice.
 	AcceptDuplicate bool
+	// AcceptEnvelope also sends a message whose value looks like an envelope, as it is.
+	AcceptEnvelope bool
 	// Edit changes parts of the record when it is sent; nil sends the record unchanged.
 	Edit *Edit
 	// Cause says who requested the retry. If Cause.Operation is set, it becomes the id of the attempt.

@@ -175,6 +175,8 @@ type RedriveOptions struct {
 	KeepKeyOrder bool
 	// Requeue makes the redrive also retry DEAD messages, whose attempts are reset to 0.
 	Requeue bool
+	// AcceptEnvelope also sends messages whose value looks like an envelope, as they are.
+	AcceptEnvelope bool
 
 	// OriginalTopic is the topic that RedriveMap sets. A redrive with this action has no other options than OriginalTopic
 	// and Rate.

@@ -1,6 +1,7 @@
 package redrive_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type system struct {
 	publisher redrive.Publisher
 	cluster   *broker.Cluster
 	topic     string
+	origin    entity.Confidence // of messages that fill stores; "" for FromHeader
 }
 
 const partitions = 6
@@ -94,7 +96,7 @@ func (s *system) fillWith(n int, value func(i int) []byte) {
 			m := entity.NewMessage(s.topic, "boom", time.Now())
 			m.Source = entity.Source{Topic: name, TopicID: refs[0].TopicID, Incarnation: refs[0].Incarnation, Offset: int64(i)}
 			m.Record = entity.Record{Key: fmt.Append(nil, i), Value: value(i), Size: int64(len(value(i)))}
-			m.Origin.Confidence = entity.FromHeader
+			m.Origin.Confidence = cmp.Or(s.origin, entity.FromHeader)
 			partition := int32(i % partitions)
 			m.Origin.Partition = &partition
 			batch.Messages = append(batch.Messages, m)

@@ -209,19 +209,22 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 }
 
 // readFirst chooses the targets of messages whose record must be read from Kafka before the attempt: pointers, and
-// records that were stored without key or headers. Only a read shows whether the record still exists and is small
-// enough. The records are read one at a time. From a partition that is unreachable, only one record is tried.
+// records that were stored without key or headers, or without a value that may be an envelope. Only a read shows whether
+// the record still exists and is small enough. The records are read one at a time. From a partition that is unreachable, only one record is tried.
 func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {
 		at, _ := sourceOf(&batch[i])
-		if targets[i].Err != nil || !at.inspect {
+		if targets[i].Err != nil || !at.inspect && !looksFirst(&batch[i]) {
 			continue
 		}
 		if targets[i].Err = away[at.TopicPartition]; targets[i].Err != nil {
 			continue
 		}
-		err := r.fetchWith(ctx, r.fetching, &batch[i], func(found entity.Record) { r.aim(&targets[i], topics, &batch[i], found) })
+		err := r.fetchWith(ctx, r.fetching, &batch[i], func(found entity.Record) {
+			r.aim(&targets[i], topics, &batch[i], found)
+			targets[i].Err = r.envelopeRefusal(&targets[i], &batch[i], found)
+		})
 		if err != nil {
 			targets[i].Err = at.refusal(err)
 		}

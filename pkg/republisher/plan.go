@@ -2,6 +2,7 @@ package republisher
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
@@ -26,7 +27,8 @@ import (
 func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {
 	targets := make([]entity.Target, len(batch))
 	for i := range batch {
-		targets[i] = entity.Target{Topic: topicOf(&batch[i]), Partition: -1, Err: r.refusal(&batch[i], bulk)}
+		targets[i] = entity.Target{Topic: topicOf(&batch[i]), Partition: -1}
+		targets[i].Err = r.refusal(&targets[i], &batch[i], bulk)
 	}
 	topics := r.queryTopics(ctx, targets)
 	for i := range batch {
@@ -55,15 +57,18 @@ func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out 
 	}
 }
 
-// refusal returns why a message cannot be sent, as far as this is known without a request to Kafka; nil if nothing is
-// known against it.
-func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
+// refusal returns why a message cannot be sent to the target t, as far as this is known without a request to Kafka; nil
+// if nothing is known against it. It sets t.Envelope.
+func (r *Republisher) refusal(t *entity.Target, out *entity.Outgoing, bulk bool) error {
 	m := &out.Message
 	carried := out.Edit == nil || !out.Edit.SetValue // the attempt sends the message's own value, not a value of an edit
 	if carried && deadletter.HasNoSource(m.Record) {
 		return refuse(entity.BadRecord, "the dead letter has no source record: Kafka Streams failed without one, and there is nothing to send")
 	}
-	if err := r.topicRefusal(topicOf(out)); err != nil {
+	if err := r.topicRefusal(t.Topic); err != nil {
+		return err
+	}
+	if err := r.envelopeRefusal(t, out, m.Record); err != nil {
 		return err
 	}
 	switch {
@@ -84,6 +89,25 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 		return err
 	}
 	return valueRefusal(m)
+}
+
+// envelopeRefusal returns why the value of an attempt is not sent unless AcceptEnvelope is set: it looks like an envelope,
+// and its consumers expect the record in it. The parameter source is the record that the attempt sends, before its edit.
+func (r *Republisher) envelopeRefusal(t *entity.Target, out *entity.Outgoing, source entity.Record) error {
+	value := out.Edit.Apply(source).Value
+	members := r.envelope(&out.Message, value)
+	if t.Envelope = members != nil; !t.Envelope || out.AcceptEnvelope {
+		return nil
+	}
+	return refuse(entity.Envelope, "the value looks like an envelope around the record that failed, by its members %s: the whole envelope of %d bytes "+
+		"would be sent to topic %s; accept_envelope sends it as it is", strings.Join(members, ", "), len(value), t.Topic)
+}
+
+// looksFirst reports whether the value must be read from Kafka before the attempt, because it may be an envelope.
+func looksFirst(out *entity.Outgoing) bool {
+	r := &out.Message.Record
+	return r.State == entity.ValueOverLimit && r.Size <= deadletter.MaxEnvelope && out.Message.Origin.Confidence != entity.FromHeader &&
+		(out.Edit == nil || !out.Edit.SetValue)
 }
 
 // topicRefusal returns the reason for which no message may be sent to a topic; nil if there is none.

@@ -54,6 +54,7 @@ type Republisher struct {
 	facts       facts               // cached facts about topics and consumer groups
 	now         func() time.Time
 	strip       Strip
+	envelope    Envelope
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
 
 	isShareGroup func(group string) bool // nil: no group is a share group
@@ -64,11 +65,18 @@ type Republisher struct {
 // deadletter.Decoder.Strip.
 type Strip func(dialect, target string, headers []entity.Header) []entity.Header
 
+// Envelope returns the names of the members that make a value of the message an envelope; nil when it is none. See
+// deadletter.Decoder.Envelope.
+type Envelope func(m *entity.Message, value []byte) []string
+
 // Option configures a Republisher.
 type Option func(*Republisher)
 
 // WithStrip sets which headers a replay keeps; the default knows only the built-in dialects.
 func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = strip } }
+
+// WithEnvelope sets how envelopes are recognised; the default knows only the built-in dialects.
+func WithEnvelope(recognise Envelope) Option { return func(r *Republisher) { r.envelope = recognise } }
 
 // WithTracing creates a span for every send to a partition, as a child of the caller's span and linked to the traces
 // of the messages. Sent records keep their own trace context.
@@ -91,10 +99,14 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	if err != nil {
 		return nil, err
 	}
+	decoder, err := deadletter.New(deadletter.Config{}, deadLetters)
+	if err != nil {
+		return nil, err
+	}
 	r := &Republisher{
 		cfg: cfg, deadLetters: deadLetters, allowed: list, cluster: cluster, producer: producer,
 		fetching: semaphore.NewWeighted(1), reading: semaphore.NewWeighted(1), facts: newFacts(), now: time.Now,
-		strip: stripBuiltIn,
+		strip: stripBuiltIn, envelope: decoder.Envelope,
 	}
 	for _, change := range options {
 		change(r)

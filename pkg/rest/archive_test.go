@@ -76,7 +76,7 @@ func TestGet_Derived(t *testing.T) {
 		`"original_topic":{"source":"header","dialect":"spring","header":"kafka_dlt-original-topic","occurrence":1,"confidence":"high"}`,
 		`"error_message":{"source":"companion","dialect":"k1s0","header":"error","occurrence":0,"confidence":"medium"}`,
 		`"error_class":{"source":"name","dialect":null,"header":null,"occurrence":null,"confidence":"low"}`, `"stack_trace":`+notDerived,
-		`"hops":[{"dialect":"spring","topic":"orders.events.v1","partition":3,"offset":9},{"dialect":"connect","topic":null,"partition":null,"offset":null}]}`)
+		`"hops":[{"dialect":"spring","topic":"orders.events.v1","partition":3,"offset":9},{"dialect":"connect","topic":null,"partition":null,"offset":null}],"envelope":null}`)
 	wantWithout(t, f.do("GET", "/api/v1/messages", ""), `"derived"`)
 }
 

@@ -33,7 +33,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 const nothingDerived = `,"target":{"topic":"orders.events.v1","redirected":false,"exists":null},"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
 	notDerived +
 	`,"error_message":` + notDerived + `,"original_offset":` + notDerived + `,"original_partition":` + notDerived +
-	`,"original_timestamp":` + notDerived + `,"original_topic":` + notDerived + `,"stack_trace":` + notDerived + `},"hops":[]}`
+	`,"original_timestamp":` + notDerived + `,"original_topic":` + notDerived + `,"stack_trace":` + notDerived + `},"hops":[],"envelope":null}`
 
 const notDerived = `{"source":"none","dialect":null,"header":null,"occurrence":null,"confidence":"none"}`
 

@@ -67,6 +67,7 @@ func TestRedrive_BadOrders(t *testing.T) {
 		"max_failure_share": {`1.01`, `-0.1`, `0.1,"action":"requeue"`}, "max_return_share": {`2`, `0.1,"action":"requeue"`},
 		"min_sample":     {`5`, `0,"max_return_share":0.5`, `1,"action":"dead"`},
 		"keep_key_order": {`"true"`, `true,"action":"dead"`}, "requeue": {`1`, `true,"action":"delete"`, `true,"archived":true`},
+		"accept_envelope": {`1`, `null`, `true,"action":"dead"`},
 	} {
 		for _, value := range values {
 			refused(`{"ids":[`+ids(1)+`],"`+field+`":`+value+`}`, field)
@@ -112,9 +113,10 @@ func TestRedrive_Orders(t *testing.T) {
 		{"SharesHaveADefaultSample", idsText + `,"max_return_share":0.1`, retry(entity.RedriveOptions{MaxReturnShare: 0.1, MinSample: 20}, ids)},
 		{
 			"EveryOption", `"action":"retry",` + idsText + `,"canary":2,"canary_wait":"1h","rate":0.5,"max_failure_share":1,` +
-				`"max_return_share":0.25,"min_sample":3,"keep_key_order":true,"requeue":true`,
+				`"max_return_share":0.25,"min_sample":3,"keep_key_order":true,"requeue":true,"accept_envelope":true`,
 			retry(entity.RedriveOptions{
 				Canary: 2, CanaryWait: time.Hour, Rate: 0.5, MaxFailureShare: 1, MaxReturnShare: 0.25, MinSample: 3, KeepKeyOrder: true, Requeue: true,
+				AcceptEnvelope: true,
 			}, ids),
 		},
 		{
@@ -138,7 +140,7 @@ func TestRedrive_Orders(t *testing.T) {
 }
 
 const noOptions = `"options":{"canary":null,"canary_wait":null,"rate":null,"max_failure_share":null,"max_return_share":null,` +
-	`"min_sample":null,"keep_key_order":false,"requeue":false,"original_topic":null,"patch":null,"schema":null}`
+	`"min_sample":null,"keep_key_order":false,"requeue":false,"accept_envelope":false,"original_topic":null,"patch":null,"schema":null}`
 
 func TestRedrive_Create(t *testing.T) {
 	t.Parallel()
@@ -245,7 +247,7 @@ func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 			`"dialect":null,"group_id":null,"id":null,"origin":null,"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00",`+
 			`"retried_after":null,"retried_before":null,"key":null,"key_base64":null,"header":null,"payload":null,"q":null}}`,
 		`"options":{"canary":2,"canary_wait":"1m30s","rate":0.5,"max_failure_share":1,"max_return_share":0.25,"min_sample":3,`+
-			`"keep_key_order":true,"requeue":true,"original_topic":null,"patch":null,"schema":null}`)
+			`"keep_key_order":true,"requeue":true,"accept_envelope":false,"original_topic":null,"patch":null,"schema":null}`)
 }
 
 func TestRetryAll_Async(t *testing.T) {

@@ -46,8 +46,10 @@ type PlanOptions struct {
 	Bulk    bool
 	Auto    bool                  // the plan is for automatic retry: no person requested the attempts
 	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
-	// Cause is written to the audit entries of records that planning reads. If Cause has no actor, no user has caused
-	// these reads, and they are not audited.
+	// AcceptEnvelope also sends values that look like envelopes, if Visible matches the message's dead-letter topic.
+	AcceptEnvelope bool
+	// Cause is written to the audit entries of records that planning reads, and of envelopes that a person accepted. If
+	// Cause has no actor, no user has caused these reads, and they are not audited.
 	Cause entity.AuditInfo
 	// Redirects are used instead of the stored redirects, by topic. This is for the preview of a redirect that is not
 	// stored yet. nil: the stored redirects are used.
@@ -66,6 +68,9 @@ func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOpt
 	if err != nil {
 		return nil, err
 	}
+	for i := range batch {
+		batch[i].AcceptEnvelope = how.AcceptEnvelope && (how.Visible == nil || how.Visible.Match(batch[i].Message.Source.Topic))
+	}
 	if len(open) == len(batch) {
 		targets = p.publisher.Plan(ctx, batch, how.Bulk)
 	} else if len(open) > 0 {
@@ -80,6 +85,9 @@ func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOpt
 	for i := range batch {
 		if targets[i].Err == nil {
 			targets[i].Err = p.recordRead(ctx, &batch[i], how.Cause)
+		}
+		if targets[i].Err == nil && targets[i].Envelope && !how.Bulk {
+			targets[i].Err = p.store.Record(ctx, entity.EnvelopeAccepted(&batch[i].Message, targets[i].Topic, how.Cause))
 		}
 		targets[i].Err = redirected(targets[i].Err, &batch[i])
 	}

@@ -148,7 +148,7 @@ func (r *Retrier) planOne(ctx context.Context, order entity.RetryOrder) (entity.
 	if !order.Edit.Empty() {
 		batch[0].Edit = order.Edit
 	}
-	targets, err := r.planner.Plan(ctx, batch, PlanOptions{Cause: order.Cause})
+	targets, err := r.planner.Plan(ctx, batch, PlanOptions{Cause: order.Cause, AcceptEnvelope: order.AcceptEnvelope})
 	if err != nil {
 		return entity.Outgoing{}, err
 	}

@@ -296,7 +296,7 @@ func (d *dispatcher) holdBack(m entity.Message, at attempt.TopicPartition, until
 func (d *dispatcher) refuse(ctx context.Context, m entity.Message, err *entity.RefusedError) {
 	reason, until := string(err.Class), time.Now().Add(refusedPause)
 	switch {
-	case err.OfValue:
+	case err.OfValue, err.Class == entity.Envelope:
 		d.refuseValue(ctx, m, reason, err)
 	case err.Class == entity.Undeclared && m.Origin.Confidence != entity.FromOperator &&
 		d.feed.leaveOut(repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}, until):
@@ -309,7 +309,7 @@ func (d *dispatcher) refuse(ctx context.Context, m entity.Message, err *entity.R
 	}
 }
 
-// refuseValue skips a message whose value may not be read from its dead-letter topic. When heldMax messages are held back
+// refuseValue skips a message whose value may not be read from its dead-letter topic, or looks like an envelope. When heldMax messages are held back
 // already, it skips all messages with the same dead-letter topic and original topic, so that others are still sent.
 func (d *dispatcher) refuseValue(ctx context.Context, m entity.Message, reason string, err error) {
 	until := time.Now().Add(refusedPause)

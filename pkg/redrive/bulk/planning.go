@@ -61,7 +61,7 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 func (p *pass) planOptions() attempt.PlanOptions {
 	cause := p.redrive.Cause
 	cause.Operation = p.redrive.ID
-	return attempt.PlanOptions{Bulk: true, Visible: p.redrive.Selection.Visible, Cause: cause}
+	return attempt.PlanOptions{Bulk: true, Visible: p.redrive.Selection.Visible, Cause: cause, AcceptEnvelope: p.redrive.Options.AcceptEnvelope}
 }
 
 // recordReach records which targets are reachable. decided is true when the messages with reachable targets can be sent

@@ -56,7 +56,7 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 	}
 	p := entity.Preview{Reasons: map[string]int{}, Overlaps: s.overlaps(ctx, n)}
 	for _, g := range groups {
-		shown, err := s.previewOf(ctx, n, g, redirects)
+		shown, err := s.previewOf(ctx, n, g, patch, redirects)
 		if err != nil {
 			return entity.Preview{}, err
 		}
@@ -143,7 +143,7 @@ func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 }
 
 func (s *Redrives) previewOf(
-	ctx context.Context, n repository.NewRedrive, g repository.SelectionCount, redirects map[string]string,
+	ctx context.Context, n repository.NewRedrive, g repository.SelectionCount, patch *patcher, redirects map[string]string,
 ) (entity.PreviewGroup, error) {
 	shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
 	if g.Reason != "" || n.Action != entity.RedriveRetry && n.Action != entity.RedriveMap {
@@ -156,7 +156,11 @@ func (s *Redrives) previewOf(
 		}
 		return shown, unlessGone(err)
 	}
-	messages, _, release, err := s.load(ctx, n, []uuid.UUID{g.Sample}, attempt.Unpatched)
+	copies := attempt.Unpatched
+	if patch != nil {
+		copies = attempt.Patched
+	}
+	messages, _, release, err := s.load(ctx, n, []uuid.UUID{g.Sample}, copies)
 	if err != nil {
 		return shown, fmt.Errorf("a sample: %w", err)
 	}
@@ -164,9 +168,16 @@ func (s *Redrives) previewOf(
 	if len(messages) == 0 { // the message was deleted meanwhile; its group is counted without a plan
 		return shown, nil
 	}
-	batch := attempt.OutgoingOf(messages)
+	batch, accept := attempt.OutgoingOf(messages), n.Options.AcceptEnvelope
+	if patch != nil {
+		if done, err := patch.apply(ctx, patch.reader(ctx), &messages[0], redirects[g.Topic]); err == nil {
+			batch[0].Edit = done.Edit
+		} else {
+			accept = true // checkPatch counts the message
+		}
+	}
 	targets, err := s.deps.parts.Planner.Plan(ctx, batch, attempt.PlanOptions{
-		Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause, Redirects: redirects,
+		Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause, Redirects: redirects, AcceptEnvelope: accept,
 	})
 	if err != nil {
 		return shown, err

@@ -30,7 +30,8 @@ type redrives struct {
 	Redrives map[uuid.UUID]*Redrive
 }
 
-// CreateRedrive implements repository.Redrives. It accepts only a retry of all messages of a topic, without options.
+// CreateRedrive implements repository.Redrives. It accepts only a retry of all messages of a topic, without options
+// except AcceptEnvelope.
 // For any other redrive the error is a *repository.NeedsDatabaseError; without a topic, or with a BatchSize below 1, it
 // is entity.ErrInvalid.
 func (s *redrives) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
@@ -52,10 +53,11 @@ func (s *redrives) CreateRedrive(ctx context.Context, n repository.NewRedrive) (
 }
 
 func retriesTopic(n repository.NewRedrive) error {
-	more := n.Selection
+	more, options := n.Selection, n.Options
 	more.Topic, more.Visible = "", nil
+	options.AcceptEnvelope = false
 	switch {
-	case n.Action != entity.RedriveRetry || !reflect.ValueOf(n.Options).IsZero() || !reflect.ValueOf(more).IsZero():
+	case n.Action != entity.RedriveRetry || !reflect.ValueOf(options).IsZero() || !reflect.ValueOf(more).IsZero():
 		return &repository.NeedsDatabaseError{Feature: "a redrive that is more than a retry of a topic"}
 	case n.Selection.Topic == "":
 		return fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
@@ -67,7 +69,7 @@ func retriesTopic(n repository.NewRedrive) error {
 
 func (s *redrives) newRedrive(n repository.NewRedrive, now time.Time) *Redrive {
 	r := &Redrive{LeftOut: map[string]int{}, Entity: entity.Redrive{
-		ID: n.ID, Action: n.Action, State: entity.RedriveRunning, Cause: n.Cause, Selection: n.Selection,
+		ID: n.ID, Action: n.Action, State: entity.RedriveRunning, Cause: n.Cause, Selection: n.Selection, Options: n.Options,
 		CreatedAt: now, UpdatedAt: now, CanaryPassed: true,
 	}}
 	ofTopic, visible := Named(n.Selection.Topic), n.Selection.Visible

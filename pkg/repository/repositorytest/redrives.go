@@ -106,7 +106,7 @@ func redriveShown(h *harness) {
 		}}
 		n.Options = entity.RedriveOptions{
 			Canary: 2, CanaryWait: time.Minute, Rate: 12.5, MaxFailureShare: 0.25, MaxReturnShare: 0.5, MinSample: 20,
-			KeepKeyOrder: true, Requeue: true,
+			KeepKeyOrder: true, Requeue: true, AcceptEnvelope: true,
 		}
 	})
 	want := entity.Redrive{

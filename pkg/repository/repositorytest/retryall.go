@@ -21,6 +21,7 @@ func retryAllPromises() []promise {
 		{"IdThatExistsIsReturnedAsItIs", retryAllAgain},
 		{"WithoutATopicItIsInvalid", retryAllInvalid},
 		{"UnknownIsNotFound", retryAllUnknown},
+		{"KeepsThatEnvelopesAreAccepted", retryAllEnvelopes},
 		{"PausedItHandsOutNothingAndKeepsItsNote", retryAllPaused},
 		{"FinishesOnlyWhenEveryBatchIsDone", retryAllFinish},
 		{"ActiveAreOldestFirst", retryAllActive},
@@ -105,6 +106,13 @@ func retryAllUnknown(h *harness) {
 	h.wantNoRedrive("LeaseBatch", id, check.Err(h.Repository.LeaseBatch(h.Context(), id, uuid.New(), expiry)))
 	_, err = h.Repository.SaveBatch(h.Context(), repository.BatchResults{RedriveID: id, Owner: uuid.New()})
 	h.wantNoRedrive("SaveBatch", id, err)
+}
+
+func retryAllEnvelopes(h *harness) {
+	h.put()
+	n := retryAll(func(n *repository.NewRedrive) { n.Options.AcceptEnvelope = true })
+	h.create(n)
+	check.True(h, check.Must(h.Repository.Redrive(h.Context(), n.ID))(h).Options.AcceptEnvelope, "the option is lost")
 }
 
 func retryAllPaused(h *harness) {

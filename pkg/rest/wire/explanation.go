@@ -1,13 +1,14 @@
 package wire
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// appendExplanation writes the members "derived" and "hops", which only the answer for a single message has. It does
+// appendExplanation writes the members "derived", "hops" and "envelope", which only the answer for a single message has. It does
 // not write the braces around them.
 func appendExplanation(dst []byte, e entity.Explanation) []byte {
 	fields := e.Fields()
@@ -28,7 +29,11 @@ func appendExplanation(dst []byte, e entity.Explanation) []byte {
 		number(&r, "offset", h.Offset)
 		dst = append(r.dst, '}')
 	}
-	return append(dst, ']')
+	if dst = append(dst, `],"envelope":`...); e.Envelope == nil {
+		return append(dst, "null"...)
+	}
+	members, _ := json.Marshal(e.Envelope) // strings cannot fail
+	return append(append(append(dst, `{"members":`...), members...), '}')
 }
 
 func appendDerived(dst []byte, d entity.Derived) []byte {

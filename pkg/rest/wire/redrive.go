@@ -96,6 +96,7 @@ type RedriveOptions struct {
 	MinSample       *int     `json:"min_sample"`
 	KeepKeyOrder    bool     `json:"keep_key_order"`
 	Requeue         bool     `json:"requeue"`
+	AcceptEnvelope  bool     `json:"accept_envelope"`
 
 	OriginalTopic *string         `json:"original_topic"`
 	Patch         json.RawMessage `json:"patch"`
@@ -148,7 +149,7 @@ func newRedriveOptions(o entity.RedriveOptions, by Masking) RedriveOptions {
 	shown := RedriveOptions{
 		Canary: OrNull(o.Canary), Rate: OrNull(o.Rate), MaxFailureShare: OrNull(o.MaxFailureShare),
 		MaxReturnShare: OrNull(o.MaxReturnShare), MinSample: OrNull(o.MinSample), KeepKeyOrder: o.KeepKeyOrder,
-		Requeue: o.Requeue,
+		Requeue: o.Requeue, AcceptEnvelope: o.AcceptEnvelope,
 	}
 	shown.OriginalTopic = OrNull(o.OriginalTopic)
 	if o.Patch != nil {

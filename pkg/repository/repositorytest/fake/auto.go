@@ -81,7 +81,7 @@ func (s *Store) countAuto(topic string, pause entity.AutoPause, now time.Time) r
 
 // commits reports whether a consumer group that would show the message's outcome has committed an offset in the topic.
 func (s *Store) commits(m *entity.Message, topic string) bool {
-	groups := s.groupsOf(m, topic)
+	groups := s.groupsOf(m.Failure.ConsumerGroup, topic, topic != m.OriginalTopic)
 	for at := range s.committed {
 		if at.Topic == topic && slices.Contains(groups, at.Group) {
 			return true

@@ -56,7 +56,9 @@ func (h Retries) Retry(w http.ResponseWriter, r *http.Request) error {
 	}
 	order := entity.RetryOrder{ID: id, Resumed: request.TaskOf(r.Context()).Resumed}
 	var edit editOrder
-	if order.Cause, err = h.Bodies.ReadChange(w, r, request.Fields{"accept_duplicate": &order.AcceptDuplicate, "edit": edit.object()}); err != nil {
+	if order.Cause, err = h.Bodies.ReadChange(w, r, request.Fields{
+		"accept_duplicate": &order.AcceptDuplicate, "accept_envelope": &order.AcceptEnvelope, "edit": edit.object(),
+	}); err != nil {
 		return err
 	}
 	if order.Edit, err = edit.read(); err != nil {
@@ -67,7 +69,7 @@ func (h Retries) Retry(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	if err := h.mayRetry(r, id); err != nil {
+	if err := h.mayRetry(r, id, order.AcceptEnvelope); err != nil {
 		return err
 	}
 	order.Message = request.InfoOf(r).Message
@@ -127,8 +129,8 @@ func (h Retries) unlessGivenBack(ctx context.Context, order entity.RetryOrder, e
 
 // If only the record's headers name the original topic of a message, mayRetry requires the role operator also on its
 // dead-letter topic. Otherwise a producer of one dead-letter topic could make operators of any topic send records to
-// that topic.
-func (h Retries) mayRetry(r *http.Request, id uuid.UUID) error {
+// that topic. So it does for a message whose envelope is accepted.
+func (h Retries) mayRetry(r *http.Request, id uuid.UUID, envelope bool) error {
 	p := access.Principal(r)
 	if p.Everywhere(auth.Operator) {
 		return nil
@@ -136,6 +138,11 @@ func (h Retries) mayRetry(r *http.Request, id uuid.UUID) error {
 	m, err := request.RetriedMessage(r, id, h.Store.Get)
 	if err != nil {
 		return err
+	}
+	if envelope {
+		if err := access.MayTopic(r, auth.Operator, m.Source.Topic); m.Source.Topic != "" && err != nil {
+			return err
+		}
 	}
 	standing, err := h.Origins.Standing(r.Context())
 	if err != nil || m.OriginalTopic == "" || standing(m).Declared() {

@@ -30,6 +30,7 @@ type redriveOrder struct {
 	rate, failureShare, returnShare   request.Option[float64]
 	dryRun, archived                  bool
 	filtered, keepKeyOrder, requeue   bool // filtered: the request has a filter
+	acceptEnvelope                    bool
 	filter                            request.FilterOrder
 	patch                             request.RawJSON
 	schema                            request.Option[string]
@@ -42,7 +43,7 @@ func (h Redrives) readOrder(w http.ResponseWriter, r *http.Request) (order repos
 		"action": &o.action, "dry_run": &o.dryRun, "ids": &o.ids, "archived": &o.archived,
 		"canary": &o.canary, "canary_wait": &o.canaryWait, "rate": &o.rate,
 		"max_failure_share": &o.failureShare, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
-		"keep_key_order": &o.keepKeyOrder, "requeue": &o.requeue,
+		"keep_key_order": &o.keepKeyOrder, "requeue": &o.requeue, "accept_envelope": &o.acceptEnvelope,
 		"filter": request.Object{Given: &o.filtered, Fields: o.filter.Fields()}, "original_topic": &o.originalTopic, "patch": &o.patch, "schema": &o.schema,
 	})
 	if err != nil {
@@ -131,7 +132,7 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 		Canary: o.count("canary", o.canary, 0), Rate: o.rate.Value,
 		MaxFailureShare: o.share("max_failure_share", o.failureShare),
 		MaxReturnShare:  o.share("max_return_share", o.returnShare), MinSample: o.count("min_sample", o.minSample, 1),
-		KeepKeyOrder: o.keepKeyOrder, Requeue: o.requeue, OriginalTopic: o.originalTopic.Value, Patch: o.jsonPatch(),
+		KeepKeyOrder: o.keepKeyOrder, Requeue: o.requeue, AcceptEnvelope: o.acceptEnvelope, OriginalTopic: o.originalTopic.Value, Patch: o.jsonPatch(),
 		Schema: o.schemaChoice(),
 	}
 	o.Refuse(o.rate.Given && !(o.rate.Value >= minRate && o.rate.Value <= maxRate), "rate",
@@ -158,6 +159,7 @@ func (o *redriveOrder) refuseForRetriesOnly(action entity.RedriveAction) {
 	retries(o.minSample.Given, "min_sample")
 	retries(o.keepKeyOrder, "keep_key_order")
 	retries(o.requeue, "requeue")
+	retries(o.acceptEnvelope, "accept_envelope")
 	retries(o.patch != nil, "patch")
 	retries(o.schema.Given, "schema")
 }

@@ -94,6 +94,9 @@ func (h Redrives) Create(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	if err := h.mayAcceptEnvelopes(ctx, order); err != nil {
+		return err
+	}
 	if dryRun {
 		preview, err := h.Redriver.Preview(ctx, order)
 		if err != nil {
@@ -113,6 +116,19 @@ func (h Redrives) Create(w http.ResponseWriter, r *http.Request) error {
 	shown.SearchedUntil = &until
 	respond.Accepted(w, shown)
 	return nil
+}
+
+// mayAcceptEnvelopes refuses a redrive that accepts envelopes if its creator is not operator on their dead-letter topic.
+// It plans only a sample of the messages; the redrive itself skips the others.
+func (h Redrives) mayAcceptEnvelopes(ctx context.Context, order repository.NewRedrive) error {
+	if !order.Options.AcceptEnvelope || order.Selection.Visible == nil {
+		return nil
+	}
+	preview, err := h.Redriver.Preview(ctx, order)
+	if err == nil && preview.Reasons[string(entity.Envelope)] > 0 {
+		return access.Forbidden(auth.Operator, "the dead-letter topics of the envelopes too")
+	}
+	return err
 }
 
 // mayBegin refuses a redrive while the search index is late, because the redrive could miss messages that are not
@@ -307,7 +323,7 @@ func (h Redrives) show(redrive entity.Redrive) wire.Redrive {
 func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
 	var o redriveOrder
 	cause, err := h.Bodies.ReadChange(w, r, request.Fields{
-		"canary": &o.canary, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
+		"canary": &o.canary, "max_return_share": &o.returnShare, "min_sample": &o.minSample, "accept_envelope": &o.acceptEnvelope,
 	})
 	if err != nil {
 		return err
@@ -340,10 +356,14 @@ func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
 func (h Redrives) beginTopic(ctx context.Context, topic string, options entity.RedriveOptions, cause entity.AuditInfo) (entity.Redrive, error) {
 	ctx, cancel := context.WithTimeout(ctx, creationTime)
 	defer cancel()
-	return h.Redriver.Begin(ctx, repository.NewRedrive{
+	order := repository.NewRedrive{
 		Action: entity.RedriveRetry, Cause: cause, Options: options,
 		Selection: entity.Selection{Filter: entity.Filter{Topic: topic, Visible: access.PrincipalFrom(ctx).Scope(auth.Operator)}},
-	})
+	}
+	if err := h.mayAcceptEnvelopes(ctx, order); err != nil {
+		return entity.Redrive{}, err
+	}
+	return h.Redriver.Begin(ctx, order)
 }
 
 const respondAsync = "respond-async"

@@ -58,6 +58,7 @@ type optionsJSON struct {
 	MinSample       int           `json:"min_sample,omitempty"`
 	KeepKeyOrder    bool          `json:"keep_key_order,omitempty"`
 	Requeue         bool          `json:"requeue,omitempty"`
+	AcceptEnvelope  bool          `json:"accept_envelope,omitempty"`
 	OriginalTopic   string        `json:"original_topic,omitempty"`
 	Patch           []byte        `json:"patch,omitempty"`
 

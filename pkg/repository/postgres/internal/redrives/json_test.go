@@ -66,7 +66,7 @@ func TestRedriveJSON(t *testing.T) {
 	postgrestest.Parallel(t, "KeepsEveryOption", func(t *testing.T) {
 		want := entity.RedriveOptions{
 			Canary: 1, CanaryWait: time.Second, Rate: 0.5, MaxFailureShare: 0.1, MaxReturnShare: 0.2, MinSample: 3,
-			KeepKeyOrder: true, Requeue: true, OriginalTopic: "orders", Patch: []byte(`[{"op":"remove","path":"/a"}]`), Schema: entity.LatestSchema,
+			KeepKeyOrder: true, Requeue: true, AcceptEnvelope: true, OriginalTopic: "orders", Patch: []byte(`[{"op":"remove","path":"/a"}]`), Schema: entity.LatestSchema,
 		}
 		options := reflect.ValueOf(want)
 		for i := range options.NumField() {
