@@ -71,6 +71,9 @@ type Message struct {
 	KeyJSON        json.RawMessage  `json:"key_json"`
 	KeySchema      *SchemaReference `json:"key_schema"`
 	Target         *Target          `json:"target"` // nil: the message has no target
+
+	// Envelope is nil when the value does not look like an envelope.
+	Envelope *struct{ Members []string } `json:"envelope"`
 }
 
 // OfShareGroup reports whether the broker wrote the dead letter for a share group.

@@ -48,7 +48,7 @@ const ARedrive = `{"id": "` + RedriveID + `", "action": "retry", "state": "canar
 	"selection": {"by": "filter", "filter": {"topic": "HOSTILE", "status": ["PENDING"], "group_id": "` + GroupID + `", "created_before": "2026-02-20T12:00:03.000+00:00",
 	 "key": "", "header": ["HOSTILE"], "payload": ["HOSTILE"], "q": "HOSTILE"}},
 	"options": {"canary": 1, "canary_wait": "1m0s", "rate": 0.5, "max_failure_share": 0.1, "max_return_share": null, "min_sample": 20,
-	 "keep_key_order": true, "requeue": false, "original_topic": null, "patch": [{"op": "add", "path": "/a", "value": "HOSTILE"}]},
+	 "keep_key_order": true, "requeue": false, "accept_envelope": true, "original_topic": null, "patch": [{"op": "add", "path": "/a", "value": "HOSTILE"}]},
 	"created_at": "2026-02-20T11:30:00.000+00:00", "updated_at": "2026-02-20T11:30:00.000+00:00", "ended_at": null,
 	"selected": 12431, "succeeded": 1, "failed": 3, "dead": 2, "in_doubt": 0, "skipped": 4, "waiting": 12423, "under_way": 5, "returned": 1,
 	"reasons": {"taken": 1, "patch_failed": 3, "HOSTILE": 3}, "progress": 0.0006, "rate": 0.2, "seconds_left": 7200, "waiting_since": "2026-02-20T11:59:00.000+00:00",

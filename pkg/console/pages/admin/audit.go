@@ -27,7 +27,7 @@ var auditFields = []string{"actor", "action", "kind", "object_id", "request_id",
 var (
 	auditKinds   = []string{"message", "redrive", "group", "mapping", "list", "quarantine", "view", "redirect"}
 	auditActions = []string{
-		"retry", "attempt", "requeue", "dead", "delete", "map", "restore", "erase", "unmask", "read_pointer",
+		"retry", "attempt", "requeue", "dead", "delete", "map", "restore", "erase", "unmask", "read_pointer", "accept_envelope",
 		"annotate", "replace", "save", "create", "pass", "pause", "resume", "cancel", "stop", "finish", "redirect",
 	}
 )

@@ -41,7 +41,8 @@ var nouns = map[string]string{
 var verbs = map[string][2]string{
 	"retry": {"retried"}, "attempt": {"ended an attempt of"}, "requeue": {"requeued"}, "dead": {"marked", "dead"},
 	"delete": {"deleted"}, "map": {"set the original topic of"}, "restore": {"restored"}, "erase": {"erased"}, "unmask": {"saw masked values of"},
-	"read_pointer": {"read the record of"}, "create": {"started"}, "pass": {"passed the canary of"}, "pause": {"paused"}, "continue": {"ended a wait of"},
+	"read_pointer": {"read the record of"}, "accept_envelope": {"accepted the envelope of"}, "create": {"started"}, "pass": {"passed the canary of"}, "pause": {"paused"},
+	"continue": {"ended a wait of"},
 	"resume": {"resumed"}, "cancel": {"cancelled"}, "stop": {"stopped"}, "finish": {"finished"}, "annotate": {"annotated"},
 	"replace": {"replaced"}, "save": {"saved"}, "redirect": {"set"},
 }

@@ -26,6 +26,7 @@ type acts struct {
 	Reason    string // the reason that the user typed for the action that was refused
 	Topic     string
 	Accepted  bool
+	Enveloped bool // the user has ticked that the envelope is sent
 	Draft     *view.Draft
 }
 
@@ -55,6 +56,7 @@ func actsOf(m *api.Message, v *session.Viewer, r *http.Request, archived bool) a
 	}
 	if d := view.DraftOf(r); d.Sent() {
 		a.Reason, a.Topic, a.Accepted = request.Text(r, "reason"), request.Text(r, "original_topic"), request.Text(r, "accept_duplicate") != ""
+		a.Enveloped = request.Text(r, "accept_envelope") != ""
 		tried := map[string]*act{"dead": &a.Dead, "delete": &a.Delete, "origin": &a.Origin, "restore": &a.Restore}
 		if act := tried[path.Base(d.Path)]; act != nil {
 			act.Open = true
@@ -171,10 +173,14 @@ func whyNoOrigin(m *api.Message) string {
 func (a *Actions) Act(what, sentence string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ref, body := api.RefOf(r, what == "restore"), request.Body(r)
-		switch {
-		case what == "retry" && request.Text(r, "accept_duplicate") != "":
-			body["accept_duplicate"] = true
-		case what == "origin":
+		switch what {
+		case "retry":
+			for _, accepted := range []string{"accept_duplicate", "accept_envelope"} {
+				if request.Text(r, accepted) != "" {
+					body[accepted] = true
+				}
+			}
+		case "origin":
 			body["original_topic"] = request.Text(r, "original_topic")
 		}
 		if err := a.Page.API.Send(r, http.MethodPost, ref.Endpoint(what), body, nil); err != nil {

@@ -63,6 +63,7 @@ type draft struct {
 	Headers   []editHeader
 	NotJSON   bool // send the payload although it is not JSON
 	Duplicate bool
+	Envelope  bool
 	Reason    string
 }
 
@@ -153,6 +154,7 @@ func readDraft(r *http.Request, was draft) draft {
 		Key:       value{cmp.Or(request.Text(r, "key_as"), asText), r.PostFormValue("record_key")},
 		NotJSON:   request.Text(r, "not_json") != "",
 		Duplicate: request.Text(r, "accept_duplicate") != "",
+		Envelope:  request.Text(r, "accept_envelope") != "",
 		Reason:    request.Text(r, "reason"),
 	}
 	names, as, values, own := r.PostForm["header_name"], r.PostForm["header_as"], r.PostForm["header_value"], r.PostForm["header_own"]
@@ -341,7 +343,7 @@ func (d draft) headerList() (list []map[string]any, problems []view.FieldProblem
 
 // checked identifies the draft that was checked, because any other draft must be checked before it is sent.
 func (d draft) checked() string {
-	d.Reason, d.Duplicate, d.NotJSON = "", false, false
+	d.Reason, d.Duplicate, d.Envelope, d.NotJSON = "", false, false, false
 	raw, _ := json.Marshal(d)
 	return format.Digest(string(raw))
 }

@@ -205,6 +205,9 @@ func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
 	if p.Draft.Duplicate {
 		body["accept_duplicate"] = true
 	}
+	if p.Draft.Envelope {
+		body["accept_envelope"] = true
+	}
 	raw, err := editBody(body, p.Draft.json(was))
 	if err != nil {
 		return err

@@ -131,6 +131,8 @@ var changeWords = map[string]string{
 	"restore": "was restored from the archive",
 	"erase":   "was erased from the archive",
 	"unmask":  "was shown without masks",
+
+	"accept_envelope": "was sent although it looks like an envelope",
 }
 
 // readHistory reads the history of the message. With unmask, a history whose edits may contain masks is read without

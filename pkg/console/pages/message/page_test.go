@@ -172,11 +172,22 @@ func TestTopicThatDoesNotExistHasWaysOut(t *testing.T) {
 	}
 }
 
+// A message whose value looks like an envelope says so, and is retried only when the user ticks that it is sent.
+func TestAnEnvelopeIsShown(t *testing.T) {
+	t.Parallel()
+	const box = `name="accept_envelope" value="true" required`
+	a := consoletest.WithMessage(t, `"envelope": {"members": ["originalTopic", "<b>", "error"]}`)
+	consoletest.MustHave(t, consoletest.Get(t, consoletest.Site(t, a), consoletest.MessagePath).Body.String(),
+		"looks like an envelope", "<code>originalTopic</code>, <code>&lt;b&gt;</code>, <code>error</code>", box)
+	body := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"envelope": null`)), consoletest.MessagePath).Body.String()
+	consoletest.MustNotHave(t, body, "nvelope")
+}
+
 func TestActionsAreSentOnceAndLeadBack(t *testing.T) {
 	t.Parallel()
-	form := url.Values{"key": {"k1"}, "reason": {"again"}, "accept_duplicate": {"true"}, "original_topic": {" a.b "}}
+	form := url.Values{"key": {"k1"}, "reason": {"again"}, "accept_duplicate": {"true"}, "accept_envelope": {"true"}, "original_topic": {" a.b "}}
 	for what, want := range map[string]struct{ done, body string }{
-		"retry":   {"retried", `{"accept_duplicate":true,"reason":"again"}`},
+		"retry":   {"retried", `{"accept_duplicate":true,"accept_envelope":true,"reason":"again"}`},
 		"requeue": {"requeued", `{"reason":"again"}`},
 		"dead":    {"dead", `{"reason":"again"}`},
 		"origin":  {"origin", `{"original_topic":"a.b","reason":"again"}`},

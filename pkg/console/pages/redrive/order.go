@@ -35,6 +35,8 @@ type order struct {
 	Meant   bool
 	Shown   int64 // number of messages in the preview that the user has seen; -1: unknown
 
+	Envelopes bool // send values that look like envelopes, as they are
+
 	// Counted is set when the user comes from a facet: the number of messages that the facet counted for the value in
 	// the filter. CountedOf is set if the facet counted only some of the matching messages: their number.
 	Counted, CountedOf int64
@@ -100,6 +102,7 @@ func (o *order) readTerms(form url.Values) {
 	one := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = one("canary"), one("canary_wait"), one("max_failure"), one("max_return"), one("min_sample")
 	o.Rate, o.Ordered, o.Requeue = one("rate"), checked(form, "keep_key_order"), checked(form, "requeue")
+	o.Envelopes = checked(form, "accept_envelope")
 	o.Patch, o.Schema = strings.ReplaceAll(one("patch"), "\r\n", "\n"), one("schema")
 	o.Reason, o.Meant = one("reason"), checked(form, "meant")
 	o.Shown = -1
@@ -178,6 +181,9 @@ func (o *order) body() map[string]any {
 	if o.Requeue {
 		body["requeue"] = true
 	}
+	if o.Envelopes {
+		body["accept_envelope"] = true
+	}
 	if o.Patch != "" {
 		o.check(json.Valid([]byte(o.Patch)), "patch", "is not JSON; it must be a list of operations such as "+patchExample)
 		body["patch"] = json.RawMessage(o.Patch)
@@ -240,6 +246,6 @@ func (o *order) decimal(body map[string]any, field, name, typed string, parts fl
 
 // previewID identifies the subject of a preview: which messages are selected, and what is sent.
 func (o order) previewID() string {
-	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch, o.Schema, strconv.FormatBool(o.Archive)}
+	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), strconv.FormatBool(o.Envelopes), o.Patch, o.Schema, strconv.FormatBool(o.Archive)}
 	return format.Digest(strings.Join(parts, "\x00"))
 }

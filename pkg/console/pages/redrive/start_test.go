@@ -218,6 +218,16 @@ func TestRedriveIsStarted(t *testing.T) {
 			t.Errorf("got %s, want %s", order, want)
 		}
 	})
+	t.Run("NotWhenThePreviewLeftEnvelopesOut", func(t *testing.T) {
+		t.Parallel()
+		a := startable(t, new(10))
+		s := consoletest.Site(t, a)
+		w := consoletest.Post(t, s, "/redrives/new", filled(t, s, address, url.Values{"accept_envelope": {"on"}}))
+		consoletest.MustHave(t, w.Body.String(), "The preview has changed", `name="accept_envelope" value="on" checked`)
+		if order, _ := ordered(t, a); !strings.Contains(order, `{"accept_envelope":true,"action":"retry","dry_run":true`) {
+			t.Errorf("got %s, want a preview that accepts envelopes", order)
+		}
+	})
 	t.Run("NotWhenSomethingElseWasShown", func(t *testing.T) {
 		t.Parallel()
 		a := startable(t, new(10))

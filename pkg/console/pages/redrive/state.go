@@ -93,6 +93,7 @@ type options struct {
 	MinSample       int64           `json:"min_sample"`
 	KeepKeyOrder    bool            `json:"keep_key_order"`
 	Requeue         bool            `json:"requeue"`
+	AcceptEnvelope  bool            `json:"accept_envelope"`
 	OriginalTopic   string          `json:"original_topic"`
 	Patch           json.RawMessage `json:"patch"`
 	Schema          string          `json:"schema"`
@@ -270,6 +271,7 @@ func (o options) Chosen() []string {
 	add(o.MinSample > 0, "judged after "+format.Number(o.MinSample)+" were sent")
 	add(o.KeepKeyOrder, "in the order of each key")
 	add(o.Requeue, "dead messages too")
+	add(o.AcceptEnvelope, "envelopes as they are")
 	return list
 }
 

@@ -117,6 +117,7 @@ var reasonTexts = map[string]string{
 	"no_kafka":           "Kafka is not configured",
 	"not_permitted":      "only its headers name its original topic, and you are not operator of its dead-letter topic",
 	"UNDECLARED":         "its original topic is not declared: retry it alone, map its dead-letter topic, or set its origin",
+	"ENVELOPE":           "its value looks like an envelope around the record that failed",
 	"POINTER_REFUSED":    "it only refers to its record, and the reference is not followed",
 	"UNKNOWN_TOPIC":      "the original topic is not known or does not exist",
 	"UNAUTHORIZED":       "dlq-manager may not write to the topic",
