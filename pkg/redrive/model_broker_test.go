@@ -41,6 +41,11 @@ var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }
 
+// envelope is the beginning of values that Plan refuses as envelopes unless they are accepted.
+var envelope = []byte("envelope")
+
+func isEnvelope(r entity.Record) bool { return bytes.HasPrefix(r.Value, envelope) }
+
 // written is a record in the log of the modelled cluster.
 type written struct {
 	message, attempt, redrive uuid.UUID
@@ -87,6 +92,7 @@ func (b *modelBroker) Plan(ctx context.Context, batch []entity.Outgoing, _ bool)
 			Topic: at.topic, TopicID: "id of " + at.topic, Partition: at.partition, EndOffset: int64(len(w.log.partitions[at])),
 		}
 		sent := out.Edit.Apply(out.Message.Record)
+		targets[i].Envelope = isEnvelope(sent)
 		if out.Edit != nil {
 			targets[i].SentHash = entity.RecordHash(sent.Key, sent.Value)
 		}
@@ -97,6 +103,8 @@ func (b *modelBroker) Plan(ctx context.Context, batch []entity.Outgoing, _ bool)
 			targets[i].Partition, targets[i].Err = -1, errAway
 		case refusable(sent):
 			targets[i].Err = &entity.RefusedError{Class: entity.BadRecord, Reason: "refused on purpose"}
+		case isEnvelope(sent) && !out.AcceptEnvelope:
+			targets[i].Err = &entity.RefusedError{Class: entity.Envelope, Reason: "it looks like an envelope"}
 		}
 	}
 	return targets
@@ -139,6 +147,8 @@ func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Del
 	defer w.mu.Unlock()
 	d := entity.Delivery{Partition: at.partition, Offset: -1, Err: redrivetest.ErrBroken}
 	sent := out.Edit.Apply(out.Message.Record)
+	w.want(!isEnvelope(sent) || w.accepts[out.Message.ID] || w.accepts[out.Message.Claim.RedriveID],
+		"an envelope sent unasked", "%s is sent by redrive %s", out.Message.ID, out.Message.Claim.RedriveID)
 	switch {
 	case w.log.weather == noBroker || w.log.weather == noLeader && at.partition == 1:
 		d.Verdict, d.Class = entity.Failed, entity.BrokerUnavailable

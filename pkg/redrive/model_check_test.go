@@ -198,6 +198,10 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
 		return
 	}
+	if line.Action == entity.ActionAcceptEnvelope { // it changes no state
+		w.want(w.accepts[s.id], "a line without a request", "the trail says %+v", line)
+		return
+	}
 	from := entity.Status(line.From)
 	if from == "" && line.Cause.Actor == entity.ActorIngest && !s.touched {
 		from = entity.Pending // the ingester stored the message as DEAD, because it had reached its retry limit

@@ -115,7 +115,8 @@ func (w *world) request(p *process, c command, id uuid.UUID) {
 	case cmdRetry:
 		w.retry(p, entity.RetryOrder{ID: id, Cause: cause})
 	case cmdAccept:
-		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, AcceptDuplicate: true, Edit: sometimes(c)})
+		w.accept(id)
+		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, AcceptDuplicate: true, AcceptEnvelope: true, Edit: sometimes(c)})
 	case cmdEdit:
 		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, Edit: anEdit(c)})
 	case cmdTwice:
@@ -178,6 +179,13 @@ func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
 	}
 }
 
+// accept notes that the operator accepts envelopes, for a message or a redrive.
+func (w *world) accept(id uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accepts[id] = true
+}
+
 func (w *world) begin(p *process, c command) {
 	rng := c.rng()
 	n := repository.NewRedrive{
@@ -216,6 +224,9 @@ func (w *world) begin(p *process, c command) {
 	o.Requeue = rng.IntN(4) == 0
 	n.Cause.Operation = uuid.UUID{6: 0x40, 8: 0x80, 15: byte(rng.Uint32()), 0: byte(rng.Uint32()), 1: byte(rng.Uint32()), 2: byte(rng.Uint32())}
 	twice := rng.IntN(4) == 0
+	if o.AcceptEnvelope = rng.IntN(4) == 0; o.AcceptEnvelope {
+		w.accept(n.Cause.Operation)
+	}
 	w.others.Go(func() {
 		_, _ = p.Begin(p.ctx, n)
 		if other, ok := pick(w.living(), c.c); ok && twice {
@@ -370,7 +381,7 @@ func (w *world) unrest() string {
 		case err != nil:
 		case m.Claimed() && !m.Unsettled:
 			return "message " + id.String() + " is claimed"
-		case m.Status == entity.Pending && m.OriginalTopic == orders && !refusable(m.Record):
+		case m.Status == entity.Pending && m.OriginalTopic == orders && !refusable(m.Record) && !isEnvelope(m.Record):
 			return "message " + id.String() + " waits for automatic retry"
 		}
 	}

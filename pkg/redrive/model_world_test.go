@@ -45,7 +45,8 @@ type world struct {
 	redrives  map[uuid.UUID]*redriveShadow
 	order     []uuid.UUID // ids of the redrives, in the order in which they were created
 	returned  map[uuid.UUID]bool
-	seen      int64 // id of the last audit entry that the model has read
+	accepts   map[uuid.UUID]bool // messages and redrives for which the operator accepted envelopes
+	seen      int64              // id of the last audit entry that the model has read
 
 	failure string
 	kind    string // kind of the failure, without details
@@ -68,6 +69,7 @@ func newWorld(seed uint64, store repository.Repository) *world {
 		records: map[uuid.UUID]entity.Record{}, edits: map[uuid.UUID]*entity.Edit{},
 		shadows: map[uuid.UUID]*shadow{}, histories: map[uuid.UUID][]entity.Attempt{},
 		leases: map[batchOf]map[uuid.UUID]bool{}, redrives: map[uuid.UUID]*redriveShadow{}, returned: map[uuid.UUID]bool{},
+		accepts: map[uuid.UUID]bool{},
 	}
 	refs, err := store.OpenTopics(context.Background(), []repository.Topic{{Name: deadLetter, Incarnation: "first"}})
 	if err != nil {
@@ -186,6 +188,8 @@ func (w *world) add(n int, rng *rand.Rand) {
 			m.Record.Value = fmt.Appendf(nil, "%s %d", poison, rng.Uint64())
 		case 2:
 			m.Record.Value = fmt.Appendf(nil, "%s %d", refused, rng.Uint64())
+		case 3, 4:
+			m.Record.Value = fmt.Appendf(nil, "%s %d", envelope, rng.Uint64())
 		}
 		if rng.IntN(3) > 0 {
 			m.Record.Key = fmt.Appendf(nil, "key %d", rng.IntN(3))
