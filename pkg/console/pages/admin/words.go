@@ -43,7 +43,7 @@ var verbs = map[string][2]string{
 	"delete": {"deleted"}, "map": {"set the original topic of"}, "restore": {"restored"}, "erase": {"erased"}, "unmask": {"saw masked values of"},
 	"read_pointer": {"read the record of"}, "accept_envelope": {"accepted the envelope of"}, "create": {"started"}, "pass": {"passed the canary of"}, "pause": {"paused"},
 	"continue": {"ended a wait of"},
-	"resume": {"resumed"}, "cancel": {"cancelled"}, "stop": {"stopped"}, "finish": {"finished"}, "annotate": {"annotated"},
+	"resume":   {"resumed"}, "cancel": {"cancelled"}, "stop": {"stopped"}, "finish": {"finished"}, "annotate": {"annotated"},
 	"replace": {"replaced"}, "save": {"saved"}, "redirect": {"set"},
 }
 
