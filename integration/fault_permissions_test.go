@@ -38,14 +38,15 @@ func TestFaultPermissions(t *testing.T) {
 	}
 	p := s.startPermitted()
 	refused := map[string]func(restore func()){
-		"dlq-ingester Read topic DEAD_LETTER_TOPIC":  p.deadLettersUnseen,
-		"dlq-ingester Read group INGESTER_GROUP":     p.groupRefused,
-		"dlq-ingester Describe topic ORIGINAL_TOPIC": p.originalUnseen,
-		"dlq-api Read topic DEAD_LETTER_TOPIC":       p.largeValueRefused,
-		"dlq-api Read topic ORIGINAL_TOPIC":          p.settlingRefused,
-		"dlq-api Write topic ORIGINAL_TOPIC":         p.retryRefused,
-		"dlq-api Describe group INGESTER_GROUP":      p.ingesterUnknown,
-		"dlq-api Describe group GROUP":               p.outcomeUnknown,
+		"dlq-ingester Read topic DEAD_LETTER_TOPIC":    p.deadLettersUnseen,
+		"dlq-ingester Read group INGESTER_GROUP":       p.groupRefused,
+		"dlq-ingester Describe topic ORIGINAL_TOPIC":   p.originalUnseen,
+		"dlq-api Read topic DEAD_LETTER_TOPIC":         p.largeValueRefused,
+		"dlq-api Read topic ORIGINAL_TOPIC":            p.settlingRefused,
+		"dlq-api Write topic ORIGINAL_TOPIC":           p.retryRefused,
+		"dlq-api DescribeConfigs topic ORIGINAL_TOPIC": p.settingsUnknown,
+		"dlq-api Describe group INGESTER_GROUP":        p.ingesterUnknown,
+		"dlq-api Describe group GROUP":                 p.outcomeUnknown,
 	}
 	p.works()
 	for _, permission := range all {
@@ -134,6 +135,16 @@ func (p *permitted) deadLettersUnreadable(read kafka.ACLEntry) {
 	p.kafka.grant(read)
 	p.waitStored()
 	check.Equal(p.t, ear.said("no dead-letter topic exists"), 0, "claims that the topic does not exist")
+}
+
+// settingsUnknown: a replica that may not read the settings of the original topic sends records as if they forbade nothing.
+func (p *permitted) settingsUnknown(restore func()) {
+	api := p.startReady("api", p.apiEnviron...)
+	id := p.pending()
+	api.call(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", 200, nil)
+	p.consumed(id)
+	api.stop()
+	restore()
 }
 
 func (p *permitted) groupRefused(restore func()) {

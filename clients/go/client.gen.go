@@ -4726,6 +4726,10 @@ type ClientInterface interface {
 	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 	//
+	// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+	// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+	// compacted topic. The settings are read at most once a minute.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
@@ -4754,6 +4758,10 @@ type ClientInterface interface {
 	// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
 	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
+	//
+	// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+	// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+	// compacted topic. The settings are read at most once a minute.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5923,6 +5931,10 @@ func (c *Client) RequeueMessage(ctx context.Context, id InMessageID, params *Req
 // resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 // `dlq-redrive-id`, and the history shows it as `redrive_id`.
 //
+// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+// compacted topic. The settings are read at most once a minute.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
@@ -5961,6 +5973,10 @@ func (c *Client) RetryMessageWithBody(ctx context.Context, id InMessageID, param
 // When the program has no Kafka, `published` is false and the four fields after it are null: the message is
 // resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 // `dlq-redrive-id`, and the history shows it as `redrive_id`.
+//
+// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+// compacted topic. The settings are read at most once a minute.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11854,6 +11870,10 @@ type ClientWithResponsesInterface interface {
 	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 	//
+	// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+	// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+	// compacted topic. The settings are read at most once a minute.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
@@ -11882,6 +11902,10 @@ type ClientWithResponsesInterface interface {
 	// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
 	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
+	//
+	// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+	// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+	// compacted topic. The settings are read at most once a minute.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -15855,6 +15879,10 @@ func (c *ClientWithResponses) RequeueMessageWithResponse(ctx context.Context, id
 // resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 // `dlq-redrive-id`, and the history shows it as `redrive_id`.
 //
+// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+// compacted topic. The settings are read at most once a minute.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
@@ -15889,6 +15917,10 @@ func (c *ClientWithResponses) RetryMessageWithBodyWithResponse(ctx context.Conte
 // When the program has no Kafka, `published` is false and the four fields after it are null: the message is
 // resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
 // `dlq-redrive-id`, and the history shows it as `redrive_id`.
+//
+// What the target's own settings forbid is refused with 409 and class `BAD_RECORD` before an attempt: a record that
+// is too large for `max.message.bytes` also compressed and with as few headers as possible, and a null key on a
+// compacted topic. The settings are read at most once a minute.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

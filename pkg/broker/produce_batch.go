@@ -27,6 +27,7 @@ const (
 type write struct {
 	producer *Producer
 	lane     *lane
+	limit    BatchLimit
 	result   *ProduceResult
 }
 
@@ -89,7 +90,7 @@ func (w *write) without(ctx context.Context, bad map[int]string, records []Recor
 // which names the rejected records.
 func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePartition, *ProduceError) {
 	var none produce.ResponsePartition
-	encoded, err := protocol.EncodeBatch(records, w.producer.codec)
+	encoded, err := w.encode(records)
 	if err != nil {
 		return none, &ProduceError{RecordRejected, ClassBadRecord, err}
 	}
@@ -134,6 +135,19 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 			return none, w.giveUp(doubt, conn.CallerError(caller, err))
 		}
 	}
+}
+
+// encode uses the producer's codec, or the codec of the limit when the batch would be larger than the topic accepts.
+func (w *write) encode(records []Record) (*protocol.EncodedBatch, error) {
+	encoded, err := protocol.EncodeBatch(records, w.producer.codec)
+	if err != nil || w.limit.Bytes == 0 || encoded.Size() <= w.limit.Bytes {
+		return encoded, err
+	}
+	codec, err := codecOf(w.limit.Codec)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.EncodeBatch(records, codec)
 }
 
 // refused turns the broker's refusal into an error. If the broker may have appended the batch of an earlier try, the

@@ -181,7 +181,34 @@ func (r ProduceResult) Err() error {
 	return nil
 }
 
-// Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate is
+// BatchLimit is what a topic accepts.
+type BatchLimit struct {
+	Bytes int    // size of the largest batch; 0: not known
+	Codec string // codec for a record that is larger than Bytes as the producer encodes it; "" or none: uncompressed
+}
+
+// BatchSize returns the size of a batch that contains only the record, in bytes, compressed with the named codec.
+func BatchSize(r Record, codec string) (int, error) {
+	c, err := codecOf(codec)
+	if err != nil {
+		return 0, err
+	}
+	encoded, err := protocol.EncodeBatch([]Record{r}, c)
+	if err != nil {
+		return 0, fmt.Errorf("measure a record: %w", err)
+	}
+	return encoded.Size(), nil
+}
+
+// MaxBatchSize returns a size that an uncompressed batch with only the record does not exceed. It is cheap.
+func MaxBatchSize(r Record) int { return protocol.BatchOverhead + r.EncodedSize() }
+
+// Produce does the same as ProduceWithin, for a topic whose limit is not known.
+func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
+	return p.ProduceWithin(ctx, tp, records, BatchLimit{})
+}
+
+// ProduceWithin writes records to a partition in their order, in one or more batches, and returns when each record's fate is
 // known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
 // until the rejected record is alone. Any other failure ends the call: after TopicRefused the remaining records are
 // TopicRefused too, and otherwise they are NotSent with ErrNotTried.
@@ -190,7 +217,7 @@ func (r ProduceResult) Err() error {
 // NotSent; all later records are NotSent. The bytes of a batch in doubt may still reach the broker until the
 // RequestTimeout of its last try has passed. The caller must not change records during the call, nor before the
 // RequestTimeout of the last try has passed.
-func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
+func (p *Producer) ProduceWithin(ctx context.Context, tp TopicPartition, records []Record, limit BatchLimit) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {
 		return out
@@ -204,9 +231,13 @@ func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Rec
 		fail(out.Records, &ProduceError{NotSent, Classify(err), err})
 		return out
 	}
-	w := &write{producer: p, lane: l, result: &out}
+	w := &write{producer: p, lane: l, limit: limit, result: &out}
+	most := p.cfg.MaxBatchBytes
+	if limit.Bytes > 0 {
+		most = min(most, limit.Bytes)
+	}
 	for start := 0; start < len(records); {
-		end := batchEnd(records, start, p.cfg.MaxBatchBytes)
+		end := batchEnd(records, start, most)
 		if err := w.batch(ctx, records[start:end], out.Records[start:end]); err != nil {
 			fail(out.Records[end:], unsent(err))
 			break

@@ -21,7 +21,8 @@ type Reading struct {
 	Failure       entity.Failure // its field Dialect is "" when no dialect was recognised
 
 	// Returned contains the values of the dlq- headers, with which dlq-manager marks replays; nil when one of them, except
-	// dlq-redriven-at, is missing or malformed. Any producer can write them, so the caller must check the attempt.
+	// dlq-redriven-at, is malformed, or when the id of the message or of the redrive is missing. RootID and RetryCount
+	// are zero when they are missing. Any producer can write the headers, so the caller must check the attempt.
 	Returned *Lineage
 
 	// Pointer means that the dead letter names the position of the record that failed but contains no copy of it; see

@@ -23,7 +23,11 @@ type Target struct {
 	// before the record is sent.
 	SentHash int64
 	Envelope bool // the value that would be sent looks like an envelope
-	Err      error
+	// MaxBytes is the size of the largest batch that the topic accepts, and Compression the codec for records that are
+	// larger uncompressed, "" for none. MaxBytes is 0 when the topic's settings are not known.
+	MaxBytes    int
+	Compression string
+	Err         error
 }
 
 // Outgoing is a message that is to be sent. Message contains the record's bytes and, once it is claimed, the claim.

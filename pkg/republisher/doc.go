@@ -9,6 +9,7 @@
 //   - plan.go: where a message would go, or why it must not be sent
 //   - publish.go: sends claimed messages
 //   - find.go: whether the record of an earlier claim is in the log
+//   - settings.go: what a topic's own settings forbid, and how a large record is made to fit
 //   - topic_ids.go: whether a topic was deleted and created again
 //   - inspect.go: whether topics accept replays, and what their consumer groups do
 //   - lag.go: how many dead letters are not stored yet

@@ -3,6 +3,7 @@ package republisher
 import (
 	"cmp"
 	"context"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -49,6 +50,9 @@ type logs struct {
 	committed map[broker.TopicPartition]int64              // committed offsets, the same for every consumer group
 	states    map[string]string                            // states of consumer groups
 	listed    int                                          // number of requests for the states of consumer groups
+	configs   map[string]map[string]string                 // settings of topics that this user may see
+	silent    bool                                         // requests for settings get no answer
+	looked    []string                                     // topics in requests for settings
 	denied    string                                       // name of a consumer group that this user may not see
 }
 
@@ -198,7 +202,19 @@ func (l *logs) Throttle(_ context.Context, tp broker.TopicPartition) time.Durati
 	return max(0, time.Until(l.rests[tp]))
 }
 
-func (l *logs) Produce(_ context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult {
+func (l *logs) TopicConfigs(ctx context.Context, topics []string, _ ...string) (map[string]map[string]string, error) {
+	l.mu.Lock()
+	l.looked = append(l.looked, topics...)
+	configs, silent := maps.Clone(l.configs), l.silent
+	l.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return configs, nil
+}
+
+func (l *logs) ProduceWithin(_ context.Context, tp broker.TopicPartition, records []broker.Record, _ broker.BatchLimit) broker.ProduceResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := broker.ProduceResult{Throttle: l.throttle[tp]}

@@ -210,8 +210,9 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 
 // readFirst chooses the targets of messages whose record must be read from Kafka before the attempt: pointers, and
 // records that were stored without key or headers, or without a value that may be an envelope. Only a read shows whether
-// the record still exists and is small enough. The records are read one at a time. From a partition that is unreachable, only one record is tried.
-func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
+// the record still exists and is small enough. The records are read one at a time. From a partition that is unreachable,
+// only one record is tried. It calls aim with the index of each message and its record.
+func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, aim func(i int, source entity.Record)) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {
 		at, _ := sourceOf(&batch[i])
@@ -221,10 +222,7 @@ func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, ta
 		if targets[i].Err = away[at.TopicPartition]; targets[i].Err != nil {
 			continue
 		}
-		err := r.fetchWith(ctx, r.fetching, &batch[i], func(found entity.Record) {
-			r.aim(&targets[i], topics, &batch[i], found)
-			targets[i].Err = r.envelopeRefusal(&targets[i], &batch[i], found)
-		})
+		err := r.fetchWith(ctx, r.fetching, &batch[i], func(found entity.Record) { aim(i, found) })
 		if err != nil {
 			targets[i].Err = at.refusal(err)
 		}

@@ -123,8 +123,9 @@ func TestRealKafka(t *testing.T) {
 	t.Run("TooLargeForTheTopicTakesNoOthersAlong", func(t *testing.T) {
 		t.Parallel()
 		r, _, topic := realKafka(t, kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "2000"})
-		large := func(m *entity.Message) { m.Record.Value = make([]byte, 3000) }
-		got := r.Publish(t.Context(), claimed(t, r, message(to(topic)), message(to(topic), large), message(to(topic))))
+		batch := claimed(t, r, message(to(topic)), message(to(topic)), message(to(topic)))
+		batch[1].Message.Record.Value = random(3000) // Plan would refuse it
+		got := r.Publish(t.Context(), batch)
 		want := []entity.Verdict{entity.Acknowledged, entity.Rejected, entity.Acknowledged}
 		for i, d := range got {
 			check.True(t, d.Verdict == want[i], "delivery %d = %+v, want verdict %q", i, d, want[i])

@@ -31,13 +31,26 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 		targets[i].Err = r.refusal(&targets[i], &batch[i], bulk)
 	}
 	topics := r.queryTopics(ctx, targets)
+	settings := r.saveSettings(ctx, targets)
+	aim := func(i int, source entity.Record, known bool) {
+		r.aim(&targets[i], topics, &batch[i], source)
+		if known {
+			targets[i].Err = r.misfit(targets[i], settings[targets[i].Topic], &batch[i], source)
+		}
+	}
 	for i := range batch {
 		if targets[i].Err == nil {
-			r.aim(&targets[i], topics, &batch[i], batch[i].Message.Record)
+			at, _ := sourceOf(&batch[i])
+			aim(i, batch[i].Message.Record, !at.inspect)
 		}
 	}
 	r.checkValues(ctx, batch, targets)
-	r.readFirst(ctx, batch, targets, topics)
+	r.readFirst(ctx, batch, targets, func(i int, found entity.Record) {
+		aim(i, found, true)
+		if err := r.envelopeRefusal(&targets[i], &batch[i], found); err != nil {
+			targets[i].Err = err
+		}
+	})
 	r.saveEnds(ctx, targets)
 	return targets
 }

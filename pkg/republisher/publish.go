@@ -146,7 +146,7 @@ func (p *publication) send(ctx context.Context, tp broker.TopicPartition, indice
 	defer leave()
 	records := make([]broker.Record, len(indices))
 	for n, i := range indices {
-		records[n] = p.r.record(&p.batch[i], p.batch[i].Message.Record)
+		records[n], _, _ = fit(p.batch[i].Target, p.r.record(&p.batch[i], p.batch[i].Message.Record), 0)
 	}
 	for n, d := range p.r.produce(ctx, tp, p.batch, indices, records) {
 		p.deliveries[indices[n]] = d
@@ -190,7 +190,13 @@ func (p *publication) trySendFetched(ctx context.Context, tp broker.TopicPartiti
 	if pause = p.r.producer.Throttle(ctx, tp); pause >= p.r.cfg.Timeout {
 		return d, pause
 	}
-	return p.r.produce(ctx, tp, p.batch, []int{i}, []broker.Record{p.r.record(&p.batch[i], record)})[0], 0
+	fitting, size, ok := fit(p.batch[i].Target, p.r.record(&p.batch[i], record), 0)
+	if !ok {
+		d = valueError(tp.Partition, errors.New(tooLarge(p.batch[i].Target, size)))
+		d.Verdict, d.Class, d.OfValue = entity.Refused, entity.BadRecord, true // as a plan with the value would have refused it
+		return d, 0
+	}
+	return p.r.produce(ctx, tp, p.batch, []int{i}, []broker.Record{fitting})[0], 0
 }
 
 // produce writes the records of the messages at indices.
@@ -201,7 +207,8 @@ func (r *Republisher) produce(
 	ctx, cancel := r.withTimeout(ctx)
 	defer cancel()
 	ctx, span := r.trace(ctx, tp, len(records))
-	produced := r.producer.Produce(ctx, tp, records)
+	target := batch[indices[0]].Target
+	produced := r.producer.ProduceWithin(ctx, tp, records, broker.BatchLimit{Bytes: target.MaxBytes, Codec: target.Compression})
 	for i, result := range produced.Records {
 		deliveries[i] = delivery(tp.Partition, result)
 		deliveries[i].Throttle = produced.Throttle

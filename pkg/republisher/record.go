@@ -17,11 +17,14 @@ import (
 // redrivenAt is RFC 3339 with milliseconds.
 const redrivenAt = "2006-01-02T15:04:05.000Z07:00"
 
+// ownHeaders is the number of headers that a replay adds.
+const ownHeaders = 5
+
 // headers returns the record's own headers in order, without those of its dead-letter producer, followed by the
 // headers of the replay.
 func (r *Republisher) headers(m entity.Message, target string, record []entity.Header, now time.Time) []entity.Header {
 	kept := r.strip(m.Failure.Dialect, target, record)
-	out := append(make([]entity.Header, 0, len(kept)+5), kept...)
+	out := append(make([]entity.Header, 0, len(kept)+ownHeaders), kept...)
 	root := m.Root
 	if root == uuid.Nil {
 		root = m.ID

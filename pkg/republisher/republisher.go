@@ -27,13 +27,14 @@ type Cluster interface {
 	ShareOffsets(ctx context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error)
 	ReadAtOnce(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	GroupStates(ctx context.Context) (map[string]string, error)
+	TopicConfigs(ctx context.Context, topics []string, settings ...string) (map[string]map[string]string, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
 }
 
 // Producer writes records, as broker.Producer does.
 type Producer interface {
 	Throttle(ctx context.Context, tp broker.TopicPartition) time.Duration
-	Produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult
+	ProduceWithin(ctx context.Context, tp broker.TopicPartition, records []broker.Record, limit broker.BatchLimit) broker.ProduceResult
 }
 
 var (
@@ -52,6 +53,7 @@ type Republisher struct {
 	fetching    *semaphore.Weighted // held while Plan or Publish reads a record from Kafka, so that only one is in memory
 	reading     *semaphore.Weighted // held while Fetch reads a record from Kafka, so that only one is in memory
 	facts       facts               // cached facts about topics and consumer groups
+	settings    settings            // cached settings of target topics
 	now         func() time.Time
 	strip       Strip
 	envelope    Envelope
@@ -106,7 +108,7 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	r := &Republisher{
 		cfg: cfg, deadLetters: deadLetters, allowed: list, cluster: cluster, producer: producer,
 		fetching: semaphore.NewWeighted(1), reading: semaphore.NewWeighted(1), facts: newFacts(), now: time.Now,
-		strip: stripBuiltIn, envelope: decoder.Envelope,
+		settings: settings{topics: map[string]*settingsFact{}}, strip: stripBuiltIn, envelope: decoder.Envelope,
 	}
 	for _, change := range options {
 		change(r)

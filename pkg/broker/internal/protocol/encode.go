@@ -80,6 +80,9 @@ func (b *EncodedBatch) compress(codec compress.Compression) error {
 	return nil
 }
 
+// Size returns the size of the whole batch in bytes, as brokers compare it with max.message.bytes.
+func (b *EncodedBatch) Size() int { return len(b.head) + b.size }
+
 // Signed returns a header with a producer's id and the batch's sequence.
 func (b *EncodedBatch) Signed(id int64, epoch int16, sequence int32) []byte {
 	h := append(make([]byte, 0, atRecords), b.head[:]...)
