@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -122,4 +123,42 @@ func TestFaultHundredClicks(t *testing.T) {
 		t.Errorf("answers %v, %d messages with a success; want 200 once for each of %d and 409 for the rest", answers, len(succeeded), messages)
 	}
 	l.wantResolvedOnce()
+}
+
+// TestFaultThousandClicks: a thousand retries arrive at the same moment at replicas that have just started: at two, each
+// message at both, and at one alone. Each message is published once, and no retry fails because its replica opens too
+// many connections.
+func TestFaultThousandClicks(t *testing.T) {
+	t.Parallel()
+	l := newLetters(newSystem(t))
+	for range pick(1, 5) {
+		for replicas := 1; replicas <= 2; replicas++ {
+			messages := 1000 / replicas
+			l.stored(messages)
+			var apis []*process
+			var ids []string
+			for range replicas {
+				apis = append(apis, l.startReady("api", impatient()...))
+			}
+			for _, id := range l.somePending(messages) {
+				for range replicas {
+					ids = append(ids, id) // clicks sends them to the replicas in turn
+				}
+			}
+			answers, began := map[int]int{}, time.Now()
+			for _, c := range l.clicks(ids, apis...) {
+				if answers[c.status]++; c.status != 200 && c.status != 409 && answers[c.status] < 4 {
+					t.Errorf("retry of %s = %d %.300s, want 200 or 409", c.id, c.status, c.body)
+				}
+			}
+			t.Logf("%d clicks on %d replicas were answered %v within %s", len(ids), replicas, answers, time.Since(began))
+			check.True(t, answers[200] == messages && answers[409] == len(ids)-messages,
+				"answers %v, want 200 for each of %d messages and 409 for the rest", answers, messages)
+			l.wantResolvedOnce()
+			for _, api := range apis {
+				api.wantRunning()
+				api.stop()
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package republisher
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -31,11 +32,13 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 		targets[i].Err = r.refusal(&targets[i], &batch[i], bulk)
 	}
 	topics := r.queryTopics(ctx, targets)
-	settings := r.saveSettings(ctx, targets)
+	settings := r.settingsOf(ctx, open(targets, func(i int) string { return targets[i].Topic }))
 	aim := func(i int, source entity.Record, known bool) {
+		of := settings[targets[i].Topic]
+		targets[i].MaxBytes, targets[i].Compression = of.maxBytes, of.compression
 		r.aim(&targets[i], topics, &batch[i], source)
 		if known {
-			targets[i].Err = r.misfit(targets[i], settings[targets[i].Topic], &batch[i], source)
+			targets[i].Err = r.misfit(targets[i], of, &batch[i], source)
 		}
 	}
 	for i := range batch {
@@ -172,14 +175,17 @@ func valueRefusal(m *entity.Message) error {
 }
 
 // queryTopics requests the target topics from Kafka, and sets the errors of targets whose topic cannot be used. It asks
-// each time, because a cached answer may contain a topic that was deleted.
+// each time, because a cached answer may contain a topic that was deleted; plans at the same time share an answer that
+// none of them finds too old.
 func (r *Republisher) queryTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
 	found := make(map[string]broker.Topic, len(names))
 	if len(names) == 0 {
 		return found
 	}
-	topics, err := r.cluster.Topics(ctx, names...)
+	topics, err := r.asked.topics.Ask(ctx, strings.Join(names, " "), func(ctx context.Context) ([]broker.Topic, error) {
+		return r.cluster.Topics(ctx, names...)
+	})
 	for _, t := range topics {
 		found[t.Name] = t
 	}
@@ -231,7 +237,9 @@ func (r *Republisher) saveEnds(ctx context.Context, targets []entity.Target) {
 // ends requests the end offsets of partitions. During a leader election it repeats the request a few times.
 func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
 	for try, delay := 1, electionPause; ; try, delay = try+1, 2*delay {
-		ends, err := r.cluster.EndOffsets(ctx, parts)
+		ends, err := r.asked.ends.Ask(ctx, fmt.Sprint(parts), func(ctx context.Context) (map[broker.TopicPartition]int64, error) {
+			return r.cluster.EndOffsets(ctx, parts)
+		})
 		if try == electionTries || !electing(err) || !wait.Sleep(ctx, delay) {
 			return ends, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // parallel is how many partitions are written or read at a time.
@@ -54,6 +55,7 @@ type Republisher struct {
 	reading     *semaphore.Weighted // held while Fetch reads a record from Kafka, so that only one is in memory
 	facts       facts               // cached facts about topics and consumer groups
 	settings    settings            // cached settings of target topics
+	asked       asked               // requests that plans share
 	now         func() time.Time
 	strip       Strip
 	envelope    Envelope
@@ -61,6 +63,13 @@ type Republisher struct {
 
 	isShareGroup func(group string) bool // nil: no group is a share group
 	tracer       oteltrace.Tracer        // nil: no spans
+}
+
+// asked holds the requests of Plan that are under way. Plans at the same time for the same topics or partitions share
+// them.
+type asked struct {
+	topics wait.Rounds[string, []broker.Topic]
+	ends   wait.Rounds[string, map[broker.TopicPartition]int64]
 }
 
 // Strip returns those headers of a record that its replay keeps; target is the topic of the replay. See

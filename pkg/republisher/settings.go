@@ -3,6 +3,7 @@ package republisher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -54,62 +55,40 @@ type settingsFact struct {
 	topicSettings
 }
 
-// saveSettings sets the limits of targets that are not refused, and returns the settings by topic. It asks Kafka for the
-// settings that the cache lacks, once for all callers. Settings that Kafka does not tell in time remain unknown.
-func (r *Republisher) saveSettings(ctx context.Context, targets []entity.Target) map[string]topicSettings {
-	known := map[string]topicSettings{}
-	for topic, fact := range r.learnSettings(ctx, open(targets, func(i int) string { return targets[i].Topic })) {
-		known[topic] = fact.topicSettings
+// settingsOf returns the settings of topics. It asks Kafka for those that the cache lacks, once for all callers. Settings
+// that Kafka does not tell in time are zero.
+func (r *Republisher) settingsOf(ctx context.Context, topics []string) map[string]topicSettings {
+	facts, missing := make(map[string]*settingsFact, len(topics)), map[string]*settingsFact{}
+	r.settings.mu.Lock()
+	now := r.now()
+	maps.DeleteFunc(r.settings.topics, func(_ string, fact *settingsFact) bool { return now.Sub(fact.asked) >= settingsFresh })
+	for _, topic := range topics {
+		if r.settings.topics[topic] == nil {
+			missing[topic] = &settingsFact{asked: now, done: make(chan struct{})}
+			r.settings.topics[topic] = missing[topic]
+		}
+		facts[topic] = r.settings.topics[topic]
 	}
-	for i := range targets {
-		of := known[targets[i].Topic]
-		targets[i].MaxBytes, targets[i].Compression = of.maxBytes, of.compression
+	r.settings.mu.Unlock()
+	if len(missing) > 0 {
+		go r.askSettings(context.WithoutCancel(ctx), missing)
+	}
+	known := make(map[string]topicSettings, len(facts))
+	for topic, fact := range facts {
+		select {
+		case <-fact.done:
+			known[topic] = fact.topicSettings
+		case <-ctx.Done():
+		}
 	}
 	return known
 }
 
-// learnSettings returns the facts about topics, except those that are not known when ctx ends.
-func (r *Republisher) learnSettings(ctx context.Context, topics []string) map[string]*settingsFact {
-	facts, missing := make(map[string]*settingsFact, len(topics)), []string(nil)
-	r.settings.mu.Lock()
-	now := r.now()
-	for _, topic := range topics {
-		fact := r.settings.topics[topic]
-		if fact == nil || now.Sub(fact.asked) >= settingsFresh {
-			fact = &settingsFact{asked: now, done: make(chan struct{})}
-			r.settings.topics[topic] = fact
-			missing = append(missing, topic)
-		}
-		facts[topic] = fact
-	}
-	if len(missing) > 0 {
-		for topic, fact := range r.settings.topics {
-			if now.Sub(fact.asked) >= settingsFresh {
-				delete(r.settings.topics, topic)
-			}
-		}
-		asked := make(map[string]*settingsFact, len(missing))
-		for _, topic := range missing {
-			asked[topic] = facts[topic]
-		}
-		go r.askSettings(context.WithoutCancel(ctx), missing, asked)
-	}
-	r.settings.mu.Unlock()
-	for topic, fact := range facts {
-		select {
-		case <-fact.done:
-		case <-ctx.Done():
-			delete(facts, topic)
-		}
-	}
-	return facts
-}
-
 // askSettings asks Kafka for the settings of topics, and completes their facts.
-func (r *Republisher) askSettings(ctx context.Context, topics []string, facts map[string]*settingsFact) {
+func (r *Republisher) askSettings(ctx context.Context, facts map[string]*settingsFact) {
 	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
 	defer cancel()
-	configs, _ := r.cluster.TopicConfigs(ctx, topics, maxMessageBytes, compressionType, cleanupPolicy)
+	configs, _ := r.cluster.TopicConfigs(ctx, slices.Collect(maps.Keys(facts)), maxMessageBytes, compressionType, cleanupPolicy)
 	for topic, fact := range facts {
 		fact.topicSettings = parseSettings(configs[topic])
 		close(fact.done)

@@ -1,6 +1,7 @@
 // Package wait provides the pauses of loops: Sleep, which ends early when its context ends; Ready, which tries until
-// something is ready; Backoff, which gets longer with every failure; and Broadcast, which wakes all goroutines that wait
-// for a change.
+// something is ready; Backoff, which gets longer with every failure; Broadcast, which wakes all goroutines that wait
+// for a change; Rounds, in which callers wait together for one answer; and Gates,
+// before which callers wait until there is room.
 package wait
 
 import (

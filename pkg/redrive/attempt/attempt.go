@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Parts holds the types of this package that together make attempts. Each is safe for concurrent use, and many
@@ -49,6 +51,9 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		},
 	}
 	p.Settler = &Settler{store: store, publisher: publisher, executor: p.Executor, log: log, tracer: o.Tracer}
-	p.Retrier = &Retrier{store: store, planner: p.Planner, loader: p.Loader, executor: p.Executor, settler: p.Settler}
+	p.Retrier = &Retrier{
+		store: store, planner: p.Planner, loader: p.Loader, executor: p.Executor, settler: p.Settler,
+		turns: wait.NewGates[string](retriesAtOnce),
+	}
 	return p
 }

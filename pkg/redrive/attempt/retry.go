@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // errGivenBack means that the attempt ended before its record was sent, so the attempt does not count.
@@ -27,7 +28,18 @@ type Retrier struct {
 	loader   *Loader
 	executor *Executor
 	settler  *Settler
+	turns    *wait.Gates[string] // by original topic
 }
+
+const (
+	// retriesAtOnce is how many retries of single messages of a topic are planned and sent at a time. The others wait
+	// before their plan, where waiting costs no attempt.
+	retriesAtOnce = 32
+	// turnTimeout is how long a retry waits for its turn.
+	turnTimeout = 30 * time.Second
+)
+
+var errBusy = errors.New("too many other retries of the topic are under way")
 
 // Retry makes one attempt on one message and waits for its end. The error is nil when the message is RESOLVED by this
 // attempt. For an order without an edit, it is also nil when the record of an earlier attempt is found in the target's
@@ -74,6 +86,11 @@ func (r *Retrier) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		return entity.RetryResult{}, err
 	}
 	order.Message = &message
+	done, err := r.awaitTurn(ctx, message.OriginalTopic)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	defer done()
 	memory, err := r.reserve(ctx, message)
 	if err != nil {
 		return entity.RetryResult{}, err
@@ -94,6 +111,17 @@ func (r *Retrier) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		return entity.RetryResult{}, r.explainLostClaim(ctx, order.ID)
 	}
 	return r.carryOut(context.WithoutCancel(ctx), taken)
+}
+
+// awaitTurn waits until the retry of a message with the given original topic may begin.
+func (r *Retrier) awaitTurn(ctx context.Context, topic string) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	done, err = r.turns.Enter(ctx, topic)
+	if err != nil {
+		return nil, &unavailableError{fmt.Errorf("%w: %w", errBusy, err)}
+	}
+	return done, nil
 }
 
 // answers reports whether the settled attempt of a claim fulfils an order. It does if it is the order's own attempt, or

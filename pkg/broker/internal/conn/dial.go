@@ -2,14 +2,22 @@ package conn
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-const dialTimeout = 3 * time.Second
+const (
+	dialTimeout = 3 * time.Second
+
+	// maxDials is how many connections to one address are opened at a time. It is well below the 50 connections that
+	// Kafka lets wait for it, because several processes may start together.
+	maxDials = 8
+)
 
 // DialFunc opens one network connection to a broker.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
@@ -26,6 +34,7 @@ type Options struct {
 type dialer struct {
 	cfg          Config
 	tcp          DialFunc
+	dials        *wait.Gates[string] // by address
 	certificates *certificates
 	logins       *secret.Rotation[login]
 	userChanged  func() // called after the first sign-in with another user name than before
@@ -36,7 +45,7 @@ type dialer struct {
 
 func newDialer(cfg Config, opts Options, userChanged func()) dialer {
 	d := dialer{
-		cfg: cfg, tcp: opts.Dial, certificates: &certificates{cfg: cfg.TLS}, logins: secret.NewRotation(cfg.SASL.login),
+		cfg: cfg, tcp: opts.Dial, dials: wait.NewGates[string](maxDials), certificates: &certificates{cfg: cfg.TLS}, logins: secret.NewRotation(cfg.SASL.login),
 		userChanged: userChanged, tokenAccepted: new(atomic.Bool),
 	}
 	if d.tcp == nil {
@@ -67,7 +76,12 @@ func (d *dialer) dial(prepare func(net.Conn)) DialFunc {
 }
 
 func (d *dialer) open(ctx context.Context, network, address string, prepare func(net.Conn)) (net.Conn, error) {
+	leave, err := d.dials.Enter(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("other connections are being opened: %w", err)
+	}
 	conn, err := d.tcp(ctx, network, address)
+	leave()
 	if err != nil {
 		return nil, err
 	}

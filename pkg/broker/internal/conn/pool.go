@@ -35,6 +35,9 @@ const (
 	// broker has just joined the cluster.
 	unknownBrokerWait = 100 * time.Millisecond
 
+	// maxRequests is how many requests to one broker are under way at a time. Each has a connection of its own.
+	maxRequests = 32
+
 	// RequestTimeout is the usual time limit of a request.
 	RequestTimeout = 10 * time.Second
 )
@@ -47,6 +50,7 @@ type Pool struct {
 	dialer    dialer
 	follower  follower
 	transport *kafka.Transport
+	requests  *wait.Gates[int32] // by the broker's id, AnyBroker included
 	stop      context.CancelFunc
 	closed    atomic.Bool
 }
@@ -57,7 +61,7 @@ func Open(cfg Config, opts Options) (*Pool, error) {
 		return nil, fmt.Errorf("open kafka: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Pool{stop: stop}
+	p := &Pool{stop: stop, requests: wait.NewGates[int32](maxRequests)}
 	p.dialer = newDialer(cfg, opts, p.forgetConnections)
 	p.transport = &kafka.Transport{
 		Dial:        p.dialer.dial(dropUnsent),
@@ -128,6 +132,7 @@ type call struct {
 	pauses   func(answer any) bool // whether the broker reads nothing from the connection for a while
 	versions protocol.Versions
 	state    atomic.Int32
+	leave    func()    // called once, when the connection is free again
 	deadline time.Time // the request is not begun after it
 	paused   any       // the answer after which pauses returned true
 }
@@ -168,6 +173,7 @@ func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
 	if !c.state.CompareAndSwap(callWaits, callSends) {
 		return nil, errDropped
 	}
+	defer c.leave()
 	value, err := c.exchange(rw, c.versions)
 	if err != nil {
 		return nil, err
@@ -230,17 +236,26 @@ func sendOnce[T any](ctx context.Context, p *Pool, broker int32, req protocol.Re
 		return none, err
 	}
 	p.followUser()
-	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
+	leave, err := p.requests.Enter(ctx, broker)
+	if err != nil {
+		return none, NetworkError(fmt.Errorf("other requests to the broker are under way: %w", err))
+	}
+	request := &call{leave: leave, key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
 		return req.Exchange(rw, v)
 	}, pauses: func(answer any) bool { return req.Throttle != nil && req.Throttle(answer.(T)) > 0 }}
 	request.deadline, _ = ctx.Deadline()
 	res, err := p.transport.RoundTrip(ctx, kafka.TCP(p.Brokers()...), request)
+	// A request that was sent keeps its connection until the answer or its deadline, also when the caller has left.
+	unsent := request.state.CompareAndSwap(callWaits, callDropped)
+	if unsent {
+		leave()
+	}
 	if errors.Is(err, errPaused) {
 		return request.paused.(T), nil
 	}
 	if err != nil {
 		err = NetworkError(err)
-		if !request.state.CompareAndSwap(callWaits, callDropped) && !errors.Is(err, errSessionEnded) {
+		if !unsent && !errors.Is(err, errSessionEnded) {
 			return none, sentError{err}
 		}
 		return none, err

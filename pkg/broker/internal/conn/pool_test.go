@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestSend_PausedConnection(t *testing.T) {
 // TestSend_AfterASuspension: a request is not sent after its deadline, also when the context's timer is late.
 func TestSend_AfterASuspension(t *testing.T) {
 	t.Parallel()
-	request := &call{exchange: func(io.ReadWriter, protocol.Versions) (any, error) { return "sent", nil }, pauses: func(any) bool { return false }}
+	request := &call{leave: func() {}, exchange: func(io.ReadWriter, protocol.Versions) (any, error) { return "sent", nil }, pauses: func(any) bool { return false }}
 	request.deadline = time.Now().Add(-time.Second)
 	_, err := request.RawExchange(nil)
 	check.Is(t, err, errDropped, "exchange")
@@ -101,4 +102,31 @@ func TestSend_AfterASuspension(t *testing.T) {
 	check.True(t, IsTimeout(err), "%v is a time-out", err)
 	request.deadline = time.Now().Add(time.Minute)
 	check.NoError(t, check.Err(request.RawExchange(nil)))
+}
+
+// TestSend_ManyAtOnce: requests that begin together wait for a connection instead of opening one each.
+func TestSend_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	cluster := check.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	defer cluster.Close()
+	var dialing, mostDialing, dials atomic.Int64
+	pool := check.Must(Open(Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: protocolPlaintext}, Options{
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			n := dialing.Add(1)
+			defer dialing.Add(-1)
+			for most := mostDialing.Load(); n > most && !mostDialing.CompareAndSwap(most, n); most = mostDialing.Load() {
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}))(t)
+	defer pool.Close()
+	var all sync.WaitGroup
+	for range 1000 {
+		all.Go(func() { check.NoError(t, check.Err(Send(t.Context(), pool, AnyBroker, time.Minute, protocol.ListGroups()))) })
+	}
+	all.Wait()
+	check.True(t, mostDialing.Load() <= maxDials, "%d connections were opened at a time", mostDialing.Load())
+	// a request may begin a moment before the connection of the request before it is free
+	check.True(t, dials.Load() <= 3*maxRequests, "%d connections were opened for 1000 requests", dials.Load())
 }
