@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"syscall"
+	"strings"
 	"testing"
 	"time"
 
@@ -223,6 +224,7 @@ func (l *letters) wantNoAttempt(api *process) {
 	}
 	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+before.ID+"/retry", nil)
 	wantUnavailable(l.t, answer{status, body}, "retry", 503)
+	check.True(l.t, strings.Contains(string(body), "Kafka cannot be reached"), "retry = %s, want it to name Kafka", body)
 	where := fmt.Sprintf("id = '%s' AND status = 'PENDING' AND retry_count = %d", before.ID, before.RetryCount)
 	if l.count(where) != 1 {
 		l.t.Errorf("the message is no longer pending after %d attempts, want no attempt without a broker", before.RetryCount)
@@ -255,6 +257,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 			lasting(pick(0, 90*time.Second)) // in a long run, longer than the timeout of the ingester's statements
 			status, body := api.try(http.MethodGet, "/api/v1/dlq/"+l.source, nil)
 			wantUnavailable(t, answer{status, body}, "list without a database", 503)
+			check.True(t, strings.Contains(string(body), "the database cannot be reached"), "list = %s, want it to name the database", body)
 			api.wantRunning()
 			ingester.wantRunning()
 			start()

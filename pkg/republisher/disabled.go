@@ -3,6 +3,7 @@ package republisher
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
@@ -50,7 +51,7 @@ func (d *Disabled) Fetch(_ context.Context, m entity.Message) (entity.Record, er
 		return entity.Record{}, err
 	}
 	if _, fetched := sourceOf(&entity.Outgoing{Message: m}); fetched {
-		return entity.Record{}, &unavailableError{errNotConfigured}
+		return entity.Record{}, fmt.Errorf("%w: %w", errNotConfigured, entity.ErrUnavailable)
 	}
 	return m.Record, nil
 }

@@ -149,5 +149,8 @@ type unavailableError struct{ error }
 
 func (e *unavailableError) Unwrap() error { return e.error }
 
+// Away names what cannot be reached, for clients.
+func (e *unavailableError) Away() string { return "Kafka" }
+
 // Is makes the error's kind entity.ErrUnavailable.
 func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }

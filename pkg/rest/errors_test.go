@@ -69,6 +69,9 @@ func TestErrors(t *testing.T) {
 			503, respond.CodeUnavailable, respond.UnavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0),
 		},
 		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
+		{"KafkaAway", fmt.Errorf("secret: %w", away{"Kafka"}), 503, respond.CodeUnavailable, "Kafka cannot be reached at the moment, try again later", `[]`},
+		{"DatabaseAway", &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: away{"the database"}}, 503, respond.CodeUnavailable,
+			"the database cannot be reached at the moment, try again later", interruptedJSON(0, 0, 0, 0, 0, 0, 0)},
 		{"SearchEngineAway", fmt.Errorf("search: %w", &repository.EngineAwayError{Cause: errors.New("dial secret:9200"), Reason: "it cannot be reached"}), 503, respond.CodeUnavailable, respond.EngineAwayText, `[{"field":"opensearch","reason":"it cannot be reached"}]`},
 		{
 			"SearchEngineLate", fmt.Errorf("secret: %w", &repository.EngineLateError{Limit: 10 * time.Second}), 503, respond.CodeUnavailable,
@@ -128,3 +131,10 @@ func TestPanicIsAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+// away is an error that names what cannot be reached.
+type away struct{ what string }
+
+func (a away) Error() string        { return "dial secret:9092" }
+func (a away) Away() string         { return a.what }
+func (a away) Is(target error) bool { return target == entity.ErrUnavailable }

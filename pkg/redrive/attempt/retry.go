@@ -234,6 +234,8 @@ func (r *Retrier) answer(ctx context.Context, o Outcome) (entity.RetryResult, er
 			Published: o.Delivery.Verdict != entity.Skipped, Topic: o.Outgoing.Target.Topic,
 			Partition: o.Delivery.Partition, Offset: o.Delivery.Offset, Attempt: o.Outgoing.Message.Claim.ID,
 		}, nil
+	case o.Delivery.Verdict == entity.GivenBack && o.Finished.Status != entity.Dead && o.Delivery.Class != "":
+		return entity.RetryResult{}, &kafkaAwayError{unavailableError{fmt.Errorf("%w: %w", errGivenBack, o.Delivery.Err)}}
 	case o.Delivery.Verdict == entity.GivenBack && o.Finished.Status != entity.Dead:
 		return entity.RetryResult{}, &unavailableError{errGivenBack}
 	default:
@@ -290,3 +292,9 @@ func (e *unavailableError) Unwrap() error { return e.error }
 
 // Is reports true for entity.ErrUnavailable.
 func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }
+
+// kafkaAwayError is an unavailableError whose reason is that Kafka did not answer.
+type kafkaAwayError struct{ unavailableError }
+
+// Away names what cannot be reached, for clients.
+func (e *kafkaAwayError) Away() string { return "Kafka" }

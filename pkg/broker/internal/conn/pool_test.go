@@ -123,7 +123,9 @@ func TestSend_ManyAtOnce(t *testing.T) {
 	defer pool.Close()
 	var all sync.WaitGroup
 	for range 1000 {
-		all.Go(func() { check.NoError(t, check.Err(Send(t.Context(), pool, AnyBroker, time.Minute, protocol.ListGroups()))) })
+		all.Go(func() {
+			check.NoError(t, check.Err(Send(t.Context(), pool, AnyBroker, time.Minute, protocol.ListGroups())))
+		})
 	}
 	all.Wait()
 	check.True(t, mostDialing.Load() <= maxDials, "%d connections were opened at a time", mostDialing.Load())

@@ -1,4 +1,5 @@
 // Starts the scripts that a page names. Pages also work without any script.
+import { start as busy } from "./busy.js";
 import { keep } from "./drafts.js";
 import { start as keys } from "./keys.js";
 import { watch } from "./live.js";
@@ -6,6 +7,7 @@ import { start as menus } from "./menus.js";
 import { start as times } from "./times.js";
 import { start as whole } from "./whole.js";
 
+busy(document);
 keep(document);
 watch(document);
 keys(document);

@@ -97,6 +97,10 @@ const (
 	StatusClientGone = 499
 )
 
+// AwayText is the message of answers about a dependency that is known by name. An error names it by its method Away; what
+// else the error says may be secret.
+func AwayText(what string) string { return what + " cannot be reached at the moment, try again later" }
+
 // Error is a fault of a request, or a limit that the request has reached. Its text is shown to the client.
 type Error struct {
 	kind    error
@@ -156,7 +160,14 @@ func AnswerTo(err error) Answer {
 // message returns the sentence for the client. This is the text of the innermost error of the kind; the texts of errors
 // that wrap it are only for the log.
 func (a Answer) message(err error) string {
-	if a.fixed {
+	var away interface {
+		error
+		Away() string
+	}
+	switch {
+	case a.kind == entity.ErrUnavailable && errors.As(err, &away): //nolint:errorlint // kind is an entry of the table
+		return AwayText(away.Away())
+	case a.fixed:
 		return a.text
 	}
 	if text := innermost(err, a.kind).Error(); text != a.kind.Error() && text != "" {

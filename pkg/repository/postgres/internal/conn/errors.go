@@ -28,6 +28,9 @@ func (e *unavailableError) Error() string {
 	return e.where + ": database unavailable: " + e.err.Error()
 }
 
+// Away names what cannot be reached, for clients.
+func (e *unavailableError) Away() string { return "the database" }
+
 func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }
 
 func (e *unavailableError) Unwrap() error { return e.err }
