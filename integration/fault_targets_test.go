@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -119,22 +120,29 @@ func TestFaultTargetMissing(t *testing.T) {
 	}
 }
 
-// TestFaultRecordTooLarge: a message whose record is larger than its original topic allows is DEAD after the first
-// attempt, with the reason. The other messages of the same request are published.
+// TestFaultRecordTooLarge: a message whose record is larger than its original topic allows, also compressed, is refused
+// before an attempt: in a retry, in a dry run, in a redrive, and by automatic retry. All others are published, those that
+// are only too large uncompressed too. When the topic allows more, the rest is published.
 func TestFaultRecordTooLarge(t *testing.T) {
 	t.Parallel()
 	const limit = 20_000
-	n := pick(600, 5000)
+	n := pick(400, 5000)
 	l := newLetters(newSystem(t))
 	l.kafka.set(l.target, "max.message.bytes", strconv.Itoa(limit))
-	large := map[int]bool{}
+	large, compressible := map[int]bool{}, map[int]bool{}
 	for range 7 {
-		large[l.random.IntN(n)] = true
+		large[l.random.IntN(n)], compressible[l.random.IntN(n)] = true, true
 	}
 	var records []*kgo.Record
 	for i := range n {
 		r := l.letter()
-		if large[i] {
+		switch {
+		case large[i]:
+			r.Value = make([]byte, limit+l.random.IntN(limit))
+			for at := range r.Value {
+				r.Value[at] = byte(l.random.Uint32())
+			}
+		case compressible[i]:
 			r.Value = bytes.Repeat([]byte("x"), limit+l.random.IntN(limit))
 		}
 		records = append(records, r)
@@ -143,33 +151,48 @@ func TestFaultRecordTooLarge(t *testing.T) {
 	l.taken(n)
 	api := l.startReady("api")
 
-	l.wantReport(api, report{
-		Selected: n, Retried: n - len(large), Failed: len(large), Dead: len(large),
-		Reasons: map[string]int{"BAD_RECORD": len(large)},
-	})
-	published, dead := l.published(), 0
+	var ids []string
 	for id, at := range l.ids() {
-		s, times := l.state(id), published[id]
-		switch {
-		case !large[at] && (s.Status != "RESOLVED" || times != 1):
-			t.Errorf("message %d is %s and %d times in its topic, want RESOLVED and once", at, s.Status, times)
-		case large[at] && (s.Status != "DEAD" || times != 0 || s.Class == nil || *s.Class != "BAD_RECORD"):
-			t.Errorf("message %d, too large, is %+v and %d times in its topic, want DEAD of BAD_RECORD and not there", at, s, times)
-		case large[at]:
-			dead++
+		if large[at] {
+			ids = append(ids, id)
 		}
 	}
-	t.Logf("%d of %d messages were too large", dead, n)
-	if dead != len(large) {
-		t.Errorf("%d messages are dead, want %d", dead, len(large))
+	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+ids[0]+"/retry", nil)
+	if status != 409 || errorClass(body) != "BAD_RECORD" || !bytes.Contains(body, []byte(strconv.Itoa(limit))) {
+		t.Errorf("retry of a record that is too large = %d %s, want 409 with class BAD_RECORD and the limit", status, body)
 	}
-	var shown struct {
-		Class string `json:"last_publish_error_class"`
+	var preview struct {
+		Sendable int
+		Reasons  map[string]int
 	}
-	api.call(http.MethodGet, "/api/v1/dlq/messages/"+l.some("status = 'DEAD'"), 200, &shown)
-	if shown.Class != "BAD_RECORD" {
-		t.Errorf("the API shows class %q, want BAD_RECORD", shown.Class)
+	order := fmt.Sprintf(`{"filter": {"topic": %q, "status": ["PENDING"]}, "dry_run": true}`, l.source)
+	status, body = api.try(http.MethodPost, "/api/v1/redrives", []byte(order), "Content-Type", "application/json")
+	check.Require(t, status == 200, "dry run = %d %s", status, body)
+	check.NoError(t, json.Unmarshal(body, &preview))
+	if n <= 500 && (preview.Sendable != n-len(large) || preview.Reasons["BAD_RECORD"] != len(large)) { // of more, one is planned
+		t.Errorf("dry run = %+v, want %d of %d refused", preview, len(large), n)
 	}
+	l.wantReport(api, report{
+		Selected: n, Retried: n - len(large), Skipped: len(large), Reasons: map[string]int{"BAD_RECORD": len(large)},
+	})
+	api.wantRunning()
+	api.stop()
+	api = l.startReady("api", "DLQ_REDRIVE_AUTO_TOPICS="+l.prefix+"-*", fmt.Sprintf("DLQ_KAFKA_ORIGINS=[{dlq: %q, originals: [%q]}]", l.source, l.target))
+	eventually(t, "automatic retry skips the rest", func() bool { return api.metric("dlq_redrive_auto_skipped_total") >= float64(len(large)) })
+	if got := api.metric("dlq_redrive_auto_skipped_total"); got > 2*float64(len(large)) {
+		t.Errorf("automatic retry tried %v times, want about once a minute for each of %d messages", got, len(large))
+	}
+	for _, id := range ids {
+		if s := l.state(id); s.Status != "PENDING" || s.Count != 0 {
+			t.Errorf("message %s, too large, is %+v, want PENDING without an attempt", id, s)
+		}
+	}
+	api.stop()
+
+	l.kafka.set(l.target, "max.message.bytes", "1000000")
+	api = l.startReady("api")
+	l.wantReport(api, report{Selected: len(large), Retried: len(large), Reasons: map[string]int{}})
+	l.wantResolvedOnce()
 }
 
 // set changes a setting of a topic; nothing changes it back at the end of the test.

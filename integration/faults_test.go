@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"syscall"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 

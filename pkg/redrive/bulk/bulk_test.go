@@ -110,6 +110,29 @@ func TestPreview(t *testing.T) {
 		check.True(b, err == nil && len(found) == 0, "there are %d redrives, %v, want none", len(found), err)
 	}))
 
+	t.Run("CountsEachMessageOfASmallSelection", scenario(func(b *bench) {
+		ids := b.Add(7)
+		large := map[uuid.UUID]bool{ids[1]: true, ids[4]: true}
+		b.Kafka.PlanError = func(m entity.Message) error {
+			if large[m.ID] {
+				return &entity.RefusedError{Class: entity.BadRecord, Reason: "too large"}
+			}
+			return nil
+		}
+		for what, selected := range map[string]entity.Selection{
+			"filter": {Filter: entity.Filter{Topic: deadLetter}}, "ids": {IDs: ids},
+		} {
+			p := check.Must(b.Preview(context.Background(), repository.NewRedrive{Action: entity.RedriveRetry, Selection: selected}))(b)
+			check.True(b, p.Selected == 7 && p.Sendable == 5 && p.Reasons["BAD_RECORD"] == 2 && len(p.Groups) == 2,
+				"%s: Preview = %+v, want 5 of 7 sent and 2 refused", what, p)
+		}
+		b.Add(maxPlanned)
+		p := check.Must(b.Preview(context.Background(), repository.NewRedrive{
+			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
+		}))(b)
+		check.True(b, p.Selected == 7+maxPlanned && len(p.Groups) == 1, "Preview of many = %+v, want one group", p)
+	}))
+
 	t.Run("HasNoOverlapsWhenTheyTakeTooLong", scenario(func(b *bench) {
 		b.Add(3)
 		order := repository.NewRedrive{Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}}}

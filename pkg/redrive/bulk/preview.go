@@ -13,23 +13,26 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 const (
-	maxSamples     = 5 // largest number of messages on which a preview shows a patch
-	maxExamples    = 3 // largest number of messages that a preview shows
+	maxSamples     = 5   // largest number of messages on which a preview shows a patch
+	maxExamples    = 3   // largest number of messages that a preview shows
+	maxPlanned     = 500 // largest number of messages that a preview plans one by one
 	overlapTimeout = 2 * time.Second
 )
 
 var errTooLargeToShow = errors.New("the value is too large to be shown")
 
 // Preview returns how many messages in their current state a redrive would send, and how many it would not send and
-// why. The store groups the messages by their topics and by the confidence in their original topic. Preview plans one
-// message of each group, so it cannot predict errors that the broker reports for single records. If the redrive has a
-// patch, Preview shows the result of the patch for some messages. The errors are those of Begin.
+// why. The store groups the messages by their topics and by the confidence in their original topic. Preview plans each
+// message of a selection of at most maxPlanned messages, else one message of each group. It cannot predict errors that
+// the broker reports for single records. If the redrive has a patch, Preview shows the result of the patch for some
+// messages. The errors are those of Begin.
 func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	return s.PreviewRedirected(ctx, n, nil)
 }
@@ -55,24 +58,40 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
 	}
 	p := entity.Preview{Reasons: map[string]int{}, Overlaps: s.overlaps(ctx, n)}
+	var all []entity.PreviewGroup
+	var ready []uuid.UUID // messages that would be sent
+	if patch == nil {
+		if all, ready, err = s.planAll(ctx, n, groups, redirects); err != nil {
+			return entity.Preview{}, err
+		}
+	}
+	planned := all != nil
 	for _, g := range groups {
+		if planned && g.Reason == "" {
+			continue
+		}
 		shown, err := s.previewOf(ctx, n, g, patch, redirects)
 		if err != nil {
 			return entity.Preview{}, err
 		}
-		p.Selected += g.Messages
+		if all = append(all, shown); !planned && shown.Class == "" {
+			ready = append(ready, g.Sample)
+		}
+	}
+	for _, shown := range all {
+		p.Selected += shown.Messages
 		if shown.Class == "" {
-			p.Sendable += g.Messages
+			p.Sendable += shown.Messages
 		} else {
-			p.Reasons[shown.Class] += g.Messages
+			p.Reasons[shown.Class] += shown.Messages
 		}
 		p.Groups = append(p.Groups, shown)
 	}
-	if p.Messages, err = s.examples(ctx, n, sendable(groups, p.Groups), p.Groups); err != nil {
+	if p.Messages, err = s.examples(ctx, n, ready, p.Groups); err != nil {
 		return entity.Preview{}, err
 	}
 	if patch != nil && n.Action == entity.RedriveRetry {
-		if p.Samples, err = s.samples(ctx, patch, n, sendable(groups, p.Groups)); err != nil {
+		if p.Samples, err = s.samples(ctx, patch, n, ready); err != nil {
 			return entity.Preview{}, err
 		}
 		check, failed, err := s.checkPatch(ctx, patch, n, redirects)
@@ -176,33 +195,84 @@ func (s *Redrives) previewOf(
 			accept = true // checkPatch counts the message
 		}
 	}
-	targets, err := s.deps.parts.Planner.Plan(ctx, batch, attempt.PlanOptions{
-		Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause, Redirects: redirects, AcceptEnvelope: accept,
-	})
+	targets, err := s.planFor(ctx, n, batch, accept, redirects)
 	if err != nil {
 		return shown, err
 	}
 	shown.Target = cmp.Or(batch[0].Redirect, g.Topic)
+	return judged(shown, targets[0].Err), nil
+}
+
+func (s *Redrives) planFor(ctx context.Context, n repository.NewRedrive, batch []entity.Outgoing, accept bool, redirects map[string]string) ([]entity.Target, error) {
+	return s.deps.parts.Planner.Plan(ctx, batch, attempt.PlanOptions{
+		Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause, Redirects: redirects, AcceptEnvelope: accept,
+	})
+}
+
+// judged returns the group of messages for which planning has returned err.
+func judged(shown entity.PreviewGroup, err error) entity.PreviewGroup {
 	var refused *entity.RefusedError
-	switch err := targets[0].Err; {
+	switch {
 	case err == nil:
 	case errors.As(err, &refused):
 		shown.Class, shown.Reason, shown.Missing = string(refused.Class), refused.Reason, refused.Missing
 	default:
 		shown.Class, shown.Reason = string(entity.BrokerUnavailable), "its partitions cannot be reached now; a redrive waits for them"
 	}
-	return shown, nil
+	return shown
 }
 
-// sendable returns the id of one message of each group of the preview whose messages the redrive would send.
-func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) []uuid.UUID {
-	var ids []uuid.UUID
-	for i, g := range groups {
-		if shown[i].Class == "" {
-			ids = append(ids, g.Sample)
+// planAll plans each message of a small selection, and returns a group for each, because what a topic's settings forbid
+// differs from message to message, and the messages that would be sent. It returns nil when the selection is large, and
+// when planning would read records from Kafka.
+func (s *Redrives) planAll(
+	ctx context.Context, n repository.NewRedrive, counts []repository.SelectionCount, redirects map[string]string,
+) (shown []entity.PreviewGroup, ready []uuid.UUID, err error) {
+	total := 0
+	for _, g := range counts {
+		if g.Reason == "" {
+			total += g.Messages
 		}
 	}
-	return ids
+	if n.Action != entity.RedriveRetry || n.Selection.Archived || total == 0 || total > maxPlanned {
+		return nil, nil, nil
+	}
+	ids := n.Selection.IDs
+	if len(ids) == 0 {
+		if ids, err = s.found(ctx, n, maxPlanned); err != nil {
+			return nil, nil, err
+		}
+	}
+	for len(ids) > 0 {
+		messages, taken, release, err := s.load(ctx, n, ids, attempt.Unpatched)
+		if err != nil {
+			return nil, nil, fmt.Errorf("plan a selection: %w", err)
+		}
+		messages = slices.DeleteFunc(messages, func(m entity.Message) bool { return !takes(n, &m) })
+		if slices.ContainsFunc(messages, func(m entity.Message) bool {
+			return m.Record.State == entity.ValueOverLimit || deadletter.IsPointer(m.Record)
+		}) {
+			release()
+			return nil, nil, nil
+		}
+		batch := attempt.OutgoingOf(messages)
+		targets, err := s.planFor(ctx, n, batch, n.Options.AcceptEnvelope, redirects)
+		for i, t := range targets {
+			one := entity.PreviewGroup{Topic: messages[i].OriginalTopic, Messages: 1, Target: cmp.Or(batch[i].Redirect, messages[i].OriginalTopic)}
+			if shown = append(shown, judged(one, t.Err)); t.Err == nil {
+				ready = append(ready, messages[i].ID)
+			}
+		}
+		release()
+		if err != nil {
+			return nil, nil, err
+		}
+		ids = ids[taken:]
+	}
+	if len(shown) != total { // some messages have changed since they were counted
+		return nil, nil, nil
+	}
+	return shown, ready, nil
 }
 
 // examples returns some messages that the redrive would process: of each group the one of ids and, if these are fewer
@@ -300,11 +370,20 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)
 	}
+	return s.found(ctx, n, maxSamples)
+}
+
+// found returns the ids of the first messages of a selection by a filter that the redrive would send, at most limit. It
+// returns none when the store cannot find them quickly.
+func (s *Redrives) found(ctx context.Context, n repository.NewRedrive, limit int) ([]uuid.UUID, error) {
 	filter := n.Selection.Filter
+	filter.Visible = n.Selection.Visible
 	if len(filter.Statuses) == 0 && n.Action == entity.RedriveRetry {
-		filter.Statuses = []entity.Status{entity.Pending}
+		if filter.Statuses = []entity.Status{entity.Pending}; n.Options.Requeue {
+			filter.Statuses = append(filter.Statuses, entity.Dead)
+		}
 	}
-	found, err := s.deps.selected.Search(ctx, repository.SearchQuery{Filter: filter, Limit: maxSamples})
+	found, err := s.deps.selected.Search(ctx, repository.SearchQuery{Filter: filter, Limit: limit})
 	var broad *repository.TooBroadError
 	if err != nil && !errors.As(err, &broad) {
 		return nil, fmt.Errorf("list samples: %w", err)

@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
@@ -42,7 +43,7 @@ func TestRedirectedRedrive(t *testing.T) {
 		stored := check.Must(b.Preview(ctx, order))(b)
 		other := check.Must(b.PreviewRedirected(ctx, order, map[string]string{orders: moved}))(b)
 		none := check.Must(b.PreviewRedirected(ctx, order, map[string]string{}))(b)
-		check.Equal(b, targets, []string{"gone", moved, orders}, "planned topics")
+		check.Equal(b, slices.Compact(targets), []string{"gone", moved, orders}, "planned topics")
 		check.True(b, stored.Sendable == 0 && stored.Groups[0].Missing && other.Sendable == 3 && none.Sendable == 3,
 			"previews = %+v, %+v, %+v", stored, other, none)
 	}))
