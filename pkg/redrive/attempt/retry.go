@@ -36,7 +36,7 @@ const (
 	// before their plan, where waiting costs no attempt.
 	retriesAtOnce = 32
 	// turnTimeout is how long a retry waits for its turn.
-	turnTimeout = 30 * time.Second
+	turnTimeout = time.Minute
 )
 
 var errBusy = errors.New("too many other retries of the topic are under way")
