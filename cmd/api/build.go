@@ -267,7 +267,7 @@ func (p *parts) buildPublisher() (publisher, error) {
 		return nil, err
 	}
 	made, err := republisher.New(cfg.Kafka.Republish, patterns.Or(p.shares.IsReserved), p.cluster, producer,
-		republisher.WithStrip(decoder.Strip), republisher.WithEnvelope(decoder.Envelope), republisher.WithPointers(pointers.Or(p.shares.IsDeadLetterTopic)),
+		republisher.WithDecoder(decoder), republisher.WithPointers(pointers.Or(p.shares.IsDeadLetterTopic)),
 		republisher.WithShareGroups(p.shares.IsShareGroup), republisher.WithTracing(p.base.Tracing.Provider()))
 	if err == nil {
 		p.topics.inspector = made

@@ -10,6 +10,8 @@ type Config struct {
 	TopicMap []MapRule `mapstructure:"topic_map"`
 	// Dialects are the user's own dialects; they are tried before the built-in ones.
 	Dialects []DialectConfig `mapstructure:"dialects"`
+	// KeepHeaders are globs of headers' names. A replay keeps these headers although a dead-letter producer writes them.
+	KeepHeaders []string `mapstructure:"keep_headers"`
 	// UberDLQTopics are patterns of the dead-letter topics in whose keys uber-go/kafka-client writes the position of the
 	// record that failed. The patterns must be configured, because nearly any bytes could be a key that
 	// uber-go/kafka-client wrote.

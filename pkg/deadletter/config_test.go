@@ -31,6 +31,7 @@ dialects:
     newest_first: true
     strip: ["acme-tmp-*"]
 uber_dlq_topics: ["*.uber"]
+keep_headers: ["x-*", tenant]
 origins: [{dlq: "*.dlq.v1", originals: ["$1.*", orders]}]
 origin_trust: declared
 pointer_topics: ["share.*"]
@@ -48,7 +49,7 @@ topic_map: [{pattern: "*.dlq", original: "$1"}]
 			Class: "acme-class", Message: "acme-error", Stack: "acme-stack", Group: "acme-group", Attempts: "acme-tries",
 			NewestFirst: true, Strip: []string{"acme-tmp-*"},
 		}},
-		UberDLQTopics: []string{"*.uber"},
+		UberDLQTopics: []string{"*.uber"}, KeepHeaders: []string{"x-*", "tenant"},
 		Origins:       []OriginRule{{"*.dlq.v1", []string{"$1.*", "orders"}}},
 		OriginTrust:   TrustDeclared,
 		PointerTopics: []string{"share.*"}, ShareGroupTopics: []string{"dlq.*"},

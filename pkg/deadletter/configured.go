@@ -127,7 +127,8 @@ func (c DialectConfig) dialect(topics Patterns) *dialect {
 }
 
 // strippedForConfigured returns, by the name of each of the user's dialects, the headers that the dialect reads or
-// lists in Strip.
+// lists in Strip. If none of these is an anchor, a replay would be recognised as a dead letter again, so then the
+// anchors are returned too.
 func strippedForConfigured(list []DialectConfig) map[string]ownNames {
 	out := make(map[string]ownNames, len(list))
 	for _, c := range list {
@@ -142,6 +143,11 @@ func strippedForConfigured(list []DialectConfig) map[string]ownNames {
 				own.prefixes = append(own.prefixes, prefix)
 			} else {
 				own.names[name] = true
+			}
+		}
+		if !slices.ContainsFunc(c.Anchors, own.has) {
+			for _, anchor := range c.Anchors {
+				own.names[anchor] = true
 			}
 		}
 		out[c.Name] = own

@@ -2,6 +2,10 @@ package deadletter
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -16,6 +20,7 @@ type Decoder struct {
 	stacks     map[string]struct{} // names of the headers from which a dialect reads a stack trace
 	uber       Patterns            // dead-letter topics in which the position is read from the record's key; see uberDLQ
 	strips     map[string]ownNames
+	keep       []*regexp.Regexp // names of headers that a replay keeps in any case
 }
 
 // New returns a Decoder. The patterns say which topics are dead-letter topics, because such a topic is never accepted
@@ -24,14 +29,36 @@ func New(cfg Config, patterns Patterns) (*Decoder, error) {
 	rules, errRules := compileRules("kafka.topic_map", patterns, cfg.TopicMap)
 	own, errDialects := compileDialects(cfg.Dialects)
 	uber, errUber := compileUber(cfg.UberDLQTopics)
-	if err := errors.Join(errRules, errDialects, errUber); err != nil {
+	keep, errKeep := compileKeep(cfg.KeepHeaders)
+	if err := errors.Join(errRules, errDialects, errUber, errKeep); err != nil {
 		return nil, err
 	}
 	all := builtIn(own)
 	return &Decoder{
 		patterns: patterns, configured: rules, dialects: all, words: vocabulary(all), stacks: stackWords(all),
-		uber: uber, strips: strippedForConfigured(cfg.Dialects),
+		uber: uber, strips: strippedForConfigured(cfg.Dialects), keep: keep,
 	}, nil
+}
+
+// compileKeep compiles globs of headers' names. It refuses a glob that matches our own headers: every replay sets them.
+func compileKeep(globs []string) ([]*regexp.Regexp, error) {
+	out := make([]*regexp.Regexp, len(globs))
+	var errs []error
+	for i, glob := range globs {
+		out[i] = regexp.MustCompile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, `.*`) + `$`)
+		stem, _, star := strings.Cut(glob, "*")
+		reason := ""
+		switch {
+		case glob == "":
+			reason = "must not be empty"
+		case strings.HasPrefix(stem, ourPrefix), star && strings.HasPrefix(ourPrefix, stem) && stem != "", slices.ContainsFunc(ourHeaders[:], out[i].MatchString):
+			reason = fmt.Sprintf("%q matches headers that begin with %s: every replay removes them and sets its own", glob, ourPrefix)
+		}
+		if reason != "" {
+			errs = append(errs, &entity.FieldError{Field: fmt.Sprintf("kafka.keep_headers[%d]", i), Reason: reason})
+		}
+	}
+	return out, errors.Join(errs...)
 }
 
 // Dialects returns the names of the dialects that Decode can report: first those of the configured dialects, then those

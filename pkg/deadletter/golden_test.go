@@ -171,8 +171,17 @@ func checkGolden(t *testing.T, g golden) {
 	if got := expectationOf(r); !reflect.DeepEqual(got, g.Want.expectation) {
 		t.Errorf("Decode(%s)\n got %s\nwant %s", g.Topic, show(t, got), show(t, g.Want.expectation))
 	}
-	check.Equal(t, d.Strip(r.Failure.Dialect, r.OriginalTopic, rec.Headers), asHeaders(g.Want.Kept), "Strip(%s)", r.Failure.Dialect)
+	m := messageOf(g.Topic, rec, r)
+	m.Source.Timestamp = g.Timestamp
+	check.Equal(t, d.Strip(&m, r.OriginalTopic, rec.Headers), asHeaders(g.Want.Kept), "Strip(%s)", r.Failure.Dialect)
 	check.Equal(t, ReplayKey(r.Failure.Dialect, rec), []byte(g.Want.ReplayKey), "ReplayKey(%s)", r.Failure.Dialect)
+}
+
+// messageOf returns the message that ingest stores of a record.
+func messageOf(topic string, rec entity.Record, r Reading) entity.Message {
+	m := entity.Message{OriginalTopic: r.OriginalTopic, Origin: r.Origin, Failure: r.Failure, Record: rec}
+	m.Source.Topic = topic
+	return m
 }
 
 func show(t *testing.T, v any) string {

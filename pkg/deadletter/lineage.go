@@ -1,6 +1,11 @@
 package deadletter
 
-import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+import (
+	"slices"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+)
 
 // Headers that replays of dlq-manager contain, each once. The ids of the message and of the redrive are in every replay; the
 // others are left out where the record would be too large for its topic. These headers belong to no dialect.
@@ -12,12 +17,13 @@ const (
 	HeaderRedrivenAt = "dlq-redriven-at"
 )
 
+// ourHeaders are the headers above, and ourPrefix is the beginning of their names.
+var ourHeaders = [...]string{HeaderMessageID, HeaderRootID, HeaderRetryCount, HeaderRedriveID, HeaderRedrivenAt}
+
+const ourPrefix = "dlq-"
+
 func ours(key string) bool {
-	switch key {
-	case HeaderMessageID, HeaderRootID, HeaderRetryCount, HeaderRedriveID, HeaderRedrivenAt:
-		return true
-	}
-	return false
+	return strings.HasPrefix(key, ourPrefix) && slices.Contains(ourHeaders[:], key)
 }
 
 // lineage reads the dlq- headers. Of several headers with the same name, it reads the last. It returns nil when one of

@@ -21,12 +21,15 @@ var nserviceBus = dialect{
 	attempts: []string{"NServiceBus.Retries"},
 	unwrap:   jsonString,
 	refinePlace: func(h headers, p place) place {
-		if i := h.lastIndex("NServiceBus.TimeSent"); i >= 0 {
+		if i := h.lastIndex(nserviceBusSent); i >= 0 {
 			p.timestamp, p.at[fieldTimestamp] = headervalue.Timestamp(jsonString(fieldTimestamp, h[i].Value)), int32(i+1)
 		}
 		return p
 	},
 }
+
+// nserviceBusSent is a header of every record that NServiceBus sends, so a replay keeps it.
+const nserviceBusSent = "NServiceBus.TimeSent"
 
 // jsonString returns the text of a JSON string, and other values unchanged.
 func jsonString(_ field, raw []byte) []byte {

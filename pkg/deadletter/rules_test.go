@@ -77,7 +77,7 @@ func TestStripForARetryTopicOfHexkitKeepsTheTopic(t *testing.T) {
 	h := []entity.Header{{Key: "original_topic"}, {Key: "exc_class"}, {Key: "event_id"}, {Key: "type"}}
 	keys := func(dialect, target string) string {
 		var out []string
-		for _, kept := range d.Strip(dialect, target, h) {
+		for _, kept := range d.Strip(&entity.Message{Failure: entity.Failure{Dialect: dialect}}, target, h) {
 			out = append(out, kept.Key)
 		}
 		return strings.Join(out, " ")
@@ -91,7 +91,7 @@ func TestStripForARetryTopicOfHexkitKeepsTheTopic(t *testing.T) {
 	} {
 		check.Equal(t, keys(tt.dialect, tt.target), tt.want, "Strip(%q, %q)", tt.dialect, tt.target)
 	}
-	got := Strip("hexkit", h)
+	got := stripAs("hexkit", h)
 	check.True(t, len(got) == 1, "Strip after one for a retry topic keeps %q, want only type", got)
 }
 

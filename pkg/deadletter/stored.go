@@ -10,6 +10,12 @@ func (d *Decoder) StackTraceOf(m entity.Message) string {
 	return d.StackTrace(m.Source.Topic, m.Record)
 }
 
+// readAgain reads the record of a stored message.
+func (c *decoding) readAgain(m *entity.Message) {
+	c.exists = func(topic string) bool { return topic == m.OriginalTopic }
+	c.read(m.Record, m.Source.Timestamp, nil)
+}
+
 // ExplainMessage does the same as Explain, for a stored message. When the stored origin has another source, such as an
 // operator, the explanation names that source.
 func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
@@ -22,9 +28,9 @@ func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
 // IsPointer reports whether the message's record has no value because it only points to the record that failed.
 func (d *Decoder) IsPointer(m *entity.Message) bool { return IsPointer(m.Record) }
 
-// StripsHeader reports whether a replay to target removes a header of that name.
-func (d *Decoder) StripsHeader(dialect, target, name string) bool {
-	return len(d.Strip(dialect, target, []entity.Header{{Key: name}})) == 0
+// StripsHeader reports whether a replay of m to target removes headers of that name.
+func (d *Decoder) StripsHeader(m *entity.Message, target, name string) bool {
+	return d.removal(m, target, nil).removes(name)
 }
 
 // MapTopic returns the original topic of a dead-letter topic according to the given rules and then those of the

@@ -1,7 +1,7 @@
 package deadletter
 
 import (
-	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,50 +10,175 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Strip returns the headers that a replay keeps, in their order and with repeated ones. It removes the headers of
-// dead-letter producers: a consumer that finds them could treat the replay as a failure, continue an old counter, or
-// use a wrong offset. It also removes the dlq- headers, because the replay sets its own. A header that an application
-// might use itself is removed only when the given dialect writes it. Everything else stays: trace context, content
-// type, correlation ids and all unknown headers. The result is a new list that shares the values with the parameter
-// headers; it is nil when no header is kept. Strip does not remove the headers of configured dialects; see
-// Decoder.Strip.
-func Strip(dialect string, headers []entity.Header) []entity.Header {
-	return strip(strippedFor[dialect], headers)
-}
-
-// Strip does the same as the function Strip for a replay to the topic target, and also removes the headers of
-// configured dialects. A dead letter of hexkit that is replayed to a retry topic keeps the header original_topic, which
-// the service needs to process the record.
-func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entity.Header {
-	own, ok := d.strips[dialect]
-	if !ok {
-		own = strippedFor[dialect]
-	}
-	if dialect == hexkit.name && hexkitRetry(target) {
-		own.names = maps.Clone(own.names)
-		delete(own.names, hexkitTopic)
-	}
-	return strip(own, headers)
-}
-
-func strip(own ownNames, list headers) []entity.Header {
+// Strip returns those headers of list that a replay of the message m to the topic target keeps, in their order and with
+// repeated ones. list are the headers to be sent: those of m, or others that replace them. A consumer that finds the
+// headers of a dead-letter producer could treat the replay as a failure, continue an old counter, or use a wrong offset.
+// So Strip removes the headers that only dead-letter producers use; the headers of every dialect that m's headers show;
+// and hand-written headers, as writtenByHand decides. It also removes the dlq- headers, because the replay sets its own.
+// Headers that are part of the record itself, those that keep_headers names, and all others stay. The result is a new
+// list that shares the values with the parameter list; it is nil when no header is kept. A dead letter of hexkit that is
+// replayed to a retry topic keeps the header original_topic, which the service needs to process the record.
+func (d *Decoder) Strip(m *entity.Message, target string, list []entity.Header) []entity.Header {
+	var room [4]ownNames
+	r := d.removal(m, target, room[:0])
 	var kept []entity.Header
+	name, restored := r.saved()
 	saved := -1
-	if own.saved != "" {
-		saved = list.lastIndex(own.saved)
+	if name != "" {
+		saved = headers(list).lastIndex(name)
 	}
 	for i, h := range list {
 		if i == saved && len(h.Value) > 0 {
-			h.Key = own.restored
-		} else if stripped(own, h.Key) {
+			h.Key = restored
+		} else if r.removes(h.Key) {
 			continue
 		}
 		if kept == nil {
-			kept = make([]entity.Header, 0, len(list))
+			kept = make([]entity.Header, 0, len(list)+len(ourHeaders)) // room for the headers of the replay
 		}
 		kept = append(kept, h)
 	}
 	return kept
+}
+
+// removal says which headers a replay loses.
+type removal struct {
+	d        *Decoder
+	own      []ownNames // headers of the dialects that the message shows
+	kept     string     // header that stays although a dialect has it; "" for none
+	aliases  bool       // every alias of the generic dialect is removed
+	borrowed []string   // names of further aliases, from which fields of another dialect's failure were read
+}
+
+// removal returns which headers a replay of m to target loses; it appends to own.
+func (d *Decoder) removal(m *entity.Message, target string, own []ownNames) removal {
+	c := decoding{d: d, topic: m.Source.Topic, h: m.Record.Headers, key: m.Record.Key}
+	if d.uber.Match(c.topic) {
+		c.h = withUberKey(m.Record)
+	}
+	r := removal{d: d, own: own}
+	add := func(dialect string) {
+		names, ok := d.strips[dialect]
+		if !ok {
+			names = strippedFor[dialect]
+		}
+		r.own = append(r.own, names)
+		if dialect == hexkit.name && hexkitRetry(target) {
+			r.kept = hexkitTopic
+		}
+	}
+	add(m.Failure.Dialect)
+	var room [4]*dialect
+	hops := c.recognise(room[:0])
+	for _, hop := range hops {
+		if hop.name != m.Failure.Dialect {
+			add(hop.name)
+		}
+	}
+	for _, weak := range d.dialects {
+		if weak.weak && weak.name != m.Failure.Dialect && weak.claims(c.h, c.key) {
+			add(weak.name)
+		}
+	}
+	isAlias := func(h entity.Header) bool { return !r.removes(h.Key) && isAliasName(h.Key) }
+	if len(hops) > 0 && slices.ContainsFunc(m.Record.Headers, isAlias) {
+		r.aliases, r.borrowed = c.writtenByHand(m, r)
+	}
+	return r
+}
+
+// writtenByHand decides about the hand-written headers of a record in which a dialect was recognised. All of them are
+// removed when one names the original topic, or when two name different things of a failure among message, class, stack
+// trace and attempts: otherwise they could be the application's own. A framework's failure is no reason to take a name
+// of the original topic from the application, unless the topic was read from there. borrowed are the headers from which
+// a value of another dialect's failure was read; they are removed in any case.
+func (c *decoding) writtenByHand(m *entity.Message, r removal) (all bool, borrowed []string) {
+	c.readAgain(m)
+	alone := c.hops[0].name == genericName
+	var says [fieldCount]bool
+	for _, h := range m.Record.Headers {
+		a, ok := lookUp(h.Key)
+		if !ok || ours(h.Key) || len(h.Value) == 0 || !alone && r.removes(h.Key) {
+			continue
+		}
+		says[a.field] = says[a.field] || a.field != fieldTopic || alone && entity.ValidTopic(string(h.Value))
+	}
+	things := 0
+	for _, f := range [...]field{fieldMessage, fieldClass, fieldStack, fieldAttempts} {
+		if says[f] {
+			things++
+		}
+	}
+	for _, t := range c.trail {
+		if at := int(t.at) - 1; !alone && at >= 0 && at < len(m.Record.Headers) && (t.dialect == nil || t.dialect.name == genericName) {
+			borrowed = append(borrowed, m.Record.Headers[at].Key)
+		}
+	}
+	named := says[fieldTopic] || c.root.dialect != nil && c.root.dialect.name == genericName
+	return named || things >= 2, borrowed
+}
+
+// saved returns the name of the header with the application's own value of the header restored; "" for none.
+func (r removal) saved() (saved, restored string) {
+	for _, own := range r.own {
+		if own.saved != "" {
+			return own.saved, own.restored
+		}
+	}
+	return "", ""
+}
+
+func (r removal) removes(key string) bool {
+	if ours(key) {
+		return true
+	}
+	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+	producers := strippedAlways[key] || slices.ContainsFunc(strippedPrefixes[:], begins) ||
+		r.aliases && isAliasName(key) || slices.Contains(r.borrowed, key)
+	for i := range r.own {
+		producers = producers || r.own[i].has(key)
+	}
+	return producers && key != r.kept && !partOfRecord(key) && !slices.ContainsFunc(r.d.keep, func(g *regexp.Regexp) bool { return g.MatchString(key) })
+}
+
+func isAliasName(key string) bool {
+	_, ok := lookUp(key)
+	return ok
+}
+
+// partOfRecord reports whether a header belongs to the record itself, which could not be read or followed without it:
+// trace context, the types and schemas of key and value, and the attributes of a CloudEvent.
+func partOfRecord(key string) bool {
+	is := func(name string) bool { return strings.EqualFold(key, name) }
+	begins := func(prefix string) bool {
+		return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
+	}
+	return slices.ContainsFunc(recordNames[:], is) || strings.HasSuffix(strings.ToLower(key), "schema_id") ||
+		slices.ContainsFunc(recordPrefixes[:], begins) && !strippedAlways[key]
+}
+
+// recordNames and recordPrefixes are headers that belong to the record itself, in any case.
+var (
+	recordNames    = [...]string{"traceparent", "tracestate", "baggage", "b3", "content-type", "contentType", "content-encoding", "__TypeId__", "__KeyTypeId__"}
+	recordPrefixes = [...]string{"ce_", "apicurio."}
+)
+
+// ReplayHeaders returns what a replay of a message to target does with the message's headers.
+func (d *Decoder) ReplayHeaders(m *entity.Message, target string) entity.ReplayHeaders {
+	var r entity.ReplayHeaders
+	kept := headers(d.Strip(m, target, m.Record.Headers))
+	for _, h := range m.Record.Headers {
+		if !kept.has(h.Key) && !ours(h.Key) && !slices.Contains(r.Removes, h.Key) {
+			r.Removes = append(r.Removes, h.Key)
+		}
+	}
+	for _, from := range d.ExplainMessage(*m).Fields() {
+		if kept.has(from.Header) && from.Header != "" && from.Header != nserviceBusSent && from.Header != hexkitEvent && !slices.Contains(r.Keeps, from.Header) {
+			r.Keeps = append(r.Keeps, from.Header)
+		}
+	}
+	slices.Sort(r.Keeps)
+	return r
 }
 
 // ReplayKey returns the key that a replay sends, which is the key of the record that failed. Some producers give the
@@ -73,12 +198,6 @@ func ReplayKey(dialect string, rec entity.Record) []byte {
 		}
 	}
 	return rec.Key
-}
-
-func stripped(own ownNames, key string) bool {
-	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
-	return ours(key) || strippedAlways[key] || own.names[key] ||
-		slices.ContainsFunc(strippedPrefixes[:], begins) || slices.ContainsFunc(own.prefixes, begins)
 }
 
 // strippedPrefixes are prefixes of headers that only dead-letter producers use. kafka_ and NServiceBus. are not in the
@@ -126,7 +245,6 @@ var strippedFor = map[string]ownNames{
 		names: headername.Set(sharedNames, headername.Family("", hexkitEvent, hexkitFirstEvent, "service")),
 		saved: hexkitFirstEvent, restored: hexkitEvent,
 	},
-	genericName:        {names: headername.Set(headername.Family("x-", "error-message", "error-type", "stack-trace", "consumer-group"))},
 	karafka.name:       {names: headername.Set(sharedNames)},
 	karafkaLegacy.name: {names: headername.Set(sharedNames, plainFailure)},
 	karafkaHyphenated.name: {names: headername.Set(headername.Family("original-",
@@ -149,6 +267,10 @@ type ownNames struct {
 	names           map[string]bool
 	prefixes        []string
 	saved, restored string
+}
+
+func (n ownNames) has(key string) bool {
+	return n.names[key] || slices.ContainsFunc(n.prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // sharedNames are headers with plain names that several libraries write.

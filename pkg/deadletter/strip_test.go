@@ -1,12 +1,28 @@
 package deadletter
 
 import (
+	"errors"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
+
+// stripAs strips the headers of a message that was stored with this dialect.
+func stripAs(dialect string, list []entity.Header) []entity.Header {
+	d, err := New(Config{}, Patterns{})
+	if err != nil {
+		panic(err)
+	}
+	m := entity.Message{Failure: entity.Failure{Dialect: dialect}}
+	return d.Strip(&m, "", list)
+}
 
 func TestStripKeepsOrderRepeatsAndNulls(t *testing.T) {
 	t.Parallel()
@@ -21,7 +37,7 @@ func TestStripKeepsOrderRepeatsAndNulls(t *testing.T) {
 	}
 	before := append([]entity.Header{}, in...)
 	want := []entity.Header{in[0], in[2], in[3], in[4], in[5]}
-	got := Strip("spring-dlt", in)
+	got := stripAs("spring-dlt", in)
 	check.Equal(t, got, want, "Strip")
 	got[0].Key = "changed"
 	check.True(t, reflect.DeepEqual(in, before), "Strip's result shares its list with the record")
@@ -29,7 +45,7 @@ func TestStripKeepsOrderRepeatsAndNulls(t *testing.T) {
 
 func TestStripOfNothing(t *testing.T) {
 	t.Parallel()
-	check.Equal(t, Strip("", nil), nil, "Strip(nil)")
+	check.Equal(t, stripAs("", nil), nil, "Strip(nil)")
 }
 
 // Headers with names that applications use must be kept for every dialect.
@@ -43,7 +59,7 @@ func TestStripKeepsWhatIsNotTheProducers(t *testing.T) {
 	}
 	for _, dialect := range append(Dialects(), "", "nobody") {
 		for _, key := range keep {
-			got := Strip(dialect, []entity.Header{{Key: key}})
+			got := stripAs(dialect, []entity.Header{{Key: key}})
 			check.True(t, len(got) == 1, "Strip(%q) drops %s", dialect, key)
 		}
 	}
@@ -67,10 +83,10 @@ func TestStripTakesPlainWordsOnlyForTheirDialect(t *testing.T) {
 	}
 	for _, tt := range tests {
 		h := []entity.Header{{Key: tt.key}}
-		got := Strip(tt.dialect, h)
+		got := stripAs(tt.dialect, h)
 		check.True(t, len(got) == 0, "Strip(%q) keeps %s", tt.dialect, tt.key)
 		for _, other := range []string{"", "generic", "connect"} {
-			got := Strip(other, h)
+			got := stripAs(other, h)
 			check.True(t, len(got) == 1, "Strip(%q) drops %s", other, tt.key)
 		}
 	}
@@ -81,8 +97,177 @@ func TestStripTakesEveryWordThatTheDialectReads(t *testing.T) {
 	t.Parallel()
 	for i := range dialects {
 		for _, word := range dialects[i].words() {
-			got := Strip(dialects[i].name, []entity.Header{{Key: word}})
+			got := stripAs(dialects[i].name, []entity.Header{{Key: word}})
 			check.True(t, len(got) == 0, "Strip(%q) keeps %s", dialects[i].name, word)
 		}
 	}
+}
+
+// handWritten returns headers in the given order, each given as name=value.
+func handWritten(pairs ...string) []entity.Header {
+	var out []entity.Header
+	for _, p := range pairs {
+		name, value, _ := strings.Cut(p, "=")
+		out = append(out, entity.Header{Key: name, Value: []byte(value)})
+	}
+	return out
+}
+
+// replayed returns the names of the headers that a replay keeps of a record which the decoder has read and stored.
+func replayed(d *Decoder, list []entity.Header) string {
+	var names []string
+	for _, h := range d.Strip(new(storedWith(d, list)), "orders", list) {
+		names = append(names, h.Key)
+	}
+	return strings.Join(names, " ")
+}
+
+func storedWith(d *Decoder, list []entity.Header) entity.Message {
+	rec := entity.Record{Headers: list}
+	return messageOf("orders.dlq.v1", rec, d.Decode("orders.dlq.v1", rec, time.Time{}, nil))
+}
+
+// A consumer that counts in a header of its own and gives up at a limit would dead-letter a replay untried if the replay
+// had this header.
+func TestStripTakesHandWrittenHeadersOfAFailure(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*.dlq.v1"})
+	for name, tt := range map[string]struct {
+		headers []string
+		want    string
+	}{
+		"CamelCase":             {[]string{"originalTopic=orders", "originalOffset=5", "originalPartition=0", "errorMessage=boom", "retryCount=5", "tenant=a"}, "tenant"},
+		"Hyphens":               {[]string{"x-original-topic=orders", "x-error=boom", "x-attempts=5", "tenant=a"}, "tenant"},
+		"MixedSpellings":        {[]string{"SOURCE.TOPIC=orders", "Last_Error=boom", "KAFKA-RETRIES=5", "GroupId=billing", "tenant=a"}, "tenant"},
+		"TopicAlone":            {[]string{"origin_topic=orders", "tenant=a"}, "tenant"},
+		"TopicAndAttempts":      {[]string{"attempts=5", "sourceTopic=orders", "tenant=a"}, "tenant"},
+		"MessageAndAttempts":    {[]string{"reason=boom", "attempts=5", "original-offset=7"}, ""},
+		"ClassAndStack":         {[]string{"errorType=E", "stack=at X"}, ""},
+		"AttemptsAlone":         {[]string{"x-attempts=5", "tenant=a"}, "x-attempts tenant"},
+		"TwiceTheMessage":       {[]string{"reason=a", "error-message=b"}, "reason error-message"},
+		"MessageAndPosition":    {[]string{"reason=a", "original_partition=1", "original_offset=7"}, "reason original_partition original_offset"},
+		"MessageAndGroup":       {[]string{"reason=a", "group-id=billing"}, "reason group-id"},
+		"EmptyTopic":            {[]string{"original_topic=", "attempts=5"}, "original_topic attempts"},
+		"NoTopic":               {[]string{"original_topic=a b", "attempts=5"}, "original_topic attempts"},
+		"EmptyMessage":          {[]string{"reason=", "attempts=5"}, "reason attempts"},
+		"ErrorAlone":            {[]string{"error=boom", "tenant=a"}, "error tenant"},
+		"TraceAndSchemas":       {[]string{"originalTopic=orders", "traceparent=00-a", "tracestate=b", "Content-Type=json", "__key_schema_id=1", "__value_schema_id=2", "ce_type=t"}, "traceparent tracestate Content-Type __key_schema_id __value_schema_id ce_type"},
+		"FrameworkBorrowed":     {[]string{"source_topic=orders", "source_attempts=3", "x-error=boom", "tenant=a"}, "tenant"},
+		"FrameworkAndEarlier":   {[]string{"originalTopic=orders", "errorMessage=boom", "retryCount=5", "__connect.errors.topic=orders", "tenant=a"}, "tenant"},
+		"FrameworkAndApps":      {[]string{"source_topic=shop", "reason=gift", "__connect.errors.topic=orders", "__connect.errors.exception.message=boom"}, "source_topic reason"},
+		"TwoFrameworks":         {[]string{"__topic=a", "__partition=1", "__offset=2", "original_topic=orders", "error=x", "__connect.errors.topic=b.dlq.v1"}, ""},
+		"KnativeInACloudEvent":  {[]string{"ce_id=1", "ce_knativeerrorcode=500", "ce_knativeerrordata=x", "ce_knativeerrordest=y"}, "ce_id"},
+		"OursInEveryCase":       {[]string{"dlq-message-id=1", "dlq-retry-count=2", "tenant=a"}, "tenant"},
+		"ReservedNamesAreAlone": {[]string{"x-retry-count=5", "tenant=a"}, "tenant"},
+	} {
+		check.Equal(t, replayed(d, handWritten(tt.headers...)), tt.want, "%s: headers of the replay", name)
+	}
+}
+
+// After Strip, no header is left from which a value of the failure was read, and the rest shows no dialect: for every
+// golden record, and for every spelling of hand-written headers.
+func TestWhatWasReadIsNotReplayed(t *testing.T) {
+	t.Parallel()
+	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)
+	for _, file := range files {
+		g := readGolden(t, file)
+		rec := entity.Record{Key: g.Key, Value: g.Value, Headers: asHeaders(g.Headers)}
+		checkReplay(t, file, g.decoder(t), g.Topic, rec, func(topic string) bool { return slices.Contains(g.Exists, topic) })
+	}
+	d := decoder(t, []string{"*.dlq.v1"})
+	for name := range aliases {
+		for _, spelled := range spellings(name) {
+			list := handWritten(spelled+"=3", "Exception_Class=E", "source-topic=orders", "tenant=a")
+			checkReplay(t, spelled, d, "x", entity.Record{Headers: list}, nil)
+			check.Equal(t, replayed(d, list), "tenant", "%s: headers of the replay", spelled)
+		}
+	}
+}
+
+// spellings returns ways to write a name that the generic dialect reads.
+func spellings(name string) []string {
+	parts := regexp.MustCompile(`original|origin|source|error|exception|retry|consumer|stack|failure|last|group|class|`).FindAllString(name, 2)
+	split := []string{name}
+	if first := parts[0]; first != "" && first != name {
+		split = []string{first, strings.TrimPrefix(name, first)}
+	}
+	var out []string
+	for _, by := range []string{"", "-", "_", "."} {
+		for _, prefix := range []string{"", "x-", "DLQ.", "x_dlt_", "kafka-", "__krafka.", "_"} {
+			plain := prefix + strings.Join(split, by)
+			out = append(out, plain, strings.ToUpper(plain))
+		}
+	}
+	if len(split) == 2 {
+		out = append(out, split[0]+strings.ToUpper(split[1][:1])+split[1][1:])
+	}
+	return out
+}
+
+func checkReplay(t *testing.T, name string, d *Decoder, topic string, rec entity.Record, exists func(string) bool) {
+	t.Helper()
+	r := d.Decode(topic, rec, time.Time{}, exists)
+	m := messageOf(topic, rec, r)
+	kept := headers(d.Strip(&m, r.OriginalTopic, rec.Headers))
+	if r.Failure.Dialect == "" {
+		return
+	}
+	for field, from := range d.Explain(topic, rec, time.Time{}, exists).Fields() {
+		stays := from.Header == nserviceBusSent || from.Header == hexkitEvent && headers(rec.Headers).has(hexkitFirstEvent)
+		check.True(t, from.Header == "" || stays || !kept.has(from.Header), "%s: the replay has %s, from which %s was read", name, from.Header, field)
+	}
+	again := d.Decode(topic, entity.Record{Key: ReplayKey(r.Failure.Dialect, rec), Headers: kept}, time.Time{}, exists)
+	check.Equal(t, again.Failure.Dialect, "", "%s: dialect of the replay", name)
+}
+
+func TestKeptHeadersStay(t *testing.T) {
+	t.Parallel()
+	patterns := check.Must(ParsePatterns("*.dlq.v1"))(t)
+	d := check.Must(New(Config{KeepHeaders: []string{"x-attempts", "kafka_dlt-*offset", "*_id"}}, patterns))(t)
+	list := handWritten("x-original-topic=orders", "x-error=boom", "x-attempts=5", "X-Attempts=5", "kafka_dlt-original-offset=5", "kafka_dlt-original-topic=orders", "dlq_id=1")
+	check.Equal(t, replayed(d, list), "x-attempts kafka_dlt-original-offset dlq_id", "headers of the replay")
+	m := storedWith(d, list)
+	told := d.ReplayHeaders(&m, "orders")
+	check.Equal(t, told.Removes, []string{"x-original-topic", "x-error", "X-Attempts", "kafka_dlt-original-topic"}, "Removes")
+	check.Equal(t, told.Keeps, []string{"kafka_dlt-original-offset"}, "Keeps")
+}
+
+// Every replay sets the dlq- headers anew, so keep_headers cannot name them.
+func TestOurHeadersCannotBeKept(t *testing.T) {
+	t.Parallel()
+	for _, glob := range []string{"", "*", "**", "d*", "dlq*", "dlq-*", "dlq-retry-count", "dlq-reason", "dlq-x*", "*-id", "*retry*", "*lq-m*"} {
+		err := Config{KeepHeaders: []string{"tenant", glob}}.Validate()
+		check.True(t, errors.Is(err, entity.ErrInvalid) && strings.Contains(err.Error(), "kafka.keep_headers[1]: "), "keep_headers %q: %v, want an error", glob, err)
+	}
+	check.NoError(t, Config{KeepHeaders: []string{"x-*", "dlq_*", "*-attempts", "original_*", "a.b[c"}}.Validate())
+}
+
+func TestReplayHeadersTellWhatStays(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*.dlq.v1"})
+	for name, tt := range map[string]struct {
+		headers []string
+		want    entity.ReplayHeaders
+	}{
+		"Certain":   {[]string{"originalTopic=orders", "retryCount=5", "retryCount=6", "tenant=a", "dlq-retry-count=2"}, entity.ReplayHeaders{Removes: []string{"originalTopic", "retryCount"}}},
+		"Uncertain": {[]string{"retryCount=5", "tenant=a"}, entity.ReplayHeaders{Keeps: []string{"retryCount"}}},
+		"Nothing":   {[]string{"tenant=a"}, entity.ReplayHeaders{}},
+		"Restored":  {[]string{"original_topic=orders", "exc_class=E", "exc_msg=x", "event_id=2", "original_event_id=1"}, entity.ReplayHeaders{Removes: []string{"original_topic", "exc_class", "exc_msg", "original_event_id"}}},
+	} {
+		m := storedWith(d, handWritten(tt.headers...))
+		check.Equal(t, d.ReplayHeaders(&m, "orders"), tt.want, "%s: ReplayHeaders", name)
+	}
+}
+
+// Without any anchor that a replay loses, it would be recognised as a dead letter of the user's dialect again.
+func TestStripTakesTheAnchorsThatAloneRemain(t *testing.T) {
+	t.Parallel()
+	patterns := check.Must(ParsePatterns("*.dlq.v1"))(t)
+	d := check.Must(New(Config{Dialects: []DialectConfig{
+		{Name: "marked", Anchors: []string{"failed"}, Message: "why", Strip: []string{"c*", "trace*"}},
+		{Name: "shared", Anchors: []string{"tenant", "acme-topic"}, Topic: "acme-topic"},
+	}}, patterns))(t)
+	check.Equal(t, replayed(d, handWritten("failed=1", "why=x", "tenant=a", "content-type=json", "ce_id=1", "cause=y", "traceparent=z")),
+		"tenant content-type ce_id traceparent", "headers of the replay")
+	check.Equal(t, replayed(d, handWritten("acme-topic=orders", "tenant=a")), "tenant", "headers of the replay")
 }

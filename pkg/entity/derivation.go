@@ -78,6 +78,10 @@ type Explanation struct {
 	Envelope []string
 }
 
+// ReplayHeaders says which headers of a message its replay removes, and which it keeps although a field was read from
+// them.
+type ReplayHeaders struct{ Removes, Keeps []string }
+
 // Hop is one failure of a record that failed more than once.
 type Hop struct {
 	Dialect   string

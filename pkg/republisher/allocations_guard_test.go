@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
@@ -18,7 +20,7 @@ func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
 
 func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
-	r := &Republisher{cfg: DefaultConfig(), now: time.Now, strip: func(_, _ string, headers []entity.Header) []entity.Header { return headers }}
+	r := &Republisher{cfg: DefaultConfig(), now: time.Now, decoder: check.Must(deadletter.New(deadletter.DefaultConfig(), deadletter.Patterns{}))(tb)}
 	m := entity.NewMessage("orders", "boom", time.Now())
 	m.Claim.ID = uuid.New()
 	m.Record = entity.Record{

@@ -65,7 +65,7 @@ func TestRealKafka(t *testing.T) {
 			check.True(t, reflect.DeepEqual([][]byte{got.Key, got.Value}, [][]byte{records[i].Key, records[i].Value}),
 				"record %d = %#v, %#v, want %#v, %#v", i, got.Key, got.Value, records[i].Key, records[i].Value)
 			kept := len(got.Headers) - 5
-			want := r.headers(batch[i].Message, topic, records[i].Headers, clock)
+			want := r.headers(&batch[i].Message, topic, records[i].Headers, clock)
 			check.True(t, kept == len(records[i].Headers) && reflect.DeepEqual(got.Headers[:kept+4], want[:kept+4]),
 				"headers of %d = %q, want %q", i, got.Headers, want)
 		}

@@ -111,7 +111,7 @@ func (r *Republisher) refusal(t *entity.Target, out *entity.Outgoing, bulk bool)
 // and its consumers expect the record in it. The parameter source is the record that the attempt sends, before its edit.
 func (r *Republisher) envelopeRefusal(t *entity.Target, out *entity.Outgoing, source entity.Record) error {
 	value := out.Edit.Apply(source).Value
-	members := r.envelope(&out.Message, value)
+	members := r.decoder.Envelope(&out.Message, value)
 	if t.Envelope = members != nil; !t.Envelope || out.AcceptEnvelope {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -46,10 +47,10 @@ func TestHeaders(t *testing.T) {
 		{Key: "dlq-redrive-id", Value: []byte("00000000-0000-7000-8000-000000000003")},
 		{Key: "dlq-redriven-at", Value: []byte("2026-01-01T18:04:05.678Z")},
 	}
-	r := &Republisher{strip: stripBuiltIn}
-	check.Equal(t, r.headers(m, "orders", m.Record.Headers, clock), want, "headers")
+	r := check.Must(New(DefaultConfig(), deadletter.Patterns{}, nil, nil))(t)
+	check.Equal(t, r.headers(&m, "orders", m.Record.Headers, clock), want, "headers")
 	m.Root = uuid.Nil
-	check.Equal(t, string(r.headers(m, "orders", m.Record.Headers, clock)[4].Value), m.ID.String(), "root of a first message")
+	check.Equal(t, string(r.headers(&m, "orders", m.Record.Headers, clock)[4].Value), m.ID.String(), "root of a first message")
 }
 
 func TestPublishKeepsBytes(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,9 +23,8 @@ const ownHeaders = 5
 
 // headers returns the record's own headers in order, without those of its dead-letter producer, followed by the
 // headers of the replay.
-func (r *Republisher) headers(m entity.Message, target string, record []entity.Header, now time.Time) []entity.Header {
-	kept := r.strip(m.Failure.Dialect, target, record)
-	out := append(make([]entity.Header, 0, len(kept)+ownHeaders), kept...)
+func (r *Republisher) headers(m *entity.Message, target string, record []entity.Header, now time.Time) []entity.Header {
+	out := slices.Grow(r.decoder.Strip(m, target, record), ownHeaders)
 	root := m.Root
 	if root == uuid.Nil {
 		root = m.ID
@@ -84,10 +84,15 @@ func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 // points to.
 func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.Record {
 	sent := out.Edit.Apply(source)
+	m := &out.Message
+	if !m.Record.KeepsHeaders() { // only the record in Kafka has all headers
+		whole := *m
+		whole.Record, m = source, &whole
+	}
 	return broker.Record{
 		Key:     r.key(out, source, out.Message.RetryCount),
 		Value:   sent.Value,
-		Headers: r.headers(out.Message, out.Target.Topic, sent.Headers, r.now()),
+		Headers: r.headers(m, out.Target.Topic, sent.Headers, r.now()),
 	}
 }
 

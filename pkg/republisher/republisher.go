@@ -10,7 +10,6 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
@@ -57,8 +56,7 @@ type Republisher struct {
 	settings    settings            // cached settings of target topics
 	asked       asked               // requests that plans share
 	now         func() time.Time
-	strip       Strip
-	envelope    Envelope
+	decoder     *deadletter.Decoder
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
 
 	isShareGroup func(group string) bool // nil: no group is a share group
@@ -72,22 +70,12 @@ type asked struct {
 	ends   wait.Rounds[string, map[broker.TopicPartition]int64]
 }
 
-// Strip returns those headers of a record that its replay keeps; target is the topic of the replay. See
-// deadletter.Decoder.Strip.
-type Strip func(dialect, target string, headers []entity.Header) []entity.Header
-
-// Envelope returns the names of the members that make a value of the message an envelope; nil when it is none. See
-// deadletter.Decoder.Envelope.
-type Envelope func(m *entity.Message, value []byte) []string
-
 // Option configures a Republisher.
 type Option func(*Republisher)
 
-// WithStrip sets which headers a replay keeps; the default knows only the built-in dialects.
-func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = strip } }
-
-// WithEnvelope sets how envelopes are recognised; the default knows only the built-in dialects.
-func WithEnvelope(recognise Envelope) Option { return func(r *Republisher) { r.envelope = recognise } }
+// WithDecoder sets what reads the headers of dead letters, and so which of them a replay keeps and which values are
+// envelopes; the default knows only the built-in dialects.
+func WithDecoder(d *deadletter.Decoder) Option { return func(r *Republisher) { r.decoder = d } }
 
 // WithTracing creates a span for every send to a partition, as a child of the caller's span and linked to the traces
 // of the messages. Sent records keep their own trace context.
@@ -95,10 +83,6 @@ func WithTracing(provider oteltrace.TracerProvider) Option {
 	return func(r *Republisher) {
 		r.tracer = traces.Tracer(provider, "github.com/dlq-manager/dlq-manager/pkg/republisher")
 	}
-}
-
-func stripBuiltIn(dialect, _ string, headers []entity.Header) []entity.Header {
-	return deadletter.Strip(dialect, headers)
 }
 
 // New returns a Republisher. Nothing is ever sent to deadLetters. The error reports invalid settings of cfg.
@@ -110,14 +94,14 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	if err != nil {
 		return nil, err
 	}
-	decoder, err := deadletter.New(deadletter.Config{}, deadLetters)
+	decoder, err := deadletter.New(deadletter.DefaultConfig(), deadLetters)
 	if err != nil {
 		return nil, err
 	}
 	r := &Republisher{
 		cfg: cfg, deadLetters: deadLetters, allowed: list, cluster: cluster, producer: producer,
 		fetching: semaphore.NewWeighted(1), reading: semaphore.NewWeighted(1), facts: newFacts(), now: time.Now,
-		settings: settings{topics: map[string]*settingsFact{}}, strip: stripBuiltIn, envelope: decoder.Envelope,
+		settings: settings{topics: map[string]*settingsFact{}}, decoder: decoder,
 	}
 	for _, change := range options {
 		change(r)

@@ -16,7 +16,7 @@ func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	decoder := check.Must(deadletter.New(deadletter.Config{Dialects: []deadletter.DialectConfig{
 		{Name: "acme", Anchors: []string{"acme-topic"}, Topic: "acme-topic", Strip: []string{"acme-tmp-*"}},
 	}}, patterns))(t)
-	r := check.Must(New(DefaultConfig(), patterns, nil, nil, WithStrip(decoder.Strip)))(t)
+	r := check.Must(New(DefaultConfig(), patterns, nil, nil, WithDecoder(decoder)))(t)
 	out := &entity.Outgoing{
 		Message: entity.Message{Failure: entity.Failure{Dialect: "acme"}},
 		Target:  entity.Target{Topic: "orders"},

@@ -98,13 +98,13 @@ type (
 // noDialects derives no field from headers, so that only stored fields are shown.
 type noDialects struct{}
 
-func (noDialects) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
-func (noDialects) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
-func (noDialects) IsPointer(*entity.Message) bool                   { return false }
-func (noDialects) StripsHeader(string, string, string) bool         { return false }
-func (noDialects) CheckRules([]entity.TopicRule) error              { return nil }
-func (noDialects) MapTopic([]entity.TopicRule, string) string       { return "" }
-func (noDialects) ConfiguredRules() []entity.TopicRule              { return nil }
+func (noDialects) StackTraceOf(m entity.Message) string              { return m.Failure.StackTrace }
+func (noDialects) ExplainMessage(entity.Message) entity.Explanation  { return entity.Explanation{} }
+func (noDialects) IsPointer(*entity.Message) bool                    { return false }
+func (noDialects) StripsHeader(*entity.Message, string, string) bool { return false }
+func (noDialects) CheckRules([]entity.TopicRule) error               { return nil }
+func (noDialects) MapTopic([]entity.TopicRule, string) string        { return "" }
+func (noDialects) ConfiguredRules() []entity.TopicRule               { return nil }
 
 type noMasks struct{}
 

@@ -269,7 +269,9 @@ type (
 
 func (d stackTraces) StackTraceOf(m entity.Message) string                { return d.of(m) }
 func (d explanations) ExplainMessage(m entity.Message) entity.Explanation { return d.of(m) }
-func (d stripped) StripsHeader(dialect, topic, name string) bool          { return d.is(dialect, topic, name) }
+func (d stripped) StripsHeader(m *entity.Message, topic, name string) bool {
+	return d.is(m.Failure.Dialect, topic, name)
+}
 
 // Shorter names for two functions of package resttest.
 var (

@@ -48,9 +48,9 @@ type Dialects interface {
 	// IsPointer reports whether the record has no value because it only points to the record that failed.
 	IsPointer(m *entity.Message) bool
 
-	// StripsHeader reports whether replays to the topic lose the named header, because producers of the dialect write
-	// this header. An edit must not set such a header.
-	StripsHeader(dialect, topic, name string) bool
+	// StripsHeader reports whether a replay of the message to the topic loses the named header, because it belongs to
+	// the failure. An edit must not set such a header.
+	StripsHeader(m *entity.Message, topic, name string) bool
 
 	// CheckRules reports every rule that cannot work.
 	CheckRules(rules []entity.TopicRule) error

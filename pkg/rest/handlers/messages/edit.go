@@ -178,7 +178,7 @@ func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
 	for i, header := range edit.Headers {
 		at := fmt.Sprintf("edit.headers[%d]", i)
 		p.Refuse(slices.Contains(ourHeaders, header.Key), at+".key", "is written anew with every attempt: %s", respond.Clip(header.Key))
-		p.Refuse(!slices.Contains(ourHeaders, header.Key) && h.Dialects.StripsHeader(m.Failure.Dialect, topic, header.Key), at+".key",
+		p.Refuse(!slices.Contains(ourHeaders, header.Key) && h.Dialects.StripsHeader(m, topic, header.Key), at+".key",
 			"would mark the record as a dead letter: %s", respond.Clip(header.Key))
 		p.Refuse(h.Masking.Header(header.Key) && string(header.Value) == wire.MaskedText, at+".value", stillMasked)
 	}
