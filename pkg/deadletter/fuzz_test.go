@@ -76,7 +76,6 @@ func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
 	}
 	check.True(t, (r.OriginalTopic == "") == (r.Origin.Confidence == entity.FromNothing) && r.Origin.Confidence != "",
 		"original topic %q with confidence %q", r.OriginalTopic, r.Origin.Confidence)
-	check.True(t, r.OriginalTopic != "" || r.Origin.Partition == nil && r.Origin.Offset == nil, "a position in no topic")
 	check.True(t, r.ErrorMessage != "", "no error message, want at least unknown error")
 	for _, s := range []string{r.ErrorMessage, r.Failure.Class, r.Failure.StackTrace, r.Failure.ConsumerGroup} {
 		check.True(t, len(s) <= MaxStackTrace && utf8.ValidString(s) && !strings.Contains(s, "\x00"),

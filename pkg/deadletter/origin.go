@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
@@ -19,8 +20,8 @@ type place struct {
 }
 
 // origin decides the original topic. It tries the operators' rules and the rules of the configuration, then a header,
-// then the name of the dead-letter topic. Partition and offset are set only when the headers of the same failure also
-// name this topic.
+// then the name of the dead-letter topic. Partition and offset are those of a failure whose headers name this topic. If
+// no header names a topic, they count for whatever topic is found, also for one that an operator sets later.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
@@ -39,7 +40,63 @@ func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 		o.Partition, o.Offset = p.partition, p.offset
 		c.notePlace(p, fieldPartition, fieldOffset)
 	}
+	if !found {
+		o.Partition, o.Offset = c.barePosition()
+	}
 	return topic, o
+}
+
+// barePosition returns the position in headers that name no topic: that of the latest failure with a position. It
+// returns none if any header names a topic, because the position belongs to that topic.
+func (c *decoding) barePosition() (partition *int32, offset *int64) {
+	named := func(h entity.Header) bool {
+		a, ok := lookUp(h.Key)
+		return ok && a.field == fieldTopic && len(h.Value) > 0
+	}
+	if slices.ContainsFunc(c.h, named) {
+		return nil, nil
+	}
+	all := c.hops
+	if len(all) > 0 && all[0].name != genericName {
+		if d := generic(c.h); d != nil {
+			all = append(slices.Clip(all), d)
+		}
+	}
+	for _, d := range all {
+		for _, value := range d.topics(c.h) {
+			if len(d.value(fieldTopic, value)) > 0 {
+				return nil, nil
+			}
+		}
+	}
+	for _, d := range all {
+		read := func(of field, key, other string) []byte {
+			i := d.latestIndex(c.h, key)
+			// with unequal numbers of headers it is not known which of them belong together
+			if key == "" || i < 0 || c.h.has(other) && c.h.count(other) != c.h.count(key) {
+				return nil
+			}
+			c.trail[of] = trace{dialect: d, at: int32(i + 1)}
+			return d.value(of, c.h[i].Value)
+		}
+		partition = headervalue.Partition(read(fieldPartition, d.partition, d.offset))
+		offset = headervalue.Offset(read(fieldOffset, d.offset, d.partition))
+		if partition != nil || offset != nil {
+			return partition, offset
+		}
+	}
+	return nil, nil
+}
+
+// PositionHolds reports whether the stored partition and offset of a message belong to its original topic. They do
+// not when an operator has set another topic than the one that the headers name.
+func (d *Decoder) PositionHolds(m *entity.Message) bool {
+	if m.Origin.Confidence != entity.FromOperator || m.Record.HeadersOmitted {
+		return true
+	}
+	c := decoding{d: d, topic: m.Source.Topic, h: m.Record.Headers, key: m.Record.Key}
+	c.readAgain(m)
+	return c.root.dialect == nil || c.root.topic == m.OriginalTopic
 }
 
 func (c *decoding) notePlace(p place, fields ...field) {

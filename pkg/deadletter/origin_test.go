@@ -155,3 +155,67 @@ func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
 		check.Equal(t, r.OriginalTopic, "orders", "%d times %s: original topic", hops, key)
 	}
 }
+
+// Some producers write the position of the record that failed, but not its topic, which then comes from elsewhere.
+func TestAPositionWithoutATopicBelongsToTheTopicFoundElsewhere(t *testing.T) {
+	t.Parallel()
+	position := []entity.Header{{Key: "original_partition", Value: []byte("0")}, {Key: "original_offset", Value: []byte("7")}}
+	with := func(more ...string) []entity.Header { return append(slices.Clip(position), handWritten(more...)...) }
+	mapped := []MapRule{{"mapped.dlq.v1", "orders"}}
+	for name, tt := range map[string]struct {
+		topic   string
+		headers []entity.Header
+		want    string // original topic
+		offset  int64  // -1: none
+	}{
+		"Mapping":           {"mapped.dlq.v1", position, "orders", 7},
+		"Name":              {"orders.dlq.v1", position, "orders.v1", 7},
+		"Nothing":           {"x", position, "", 7},
+		"EmptyTopic":        {"mapped.dlq.v1", with("original_topic="), "orders", 7},
+		"OtherDialect":      {"mapped.dlq.v1", with("exc_class=E", "exc_msg=x"), "orders", 7},
+		"SameTopic":         {"mapped.dlq.v1", with("source-topic=orders"), "orders", 7},
+		"AnotherTopic":      {"mapped.dlq.v1", with("source-topic=payments"), "orders", -1},
+		"DeadLetterTopic":   {"mapped.dlq.v1", with("source-topic=payments.dlq.v1"), "orders", -1},
+		"TopicOfAnother":    {"mapped.dlq.v1", with("__connect.errors.topic=payments"), "orders", -1},
+		"FailedAgain":       {"mapped.dlq.v1", with("original_partition=0", "original_offset=9"), "orders", 9},
+		"UnequalNumbers":    {"mapped.dlq.v1", with("original_offset=9"), "orders", -1},
+		"OffsetOfConnector": {"mapped.dlq.v1", handWritten("__connect.errors.partition=0", "__connect.errors.offset=8"), "orders", 8},
+		"NoSource":          {"mapped.dlq.v1", handWritten("__streams.errors.exception=E", "__streams.errors.topic=", "__streams.errors.partition=-1", "__streams.errors.offset=-1"), "orders", -1},
+	} {
+		rec, exists := entity.Record{Headers: tt.headers}, func(topic string) bool { return topic == "orders.v1" }
+		d := decoder(t, []string{"*.dlq.v1"}, mapped...)
+		r := d.Decode(tt.topic, rec, time.Time{}, exists)
+		check.Equal(t, r.OriginalTopic, tt.want, "%s: original topic", name)
+		known := r.Origin.Partition != nil && *r.Origin.Partition == 0 && r.Origin.Offset != nil
+		if tt.offset < 0 {
+			check.True(t, r.Origin.Partition == nil && r.Origin.Offset == nil, "%s: partition %v, offset %v, want none", name, r.Origin.Partition, r.Origin.Offset)
+			continue
+		}
+		check.True(t, known && *r.Origin.Offset == tt.offset, "%s: partition %v, offset %v, want 0 and %d", name, r.Origin.Partition, r.Origin.Offset, tt.offset)
+		from := d.Explain(tt.topic, rec, time.Time{}, exists).OriginalOffset
+		check.True(t, from.Header != "" && from.Source != entity.ByNothing, "%s: the offset comes from %+v, want a header", name, from)
+	}
+}
+
+// An operator's topic keeps the position, unless the headers say that the position is one of another topic.
+func TestPositionHolds(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*.dlq.v1"}, MapRule{"mapped.dlq.v1", "orders"})
+	for name, tt := range map[string]struct {
+		headers []entity.Header
+		set     string // topic that an operator has set; "" for none
+		want    bool
+	}{
+		"Untouched":    {springHeaders("orders"), "", true},
+		"SameTopic":    {springHeaders("orders"), "orders", true},
+		"AnotherTopic": {springHeaders("orders"), "payments", false},
+		"NoTopic":      {handWritten("original_partition=0", "original_offset=7"), "payments", true},
+	} {
+		rec := entity.Record{Headers: tt.headers}
+		m := messageOf("mapped.dlq.v1", rec, d.Decode("mapped.dlq.v1", rec, time.Time{}, nil))
+		if tt.set != "" {
+			m.OriginalTopic, m.Origin.Confidence = tt.set, entity.FromOperator
+		}
+		check.Equal(t, d.PositionHolds(&m), tt.want, "%s: PositionHolds", name)
+	}
+}

@@ -19,6 +19,9 @@ func (c *decoding) readAgain(m *entity.Message) {
 // ExplainMessage does the same as Explain, for a stored message. When the stored origin has another source, such as an
 // operator, the explanation names that source.
 func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
+	if !d.PositionHolds(&m) {
+		m.Origin.Partition, m.Origin.Offset = nil, nil
+	}
 	e := d.Explain(m.Source.Topic, m.Record, m.Source.Timestamp,
 		func(topic string) bool { return topic == m.OriginalTopic }).Of(&m)
 	e.Envelope = d.Envelope(&m, m.Record.Value)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -281,5 +282,27 @@ func TestConfigValidate(t *testing.T) {
 	err := Config{RepublishKey: "none", RepublishAllow: []string{"or?ers", "^a("}}.Validate()
 	for _, text := range []string{"kafka.republish_key", `kafka.republish_allow: "or?ers"`, `kafka.republish_allow: "^a("`, "kafka.republish_timeout"} {
 		check.True(t, err != nil && strings.Contains(err.Error(), text), "Validate = %v, want a line with %s", err, text)
+	}
+}
+
+// The partition in the headers is one of the topic that they name, and of no other topic that an operator has set.
+func TestAnOperatorsTopicHasNoPartitionOfAnotherTopic(t *testing.T) {
+	t.Parallel()
+	named := entity.Header{Key: "source_topic", Value: []byte("payments")}
+	number := entity.Header{Key: "source_partition", Value: []byte("0")}
+	for name, tt := range map[string]struct {
+		headers []entity.Header
+		want    int32
+	}{
+		"OfAnotherTopic": {[]entity.Header{named, number}, broker.Murmur2Partition([]byte("key"), 2)},
+		"OfNoTopic":      {[]entity.Header{number}, 0},
+	} {
+		m := message(func(m *entity.Message) {
+			m.Origin.Confidence, m.Origin.Partition, m.Record.Headers = entity.FromOperator, new(int32(0)), tt.headers
+		})
+		check.Require(t, broker.Murmur2Partition([]byte("key"), 2) == 1, "the key has the same partition, so the test shows nothing")
+		out := plain(m)[0]
+		r := check.Must(New(DefaultConfig(), deadletter.Patterns{}, nil, nil))(t)
+		check.Equal(t, r.partition(&out, []byte("key"), 2), tt.want, "%s: partition", name)
 	}
 }

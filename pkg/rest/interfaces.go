@@ -101,6 +101,7 @@ type noDialects struct{}
 func (noDialects) StackTraceOf(m entity.Message) string              { return m.Failure.StackTrace }
 func (noDialects) ExplainMessage(entity.Message) entity.Explanation  { return entity.Explanation{} }
 func (noDialects) IsPointer(*entity.Message) bool                    { return false }
+func (noDialects) PositionHolds(*entity.Message) bool                { return true }
 func (noDialects) StripsHeader(*entity.Message, string, string) bool { return false }
 func (noDialects) CheckRules([]entity.TopicRule) error               { return nil }
 func (noDialects) MapTopic([]entity.TopicRule, string) string        { return "" }

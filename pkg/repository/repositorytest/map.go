@@ -23,6 +23,7 @@ func mapPromises() []promise {
 		{"TakesThePendingAndTheDead", mapStatuses},
 		{"LeavesWhatItsOwnHeaderNames", mapHeaders},
 		{"ReplacesWhatItsOwnHeaderNamesWhenItMay", mapOverHeader},
+		{"KeepsAPositionThatNamesNoTopic", mapKeepsPosition},
 		{"ReplacesWhatWasGuessedOrSaidBefore", mapReplaces},
 		{"IsInTheTrailFromTopicToTopic", mapAudit},
 		{"TrailShowsTheLastError", mapAuditError},
@@ -115,6 +116,28 @@ func mapOverHeader(h *harness) {
 	}
 	if got := over(h.put(position).ID, original); got.Origin.Partition == nil || *got.Origin.Partition != 3 || got.Origin.Offset == nil || *got.Origin.Offset != 17 {
 		h.Errorf("partition and offset of the same topic are %v, %v, want 3 and 17", got.Origin.Partition, got.Origin.Offset)
+	}
+}
+
+// The position of a message whose original topic no header names belongs to whatever topic an operator sets, also when
+// the operator corrects it.
+func mapKeepsPosition(h *harness) {
+	for _, c := range []entity.Confidence{entity.FromNothing, entity.FromName, entity.FromMapping} {
+		m := h.put(func(m *entity.Message) {
+			if c == entity.FromNothing {
+				m.OriginalTopic = ""
+			}
+			m.Origin.Confidence, m.Origin.Partition, m.Origin.Offset = c, new(int32(0)), new(int64(7))
+		})
+		if got := h.get(m.ID).Origin; got.Partition == nil || got.Offset == nil {
+			h.Errorf("%s: stored partition and offset are %v, %v", c, got.Partition, got.Offset)
+		}
+		for _, topic := range []string{"mistaken", "elsewhere"} {
+			h.wantIDs(string(c), h.mapTo(topic, entity.By("alice"), m.ID), []uuid.UUID{m.ID})
+			if got := h.get(m.ID).Origin; got.Partition == nil || *got.Partition != 0 || got.Offset == nil || *got.Offset != 7 {
+				h.Errorf("%s: partition and offset after %s was set are %v, %v, want 0 and 7", c, topic, got.Partition, got.Offset)
+			}
+		}
 	}
 }
 

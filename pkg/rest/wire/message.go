@@ -26,6 +26,9 @@ type Dialects interface {
 	// IsPointer reports whether the dead letter is a pointer: it has no value, because it only names the record that
 	// failed.
 	IsPointer(m *entity.Message) bool
+
+	// PositionHolds reports whether the stored partition and offset belong to the message's original topic.
+	PositionHolds(m *entity.Message) bool
 }
 
 // Messages writes messages as JSON and CSV. It masks values, unless the view shows the message without masks.
@@ -113,6 +116,12 @@ type shown struct {
 // show prepares a message for an answer. The result refers to m, so m must not change while the result is used.
 func (w Messages) show(m *entity.Message, v View) shown {
 	var c shown
+	if m.Origin.Partition != nil || m.Origin.Offset != nil {
+		if !w.Dialects.PositionHolds(m) {
+			another := *m
+			another.Origin.Partition, another.Origin.Offset, m = nil, nil, &another
+		}
+	}
 	c.Message, c.stackTrace, c.size = m, w.Dialects.StackTraceOf(*m), payloadSize(m.Record)
 	c.payload, c.omitted = projectPayload(m.Record, v.Limit)
 	if v.Schemas != nil {

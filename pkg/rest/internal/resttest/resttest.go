@@ -79,6 +79,7 @@ type plain struct{}
 func (plain) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
 func (plain) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
 func (plain) IsPointer(*entity.Message) bool                   { return false }
+func (plain) PositionHolds(*entity.Message) bool               { return true }
 func (plain) Empty() bool                                      { return true }
 func (plain) Payload(value []byte) ([]byte, []string)          { return value, nil }
 func (plain) Header(string) bool                               { return false }
