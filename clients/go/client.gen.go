@@ -2675,6 +2675,12 @@ type MessageDetail struct {
 	// PayloadUrl The address of a value that was left out; null for others.
 	PayloadUrl *string `json:"payload_url"`
 
+	// ReplayKeeps The headers that a replay carries although a value of the failure was read from them: hand-written ones that the application may use itself, and those of `kafka.keep_headers`.
+	ReplayKeeps []string `json:"replay_keeps"`
+
+	// ReplayRemoves The headers that a replay does not carry, because they belong to the failure.
+	ReplayRemoves []string `json:"replay_removes"`
+
 	// RetryCount Attempts started so far.
 	RetryCount int `json:"retry_count"`
 
@@ -2836,6 +2842,9 @@ type PreviewGroup struct {
 	Class    *string `json:"class"`
 	Messages int     `json:"messages"`
 	Reason   *string `json:"reason"`
+
+	// ReplayRemoves The headers that the replay of one of the messages does not carry, because they belong to its failure; empty when nothing is sent.
+	ReplayRemoves []string `json:"replay_removes"`
 
 	// Target The topic to which they would be sent: the original topic, or the target of its redirect. Null when nothing would be sent, or that is not known.
 	Target *string `json:"target"`

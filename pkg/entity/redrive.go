@@ -331,4 +331,6 @@ type PreviewGroup struct {
 	Class    string // error class or reason; "" when the messages would be sent
 	Reason   string // a sentence for operators
 	Missing  bool   // the target topic of these messages does not exist
+	// ReplayRemoves are the headers that the replay of one of the messages loses; nil when nothing is sent.
+	ReplayRemoves []string
 }

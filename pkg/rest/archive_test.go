@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -78,6 +80,28 @@ func TestGet_Derived(t *testing.T) {
 		`"error_class":{"source":"name","dialect":null,"header":null,"occurrence":null,"confidence":"low"}`, `"stack_trace":`+notDerived,
 		`"hops":[{"dialect":"spring","topic":"orders.events.v1","partition":3,"offset":9},{"dialect":"connect","topic":null,"partition":null,"offset":null}],"envelope":null}`)
 	wantWithout(t, f.do("GET", "/api/v1/messages", ""), `"derived"`)
+}
+
+// The answer for a single message names the headers that its replay loses, and those that stay although something was
+// read from them. A position that the headers give to another topic than the one that an operator has set is not shown.
+func TestGet_ReplayHeaders(t *testing.T) {
+	t.Parallel()
+	decoder := check.Must(deadletter.New(deadletter.Config{KeepHeaders: []string{"x-error"}}, deadletter.Patterns{}))(t)
+	letter := func(m *entity.Message) {
+		m.Origin.Partition, m.Origin.Offset = new(int32(3)), new(int64(9))
+		m.Record.Headers = []entity.Header{
+			{Key: "x-original-topic", Value: []byte("orders.events.v1")}, {Key: "x-error", Value: []byte("boom")},
+			{Key: "x-attempts", Value: []byte("5")}, {Key: "tenant", Value: []byte("a")},
+			{Key: "original_partition", Value: []byte("3")}, {Key: "original_offset", Value: []byte("9")},
+		}
+	}
+	f := newFixture(message(idA, letter), message(idB, letter, func(m *entity.Message) {
+		m.OriginalTopic, m.Origin.Confidence = "payments", entity.FromOperator
+	})).with(WithDialects(decoder)).open()
+	wantStatus(t, f.do("GET", oneA, ""), 200, `"original_partition":3,"original_offset":9`,
+		`"replay_removes":["x-original-topic","x-attempts","original_partition","original_offset"],"replay_keeps":["x-error"]`)
+	wantStatus(t, f.do("GET", oneB, ""), 200, `"original_partition":null,"original_offset":null`)
+	wantWithout(t, f.do("GET", "/api/v1/messages", ""), "replay_removes")
 }
 
 // The archive serves values and histories like the live table, under its own paths.

@@ -98,9 +98,12 @@ type (
 // noDialects derives no field from headers, so that only stored fields are shown.
 type noDialects struct{}
 
-func (noDialects) StackTraceOf(m entity.Message) string              { return m.Failure.StackTrace }
-func (noDialects) ExplainMessage(entity.Message) entity.Explanation  { return entity.Explanation{} }
-func (noDialects) IsPointer(*entity.Message) bool                    { return false }
+func (noDialects) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
+func (noDialects) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
+func (noDialects) IsPointer(*entity.Message) bool                   { return false }
+func (noDialects) ReplayHeaders(*entity.Message, string) entity.ReplayHeaders {
+	return entity.ReplayHeaders{}
+}
 func (noDialects) PositionHolds(*entity.Message) bool                { return true }
 func (noDialects) StripsHeader(*entity.Message, string, string) bool { return false }
 func (noDialects) CheckRules([]entity.TopicRule) error               { return nil }

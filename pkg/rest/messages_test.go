@@ -30,7 +30,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"key_omitted":null,"key_size":9,"key_json":null,"key_format":null,"key_schema":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"payload_format":"json","payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]}`
 
 // nothingDerived is the end of a single message's JSON when no field was derived from a header or from a topic's name.
-const nothingDerived = `,"target":{"topic":"orders.events.v1","redirected":false,"exists":null},"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
+const nothingDerived = `,"target":{"topic":"orders.events.v1","redirected":false,"exists":null},"replay_removes":[],"replay_keeps":[],"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
 	notDerived +
 	`,"error_message":` + notDerived + `,"original_offset":` + notDerived + `,"original_partition":` + notDerived +
 	`,"original_timestamp":` + notDerived + `,"original_topic":` + notDerived + `,"stack_trace":` + notDerived + `},"hops":[],"envelope":null}`

@@ -126,7 +126,7 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	}
 	fields := slices.Collect(maps.Keys(derivation))
 	check("Derivation", fields, fields)
-	want := append(slices.Collect(maps.Keys(doc.Components.Schemas["Message"].Value.Properties)), "target", "derived", "hops", "envelope")
+	want := append(slices.Collect(maps.Keys(doc.Components.Schemas["Message"].Value.Properties)), "target", "replay_removes", "replay_keeps", "derived", "hops", "envelope")
 	if got := slices.Sorted(maps.Keys(shown)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("a message has %v, want %v", got, want)
 	}

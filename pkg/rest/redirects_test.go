@@ -49,7 +49,7 @@ func TestRedirects(t *testing.T) {
 
 	wantAnswer(t, f.do("PUT", to, `{"target":"moved","dry_run":true}`, "If-Match", `"0"`), 200, `{"redirect":null,"preview":{"target":"moved",`+
 		`"counts":{"DEAD":1,"PENDING":1,"RESOLVED":0,"RETRYING":0},"selected":1,"sendable":1,"reasons":{},`+
-		`"groups":[{"topic":"orders.events.v1","target":"moved","messages":1,"class":null,"reason":null,"target_missing":false}]}}`)
+		`"groups":[{"topic":"orders.events.v1","target":"moved","messages":1,"class":null,"reason":null,"target_missing":false,"replay_removes":[]}]}}`)
 	wantAnswer(t, f.do("GET", redirects, ""), 200, `{"redirects":[],"next_cursor":null}`)
 
 	shown := `{"topic":"orders.events.v1","target":"moved","version":1,"reason":"renamed","updated_at":"2026-02-20T10:30:00.000+00:00","updated_by":"anonymous"}`

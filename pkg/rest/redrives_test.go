@@ -184,8 +184,8 @@ func TestRedrive_DryRun(t *testing.T) {
 	}
 	w := f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true}`)
 	wantAnswer(t, w, 200, `{"action":"retry","selected":9,"sendable":7,"reasons":{"UNKNOWN_TOPIC":2},"groups":[`+
-		`{"topic":"orders","target":"orders.v2","messages":7,"class":null,"reason":null,"target_missing":false},`+
-		`{"topic":null,"target":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"messages":[{"id":"`+idA.String()+`","original_topic":"orders.events.v1","target":"orders.v2",`+
+		`{"topic":"orders","target":"orders.v2","messages":7,"class":null,"reason":null,"target_missing":false,"replay_removes":[]},`+
+		`{"topic":null,"target":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true,"replay_removes":[]}],"messages":[{"id":"`+idA.String()+`","original_topic":"orders.events.v1","target":"orders.v2",`+
 		`"error_message":"processing failed","error_class":null,"cause":"processing failed","created_at":"2026-02-20T10:30:00.000+00:00"}],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":[],"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
 	// The answer says on how many messages the patch was tried, and to how many of these it could not be applied.

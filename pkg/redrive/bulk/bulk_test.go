@@ -133,6 +133,26 @@ func TestPreview(t *testing.T) {
 		check.True(b, p.Selected == 7+maxPlanned && len(p.Groups) == 1, "Preview of many = %+v, want one group", p)
 	}))
 
+	t.Run("NamesTheHeadersThatReplaysLose", scenario(func(b *bench) {
+		b.Add(2)
+		b.Add(1, to("payments"))
+		b.Add(1, to("closed"))
+		b.Kafka.PlanError = notTo("closed", &entity.RefusedError{Class: entity.Unauthorized})
+		b.deps.cfg.ReplayHeaders = func(_ *entity.Message, topic string) entity.ReplayHeaders {
+			return entity.ReplayHeaders{Removes: []string{"of-" + topic}}
+		}
+		p := check.Must(b.Preview(context.Background(), repository.NewRedrive{
+			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
+		}))(b)
+		got := map[string][]string{}
+		for _, g := range p.Groups {
+			got[g.Topic] = g.ReplayRemoves
+		}
+		check.Equal(b, got, map[string][]string{orders: {"of-" + orders}, "payments": {"of-payments"}, "closed": nil}, "removed headers by topic")
+		merged := mergeGroups([]entity.PreviewGroup{{ReplayRemoves: []string{"a", "b"}}, {ReplayRemoves: []string{"b", "c"}}})
+		check.Equal(b, merged[0].ReplayRemoves, []string{"a", "b", "c"}, "removed headers of a sum")
+	}))
+
 	t.Run("HasNoOverlapsWhenTheyTakeTooLong", scenario(func(b *bench) {
 		b.Add(3)
 		order := repository.NewRedrive{Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}}}

@@ -144,7 +144,8 @@ func leaveOut(p *entity.Preview, failed map[string]int) {
 	p.Groups = slices.DeleteFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Messages == 0 })
 }
 
-// mergeGroups adds up the preview's groups with equal topic, target, class and reason, and returns the largest first.
+// mergeGroups adds up the preview's groups with equal topic, target, class and reason, and returns the largest first. The
+// removed headers of a sum are those of all its groups.
 func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 	var sums []entity.PreviewGroup
 	for _, g := range groups {
@@ -155,6 +156,11 @@ func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 			sums = append(sums, g)
 		} else {
 			sums[i].Messages += g.Messages
+			for _, name := range g.ReplayRemoves {
+				if !slices.Contains(sums[i].ReplayRemoves, name) {
+					sums[i].ReplayRemoves = append(sums[i].ReplayRemoves, name)
+				}
+			}
 		}
 	}
 	slices.SortStableFunc(sums, func(a, b entity.PreviewGroup) int { return cmp.Compare(b.Messages, a.Messages) })
@@ -200,7 +206,7 @@ func (s *Redrives) previewOf(
 		return shown, err
 	}
 	shown.Target = cmp.Or(batch[0].Redirect, g.Topic)
-	return judged(shown, targets[0].Err), nil
+	return s.judged(shown, &messages[0], targets[0]), nil
 }
 
 func (s *Redrives) planFor(ctx context.Context, n repository.NewRedrive, batch []entity.Outgoing, accept bool, redirects map[string]string) ([]entity.Target, error) {
@@ -209,10 +215,12 @@ func (s *Redrives) planFor(ctx context.Context, n repository.NewRedrive, batch [
 	})
 }
 
-// judged returns the group of messages for which planning has returned err.
-func judged(shown entity.PreviewGroup, err error) entity.PreviewGroup {
+// judged returns the group of messages for whose sample m planning has returned the target t.
+func (s *Redrives) judged(shown entity.PreviewGroup, m *entity.Message, t entity.Target) entity.PreviewGroup {
 	var refused *entity.RefusedError
-	switch {
+	switch err := t.Err; {
+	case err == nil && s.deps.cfg.ReplayHeaders != nil:
+		shown.ReplayRemoves = s.deps.cfg.ReplayHeaders(m, t.Topic).Removes
 	case err == nil:
 	case errors.As(err, &refused):
 		shown.Class, shown.Reason, shown.Missing = string(refused.Class), refused.Reason, refused.Missing
@@ -259,7 +267,7 @@ func (s *Redrives) planAll(
 		targets, err := s.planFor(ctx, n, batch, n.Options.AcceptEnvelope, redirects)
 		for i, t := range targets {
 			one := entity.PreviewGroup{Topic: messages[i].OriginalTopic, Messages: 1, Target: cmp.Or(batch[i].Redirect, messages[i].OriginalTopic)}
-			if shown = append(shown, judged(one, t.Err)); t.Err == nil {
+			if shown = append(shown, s.judged(one, &messages[i], t)); t.Err == nil {
 				ready = append(ready, messages[i].ID)
 			}
 		}

@@ -27,6 +27,10 @@ type Dialects interface {
 	// failed.
 	IsPointer(m *entity.Message) bool
 
+	// ReplayHeaders returns the headers that a replay of the message to a topic removes, and those that it keeps although
+	// a value of the failure was read from them.
+	ReplayHeaders(m *entity.Message, topic string) entity.ReplayHeaders
+
 	// PositionHolds reports whether the stored partition and offset belong to the message's original topic.
 	PositionHolds(m *entity.Message) bool
 }
@@ -85,6 +89,13 @@ func (w Messages) AppendDetailed(dst []byte, m *entity.Message, v View) []byte {
 	dst = w.AppendJSON(dst, m, v)
 	r := row{dst: dst[:len(dst)-1], more: true}
 	v.Target.write(&r)
+	to := m.OriginalTopic
+	if v.Target != nil {
+		to = v.Target.Topic
+	}
+	replay := w.Dialects.ReplayHeaders(m, to)
+	r.list("replay_removes", replay.Removes)
+	r.list("replay_keeps", replay.Keeps)
 	return append(appendExplanation(append(r.dst, ','), w.Dialects.ExplainMessage(*m)), '}')
 }
 
@@ -342,14 +353,7 @@ func (c *shown) writeRecord(r *row) {
 		r.dst = appendCell(r.dst, strings.Join(c.masked, " "))
 		return
 	}
-	r.dst = append(r.dst, '[')
-	for i, name := range c.masked {
-		if i > 0 {
-			r.dst = append(r.dst, ',')
-		}
-		r.dst = appendText(r.dst, name)
-	}
-	r.dst = append(r.dst, ']')
+	r.appendList(c.masked)
 }
 
 // writeHeaders writes the headers. It writes null when all headers were left out. In CSV the cell is then empty, and
@@ -419,6 +423,23 @@ func (r *row) word(name, text string) {
 	} else {
 		r.dst = appendText(r.dst, text)
 	}
+}
+
+// list writes a list of texts.
+func (r *row) list(name string, texts []string) {
+	r.name(name)
+	r.appendList(texts)
+}
+
+func (r *row) appendList(texts []string) {
+	r.dst = append(r.dst, '[')
+	for i, text := range texts {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = appendText(r.dst, text)
+	}
+	r.dst = append(r.dst, ']')
 }
 
 // text writes a text; an empty text becomes null.

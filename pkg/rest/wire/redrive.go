@@ -361,10 +361,12 @@ type PreviewGroup struct {
 	Class         *string `json:"class"`
 	Reason        *string `json:"reason"`
 	TargetMissing bool    `json:"target_missing"`
+	// ReplayRemoves are the headers that the replay of one of the messages loses.
+	ReplayRemoves []string `json:"replay_removes"`
 }
 
 func newPreviewGroup(g entity.PreviewGroup) PreviewGroup {
-	return PreviewGroup{OrNull(g.Topic), OrNull(g.Target), g.Messages, OrNull(g.Class), OrNull(g.Reason), g.Missing}
+	return PreviewGroup{OrNull(g.Topic), OrNull(g.Target), g.Messages, OrNull(g.Class), OrNull(g.Reason), g.Missing, ListOf(g.ReplayRemoves)}
 }
 
 // NewPreview shows the result of a dry run. searchedUntil is null when the search index was not used.

@@ -65,6 +65,8 @@ type Message struct {
 	PayloadFormat  string    `json:"payload_format"`
 	PayloadReason  string    `json:"payload_reason"`
 	Headers        []Header  `json:"headers"`
+	ReplayRemoves  []string  `json:"replay_removes"`
+	ReplayKeeps    []string  `json:"replay_keeps"`
 	Derived        map[string]Derived
 	Payload        json.RawMessage  `json:"payload"`
 	PayloadSchema  *SchemaReference `json:"payload_schema"` // nil: the payload has no schema

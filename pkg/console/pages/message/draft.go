@@ -137,6 +137,9 @@ var deadLetterMarks = []string{
 }
 
 func marksDeadLetter(name string, m *api.Message) bool {
+	if removed := slices.Contains(m.ReplayRemoves, name); removed || slices.Contains(m.ReplayKeeps, name) {
+		return removed
+	}
 	for _, d := range m.Derived {
 		if d.Header != "" && strings.EqualFold(d.Header, name) {
 			return true

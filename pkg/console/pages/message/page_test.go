@@ -280,6 +280,23 @@ func TestMaskedIsSaidAndUnmaskedByWhoMay(t *testing.T) {
 	consoletest.MustHave(t, body, "you need the grant unmask")
 }
 
+// The page names the headers that a replay does not carry, and warns of those that it carries although the failure was
+// read from them. The form of an edit begins with the same choice.
+func TestHeadersOfTheReplayAreTold(t *testing.T) {
+	t.Parallel()
+	shown := func(headers, path string) string {
+		a := consoletest.WithMessage(t, `"headers":[{"key":"x-attempts","value":{"encoding":"utf8","data":"5"}},{"key":"tenant","value":null}],`+headers)
+		return consoletest.Get(t, consoletest.Site(t, a), path).Body.String()
+	}
+	const removes, keeps = `"replay_removes":["x-attempts"],"replay_keeps":[]`, `"replay_removes":[],"replay_keeps":["x-attempts"],"derived":{"consumer_attempts":{"header":"x-attempts"}}`
+	consoletest.MustHave(t, shown(removes, consoletest.MessagePath), `x-attempts <span class="tag" title="It belongs to the failure: a replay does not carry it.">not replayed</span>`)
+	consoletest.MustNotHave(t, shown(removes, consoletest.MessagePath), `id="replay-keeps"`, "tenant <span")
+	consoletest.MustHave(t, consoletest.Readable(t, shown(keeps, consoletest.MessagePath)), "A replay still carries x-attempts")
+	consoletest.MustNotHave(t, shown(keeps, consoletest.MessagePath), "not replayed")
+	consoletest.MustHave(t, shown(removes, consoletest.MessagePath+"/edit"), `<option value="remove" selected>`)
+	consoletest.MustNotHave(t, shown(keeps, consoletest.MessagePath+"/edit"), `<option value="remove" selected>`)
+}
+
 // The page of a message with an undeclared origin says why it is undeclared, and that redrives and automatic retry skip
 // the message. It offers both ways to declare the origin. The page of any other message has no such notice.
 func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
@@ -368,7 +385,7 @@ func TestNothingOfAMessageBecomesMarkup(t *testing.T) {
 				"error_class":"HOSTILE","stack_trace":"HOSTILE\n\tat HOSTILE\n\tat java.HOSTILE","dlq_topic":"HOSTILE","consumer_group":"HOSTILE","dialect":"HOSTILE",
 				"outcome_group":"HOSTILE","last_publish_error":"HOSTILE","last_publish_error_class":"HOSTILE","group_id":"HOSTILE","parent_id":"HOSTILE","key":`+text+`,
 				"headers":[{"key":"HOSTILE","value":`+text+`},{"key":"traceparent","value":`+text+`}],"payload":{"HOSTILE":["HOSTILE"],"x":"HOSTILE"},
-				"payload_size":10,"masked":["HOSTILE"],"hops":[{"dialect":"HOSTILE","topic":"HOSTILE"}],"retry_count":1,"max_retries":3,
+				"payload_size":10,"masked":["HOSTILE"],"replay_removes":["HOSTILE"],"replay_keeps":["HOSTILE","traceparent"],"hops":[{"dialect":"HOSTILE","topic":"HOSTILE"}],"retry_count":1,"max_retries":3,
 				"derived":{"original_topic":{"source":"header","dialect":"HOSTILE","header":"HOSTILE","confidence":"HOSTILE"}}}`)).
 			Says("GET "+consoletest.MessageAPI+"/history",
 				consoletest.Quoted(`{"attempts":[{"number":1,"actor":"HOSTILE","bulk_redrive_id":"HOSTILE","from_status":"HOSTILE","to_status":"HOSTILE",

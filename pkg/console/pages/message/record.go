@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ type shownHeader struct {
 	Odd    bool // the header's name is not text
 	Value  shownBytes
 	Masked bool
+	Stays  bool // a replay has the header
 }
 
 type shownBytes struct {
@@ -46,7 +48,7 @@ func decodeHeaders(m *api.Message) []shownHeader {
 	for _, h := range headers {
 		shown = append(shown, shownHeader{
 			Name: format.Visible(h.Key), Odd: h.KeyBase64 != "", Value: showBlob(h.Value),
-			Masked: m.Masks(h),
+			Masked: m.Masks(h), Stays: !slices.Contains(m.ReplayRemoves, h.Key),
 		})
 	}
 	return shown

@@ -80,6 +80,8 @@ type dryGroup struct {
 	Class    string `json:"class"`
 	Reason   string `json:"reason"`
 	Missing  bool   `json:"target_missing"` // the topic to which the messages would be sent does not exist
+	// Removes are the headers that the replay of one of the messages does not carry.
+	Removes []string `json:"replay_removes"`
 }
 
 // Redirected reports whether a redirect sends the messages to another topic than their original topic.

@@ -12,7 +12,7 @@ import (
 )
 
 const aDryRun = `{"action": "retry", "selected": 12431, "sendable": 12400, "reasons": {"not_retryable": 21, "UNKNOWN_TOPIC": 10},
-	"groups": [{"topic": "HOSTILE", "messages": 12400, "class": null, "reason": null}, {"topic": null, "messages": 10, "class": "UNKNOWN_TOPIC", "reason": "HOSTILE"}],
+	"groups": [{"topic": "HOSTILE", "messages": 12400, "class": null, "reason": null, "replay_removes": ["HOSTILE"]}, {"topic": null, "messages": 10, "class": "UNKNOWN_TOPIC", "reason": "HOSTILE"}],
 	"samples": [], "patch_checked": 0, "patch_failed": 0, "overlaps": [], "searched_until": null}`
 
 const redirectedRun = `{"action": "retry", "selected": 12, "sendable": 12, "reasons": {}, "groups": [
@@ -65,7 +65,7 @@ func TestNewRedrive(t *testing.T) {
 	const dry, overlapsUnknown = "POST /api/v1/redrives", "It is not known whether other redrives"
 	api := func(t *testing.T) *consoletest.API { t.Helper(); return dryAPI(t, aDryRun) }
 	consoletest.Shows(t, api, map[string]consoletest.Look{
-		"IsLookedAtFirst": {Path: "/redrives/new?action=retry&topic=orders.*&status=PENDING,DEAD&q=" + url.QueryEscape(consoletest.Hostile), Lacks: []string{overlapsUnknown}, Has: []string{
+		"IsLookedAtFirst": {Path: "/redrives/new?action=retry&topic=orders.*&status=PENDING,DEAD&q=" + url.QueryEscape(consoletest.Hostile), Lacks: []string{overlapsUnknown}, Has: []string{"without <code>&lt;script",
 			"<strong>12,431 messages</strong> of topic", "PENDING or DEAD", "2026-02-20 12:00:00 UTC", "it is in another state, or has no attempts left",
 			"12,400",
 			">31<", "Retry 12,400 messages</button>", `name="canary" inputmode="numeric" value="20"`, `name="canary_wait" value="60s"`,

@@ -79,12 +79,15 @@ type plain struct{}
 func (plain) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
 func (plain) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
 func (plain) IsPointer(*entity.Message) bool                   { return false }
-func (plain) PositionHolds(*entity.Message) bool               { return true }
-func (plain) Empty() bool                                      { return true }
-func (plain) Payload(value []byte) ([]byte, []string)          { return value, nil }
-func (plain) Header(string) bool                               { return false }
-func (plain) CoversPath(payload.Path) bool                     { return false }
-func (plain) CoversPatch(*payload.Patch) bool                  { return false }
-func (plain) Patch(patch []byte) []byte                        { return patch }
-func (plain) Fields() entity.MaskedFields                      { return entity.MaskedFields{} }
-func (plain) Of(*entity.Message) entity.MaskedFields           { return entity.MaskedFields{} }
+func (plain) ReplayHeaders(*entity.Message, string) entity.ReplayHeaders {
+	return entity.ReplayHeaders{}
+}
+func (plain) PositionHolds(*entity.Message) bool      { return true }
+func (plain) Empty() bool                             { return true }
+func (plain) Payload(value []byte) ([]byte, []string) { return value, nil }
+func (plain) Header(string) bool                      { return false }
+func (plain) CoversPath(payload.Path) bool            { return false }
+func (plain) CoversPatch(*payload.Patch) bool         { return false }
+func (plain) Patch(patch []byte) []byte               { return patch }
+func (plain) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
+func (plain) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
