@@ -27,3 +27,18 @@ func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	kept := sent.Headers[:len(sent.Headers)-5]
 	check.True(t, len(kept) == 1 && kept[0].Key == "acme-id", "kept %v, want acme-id alone", kept)
 }
+
+// Of a record with too many headers only the first are stored, so what its replay loses shows in the record itself.
+func TestReplaysOfRecordsThatAreNotStoredWholeLoseTheirFailure(t *testing.T) {
+	t.Parallel()
+	r := check.Must(New(DefaultConfig(), deadletter.Patterns{}, nil, nil))(t)
+	first := entity.Header{Key: "tenant", Value: []byte("a")}
+	out := &entity.Outgoing{Message: message(func(m *entity.Message) {
+		m.Failure.Dialect = "generic"
+		m.Record = entity.Record{State: entity.ValueOverLimit, Limit: "max_headers", Headers: []entity.Header{first}}
+	})}
+	sent := r.record(out, entity.Record{Headers: []entity.Header{
+		first, {Key: "originalTopic", Value: []byte("orders")}, {Key: "x-attempts", Value: []byte("5")},
+	}})
+	check.Equal(t, sent.Headers[:len(sent.Headers)-5], []entity.Header{first}, "kept headers")
+}
