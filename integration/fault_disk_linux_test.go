@@ -121,7 +121,7 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 			t.Errorf("all %d records are stored on a full disk", got)
 		}
 		l.endByFullLog()
-		eventually(t, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
+		eventuallyAs(t, readinessFollows, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
 		wantSentAway(t, api.crowd(5, "/api/v1/dlq/"+l.source, 40*time.Second))
 		api.wantRunning()
 		ingester.wantRunning()
@@ -132,7 +132,7 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 	}
 	l.kafka.waitNoLag(l.prefix, l.source)
 	l.wantStoredOnce()
-	eventually(t, "both are ready", func() bool {
+	eventuallyAs(t, readinessFollows, "both are ready", func() bool {
 		return api.status("/readyz") == 200 && ingester.status("/readyz") == 200
 	})
 	l.retryTheRest(api)
@@ -205,12 +205,12 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 		t.Logf("%d were resolved, %d in doubt and %d pending when the disk was full",
 			l.with("RESOLVED"), l.with("RETRYING"), l.with("PENDING"))
 		l.wantNoAttempt(api)
-		eventually(t, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
+		eventuallyAs(t, readinessFollows, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
 		api.wantRunning()
 		ingester.wantRunning()
 		small.free()
 		check.NoError(t, errors.Join(own.KillKafka(), own.StartKafka(t.Context())))
-		eventually(t, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
+		eventuallyAs(t, readinessFollows, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
 		l.kafka.waitLeaders(l.target)
 		l.wantNoFalseSuccess()
 		l.produce(100, nil)

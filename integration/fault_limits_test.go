@@ -82,14 +82,14 @@ func TestFaultServerFull(t *testing.T) {
 		if got := l.count("true"); got != before {
 			t.Errorf("%d messages are stored without a connection, want the %d from before", got, before)
 		}
-		eventually(t, "neither is ready", func() bool {
+		eventuallyAs(t, readinessFollows, "neither is ready", func() bool {
 			return api.status("/readyz") == 503 && ingester.status("/readyz") == 503
 		})
 		api.wantRunning()
 		ingester.wantRunning()
 		release()
 		l.waitStored()
-		eventually(t, "both are ready", func() bool {
+		eventuallyAs(t, readinessFollows, "both are ready", func() bool {
 			return api.status("/readyz") == 200 && ingester.status("/readyz") == 200
 		})
 		wantServed(t, api.crowd(30, "/api/v1/dlq/"+l.source, 30*time.Second))
@@ -177,7 +177,7 @@ func TestFaultDescriptorsRunOut(t *testing.T) {
 		})
 		l.wantOffsetsStored()
 		release()
-		eventually(t, "both are ready", func() bool {
+		eventuallyAs(t, readinessFollows, "both are ready", func() bool {
 			return api.status("/readyz") == 200 && ingester.status("/readyz") == 200
 		})
 		l.waitStored()

@@ -217,7 +217,7 @@ func (m *moments) settled(held int, status string) {
 	before := m.settledAs(status)
 	api := m.startReady("api", impatient()...)
 	m.redrivesOver()
-	eventually(m.t, "every abandoned claim is settled", func() bool { return m.with("RETRYING") == 0 })
+	eventuallyAs(m.t, claimIsSettled, "every abandoned claim is settled", func() bool { return m.with("RETRYING") == 0 })
 	if got := m.settledAs(status) - before; got < held {
 		m.t.Errorf("%d of %d claims were settled as %s from the log, want all", got, held, status)
 	}

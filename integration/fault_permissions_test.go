@@ -87,7 +87,7 @@ func (p *permitted) works() {
 	id := p.pending()
 	p.api.call(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", 200, nil)
 	p.consumed(id)
-	eventually(p.t, "both programs are ready", func() bool {
+	eventuallyAs(p.t, readinessFollows, "both programs are ready", func() bool {
 		return p.ingester.status("/readyz") == 200 && p.ingesterShown("ok")
 	})
 }
@@ -150,7 +150,7 @@ func (p *permitted) settingsUnknown(restore func()) {
 func (p *permitted) groupRefused(restore func()) {
 	ear := p.ingester.listen()
 	p.produce(20, nil)
-	eventually(p.t, "the ingester is not ready", func() bool { return p.ingester.status("/readyz") == 503 })
+	eventuallyAs(p.t, readinessFollows, "the ingester is not ready", func() bool { return p.ingester.status("/readyz") == 503 })
 	ear.says("join the group", "Group Authorization Failed")
 	restore()
 	p.waitStored()

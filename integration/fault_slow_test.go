@@ -82,7 +82,7 @@ func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, na
 	// A short run does not wait for the end of the redrive, because claims expire only after some time.
 	if pick(false, true) {
 		l.finished(api, id)
-		eventually(l.t, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
+		eventuallyAs(l.t, claimIsSettled, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
 	}
 }
 

@@ -178,12 +178,12 @@ func TestBrokerGoesAway(t *testing.T) {
 	if got := total(api, l.source); got != len(l.sent) {
 		t.Errorf("%d messages are listed without a broker, want %d", got, len(l.sent))
 	}
-	eventually(t, "the ingester is not ready", func() bool {
+	eventuallyAs(t, readinessFollows, "the ingester is not ready", func() bool {
 		api.call(http.MethodGet, "/readyz", 200, nil)
 		return ingester.status("/readyz") == 503
 	})
 	check.NoError(t, own.StartKafka(t.Context()))
-	eventually(t, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
+	eventuallyAs(t, readinessFollows, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
 	late := time.Since(killed) > 25*time.Second // on a busy machine; after 30 s retry-all answers that the redrive goes on
 	l.produce(100, nil)
 	l.waitStored()
@@ -282,7 +282,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	} else {
 		l.finished(api, wantUnavailable(t, broken, "retry-all", 503)["redrive_id"])
 	}
-	eventually(t, "the API is ready", func() bool { return api.status("/readyz") == 200 })
+	eventuallyAs(t, readinessFollows, "the API is ready", func() bool { return api.status("/readyz") == 200 })
 	l.retryTheRest(api)
 	l.wantStoredOnce()
 	l.wantResolvedOnce()
@@ -356,7 +356,7 @@ func TestZombieIngester(t *testing.T) {
 		})
 		l.waitStored()
 		zombie.signal(syscall.SIGCONT)
-		eventually(t, "the resumed ingester is ready", func() bool { return zombie.status("/readyz") == 200 })
+		eventuallyAs(t, readinessFollows, "the resumed ingester is ready", func() bool { return zombie.status("/readyz") == 200 })
 		zombie, other = other, zombie
 	}
 	eventually(t, "both ingesters read", both)

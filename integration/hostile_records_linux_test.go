@@ -203,7 +203,7 @@ func TestHostileRecords(t *testing.T) {
 		t.Helper()
 		s.kafka.produce(&kgo.Record{Topic: bystander, Value: fmt.Appendf(nil, `{"n":%d}`, others)})
 		others++
-		eventually(t, "another topic's record arrives", func() bool { return s.stored(bystander) == others })
+		eventuallyAs(t, othersFlow, "another topic's record arrives", func() bool { return s.stored(bystander) == others })
 	}
 
 	bombs := []bomb{{name: "1 M headers", headers: 1_000_000}, {name: "16 M headers", headers: 16_000_000}, {name: "70 MB", size: 70_000_000}, {name: "300 MB", size: 300_000_000}}

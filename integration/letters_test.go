@@ -166,7 +166,7 @@ func (l *letters) redrivesOver() {
 func (l *letters) retryTheRest(p *process) {
 	l.t.Helper()
 	l.redrivesOver()
-	eventually(l.t, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
+	eventuallyAs(l.t, claimIsSettled, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
 	pending := l.with("PENDING")
 	var got struct{ Retried int }
 	p.call(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", 200, &got)

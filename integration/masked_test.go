@@ -52,7 +52,7 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	seed("no stock for ")
 	ingester := n.startReady("ingester", masks)
 	n.waitStored()
-	eventually(t, "the search index uses the new masks", func() bool {
+	eventuallyAs(t, masksAreUsed, "the search index uses the new masks", func() bool {
 		return n.count(`NOT EXISTS (SELECT FROM dlq.message_documents d JOIN dlq.search_index c ON c.version = d.version WHERE d.message_id = dlq_messages.id)`) == 0
 	})
 	message := n.search(client.SearchMessagesParams{Limit: new(1)}).Messages[0]

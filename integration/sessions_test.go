@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
@@ -67,7 +66,7 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	if one.page(cookie) {
 		t.Error("the session is still valid at the replica that ended it")
 	}
-	eventuallyWithin(t, 10*time.Second, "the session to end at the other replica", func() bool { return !two.page(cookie) })
+	eventuallyAs(t, signedOut, "the session to end at the other replica", func() bool { return !two.page(cookie) })
 	for _, p := range []*process{one, two} {
 		if status, _, text := p.asked(http.MethodGet, "/api/v1/session", "", "Authorization", "Bearer "+token); status != http.StatusOK {
 			t.Errorf("the token without a session: got %d %s, want 200", status, text)

@@ -276,7 +276,7 @@ func (s *soak) standsStill(at *place, d time.Duration) bool {
 	})
 	lasting(d)
 	p.signal(syscall.SIGCONT)
-	eventually(s.t, "the resumed program is ready", func() bool { return p.status("/readyz") == 200 })
+	eventuallyAs(s.t, readinessFollows, "the resumed program is ready", func() bool { return p.status("/readyz") == 200 })
 	return seen
 }
 

@@ -197,8 +197,30 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	eventuallyWithin(t, 5*time.Minute, what, ok)
 }
 
-// eventuallyWithin does the same as eventually with another limit: for work that takes longer, or for what the programs
-// promise to do within a time.
+// promise is a time within which the programs do something on a machine that is not busy.
+type promise time.Duration
+
+// Promises of docs/failure-modes.md, docs/security.md and of the tests that use them.
+const (
+	newTopicIsRead   = promise(30 * time.Second) // until the records of a new topic are listed
+	othersFlow       = promise(5 * time.Second)  // until a record is stored while another topic has hostile ones, or an ingester dies
+	readinessFollows = promise(30 * time.Second) // until a program is unready without its servers, and ready again with them
+	claimIsSettled   = promise(35 * time.Second) // until the message of a dead process is no longer RETRYING
+	recovered        = promise(time.Minute)      // until all goes on after the last of many faults
+	masksAreUsed     = promise(time.Minute)      // until the search index uses new masks
+	signedOut        = promise(5 * time.Second)  // until every replica refuses a session that was ended at another
+)
+
+// limit returns how long a test waits for the promise, since tests run on busy machines.
+func (p promise) limit() time.Duration { return 2 * time.Duration(p) }
+
+// eventuallyAs does the same as eventually, and fails when the promise is not kept.
+func eventuallyAs(t *testing.T, p promise, what string, ok func() bool) {
+	t.Helper()
+	eventuallyWithin(t, p.limit(), what, ok)
+}
+
+// eventuallyWithin does the same as eventually with another limit, for work that takes longer.
 func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -152,16 +152,16 @@ func TestFaultTokenEndpoint(t *testing.T) {
 		if fault.answer == nil {
 			tokens.write(tokens.ca, otherAuthority(t))
 		}
-		eventually(t, fault.name+": the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
+		eventuallyAs(t, readinessFollows, fault.name+": the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
 		l.produce(20, nil)
 		status, body := api.try(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", nil)
 		tokens.wantHidden("answer", fmt.Sprintf("%d %s", status, body))
 		eventually(t, fault.name+": the log says why", func() bool { return strings.Contains(l.log(ingester)[said:], fault.want) })
 		tokens.instead(nil)
 		tokens.write(tokens.ca, tokens.certificate)
-		eventually(t, fault.name+": the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
+		eventuallyAs(t, readinessFollows, fault.name+": the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
 		l.waitStored()
-		eventually(t, fault.name+": the API is ready again", func() bool { return api.status("/readyz") == 200 })
+		eventuallyAs(t, readinessFollows, fault.name+": the API is ready again", func() bool { return api.status("/readyz") == 200 })
 	}
 	check.True(t, !followed.Load(), "a redirect was followed")
 	check.True(t, strings.Contains(l.log(ingester), strings.TrimPrefix(tokens.tokens.URL, "https://")), "the log does not name the host")
@@ -212,7 +212,7 @@ func TestFaultTokenFile(t *testing.T) {
 		check.Equal(t, ingester.status("/readyz"), 200, "ready")
 	}
 	check.Equal(t, strings.Count(l.log(ingester), `"partitions are assigned"`), 1, "times that partitions were assigned")
-	eventually(t, "the token has expired", func() bool { return ingester.status("/readyz") == 503 })
+	eventuallyAs(t, readinessFollows, "the token has expired", func() bool { return ingester.status("/readyz") == 503 })
 	l.produce(20, nil)
 	tokens.write(path, []byte(tokens.issue(tokenAudience)))
 	l.waitStored()

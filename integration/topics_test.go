@@ -20,7 +20,7 @@ func TestNewTopicIsRead(t *testing.T) {
 	for p := range int32(3) {
 		s.kafka.produce(&kgo.Record{Topic: topic, Partition: p, Value: []byte(`{}`)})
 	}
-	eventually(t, "all three records are listed", func() bool { return total(api, topic) == 3 })
+	eventuallyAs(t, newTopicIsRead, "all three records are listed", func() bool { return total(api, topic) == 3 })
 }
 
 // TestTopicMadeAgainLosesNothing: a topic that is deleted and created again starts at offset 0, and
