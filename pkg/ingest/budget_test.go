@@ -19,14 +19,13 @@ import (
 func (w *world) reading(budget *semaphore.Weighted, parts ...broker.TopicPartition) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	commits := newCommitter(w.commit, w.i.metrics, w.i.log)
-	out := newWriter(w.i, budget, commits)
-	var partitions []*partition
-	for _, tp := range parts {
-		partitions = append(partitions, &partition{TopicPartition: tp, writer: out})
+	out, partitions := newWriter(w.i, budget, commits), partitionsOf(parts)
+	for _, p := range partitions {
+		p.writer = out
 	}
 	wrote, read := make(chan struct{}), make(chan struct{})
 	go func() { defer close(wrote); _ = out.run(ctx) }()
-	go func() { defer close(read); _ = newReader(w.i, len(parts), budget, commits).run(ctx, partitions) }()
+	go func() { defer close(read); _ = newReader(ctx, w.i, len(parts), budget, commits).run(ctx, partitions) }()
 	return func() { cancel(); <-wrote; <-read }
 }
 

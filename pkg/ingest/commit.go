@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
 const commitInterval = time.Second
@@ -31,17 +29,21 @@ func newCommitter(commit commitFunc, m *metrics, log *zap.Logger) *committer {
 	return &committer{commit: commit, metrics: m, log: log}
 }
 
-// passed reports to the committer that all offsets of tp below next are stored.
-func (c *committer) passed(tp broker.TopicPartition, next int64) {
+// passed reports to the committer that all offsets of p below next are stored. The offset of a partition that belongs
+// to another member is not committed, because that member may have committed a later one.
+func (c *committer) passed(p *partition, next int64) {
+	if p.guest != nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.offsets == nil {
 		c.offsets = make(map[string]map[int]int64)
 	}
-	if c.offsets[tp.Topic] == nil {
-		c.offsets[tp.Topic] = make(map[int]int64)
+	if c.offsets[p.Topic] == nil {
+		c.offsets[p.Topic] = make(map[int]int64)
 	}
-	c.offsets[tp.Topic][int(tp.Partition)] = next
+	c.offsets[p.Topic][int(p.Partition)] = next
 }
 
 func (c *committer) run(ctx context.Context) error {

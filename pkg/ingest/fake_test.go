@@ -547,10 +547,23 @@ func (w *world) commitsSeen() map[broker.TopicPartition]int64 {
 func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { defer close(done); done <- w.i.generation(ctx, parts, w.commit) }()
+	reading := w.i.read(ctx, partitionsOf(parts), w.commit)
+	go func() {
+		defer close(done)
+		<-reading.ended
+		reading.commits.flush()
+		done <- reading.err
+	}()
 	stop = func() error { cancel(); return <-done }
 	w.t.Cleanup(func() { _ = stop() })
 	return done, stop
+}
+
+func partitionsOf(parts []broker.TopicPartition) (out []*partition) {
+	for _, tp := range parts {
+		out = append(out, &partition{TopicPartition: tp})
+	}
+	return out
 }
 
 // messages returns the stored messages of a dead-letter topic, ordered by incarnation, partition and offset.

@@ -96,6 +96,12 @@ func (f *fetcher) take(p *partition) {
 // release removes the partitions that this fetcher must no longer read. It returns the removed partitions to the
 // reader, except those that an unpacker reads.
 func (f *fetcher) release() {
+	now := time.Now()
+	for _, p := range f.partitions {
+		if !f.away[p] && (p.fenced.Load() || f.r.belongsToOther(p, now)) {
+			f.leave(p)
+		}
+	}
 	if len(f.gone)+len(f.away) == 0 {
 		return
 	}
@@ -175,6 +181,10 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 			// A long wait for records of the other partitions must not make the pause of this partition longer.
 			req.MaxWait = min(req.MaxWait, max(left, fetchWait))
 			continue
+		}
+		if p.waiting.Load() > 0 {
+			// If another ingester stores these records first, the partition must soon be opened again.
+			req.MaxWait = min(req.MaxWait, fetchWait)
 		}
 		f.asked = append(f.asked, p)
 		req.Partitions = append(req.Partitions, broker.FetchPartition{

@@ -281,30 +281,86 @@ func TestGeneration(t *testing.T) {
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 15)
 			w.wantCommitted(a, 15)
 		},
-		"AFencedBatchEndsTheGenerationAndIsReadAgain": func(w *world) {
-			ended, _ := w.start(a)
+		"AFencedBatchIsReadAgainFromTheStoresPosition": func(w *world) {
+			ended, _ := w.start(a, b)
 			pass(time.Second)
-			// Another ingester stores the first two of the records before this ingester's statement.
-			w.store.set(func() {
-				w.store.before = func(batch repository.Batch) {
-					w.store.set(func() { w.store.before = nil })
-					r := batch.Ranges[0]
-					_, err := w.store.Store.Store(context.Background(), repository.Batch{
-						Ranges: []repository.Range{{Partition: r.Partition, From: r.From, To: r.From + 2}}, Messages: batch.Messages[:2],
-					})
-					if err != nil {
-						w.t.Error(err)
-					}
-				}
-			})
+			w.otherStores(2)
 			w.cluster.produce(a, numbered(5)...)
 			pass(2 * time.Second)
-			check.Require(w.t, len(ended) == 1, "generation goes on, want it to end")
-			check.Is(w.t, <-ended, errFenced, "generation")
-			got := w.commitsSeen()[a]
-			check.True(w.t, got <= 2, "committed offset = %d, want at most 2", got)
-			w.runFor(2*time.Second, a)
+			check.Require(w.t, len(ended) == 0, "generation ended, want it to go on")
+			w.cluster.produce(a, numbered(1)...)
+			w.cluster.produce(b, numbered(1)...)
+			pass(2 * time.Second)
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 6)
+			w.wantOffsets("a.dlq.v1", 1, 1, 0, 1)
+			w.wantCommitted(a, 6)
+		},
+		"GoesOnWithoutAGenerationUntilTheSessionHasEnded": func(w *world) {
+			reading := w.i.read(w.t.Context(), partitionsOf([]broker.TopicPartition{a}), w.commit)
+			pass(time.Second)
+			w.set(func() { w.commitErr = errDown }) // Kafka refuses the commits of an ended generation
+			reading.over()
+			reading.outlive(w.i.cfg.SessionTimeout)
+			for range 5 {
+				w.cluster.produce(a, numbered(1)...)
+				pass(w.i.cfg.SessionTimeout / 6)
+			}
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 5)
+			check.Equal(w.t, testutil.ToFloat64(w.i.metrics.commitFailures), 0, "refused commits")
+			pass(w.i.cfg.SessionTimeout)
+			<-reading.ended
+			w.set(func() { w.commitErr = nil })
+			w.runFor(2*time.Second, a)
+			w.wantCommitted(a, 5)
+		},
+		"WithoutAGenerationAFencedPartitionIsLeftToItsNewOwner": func(w *world) {
+			reading := w.i.read(w.t.Context(), partitionsOf([]broker.TopicPartition{a, b}), w.commit)
+			pass(time.Second)
+			reading.over()
+			w.otherStores(2)
+			w.cluster.produce(a, numbered(5)...)
+			pass(2 * time.Second)
+			w.cluster.produce(b, numbered(3)...)
+			pass(2 * time.Second)
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 2)
+			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
+		},
+		"AGuestThatItsOwnerReadsIsLeftAlone": func(w *world) {
+			parts := partitionsOf([]broker.TopicPartition{a})
+			parts[0].guest = &guest{until: time.Now().Add(30 * time.Second)}
+			w.i.read(w.t.Context(), parts, w.commit)
+			_, stop := newOwner(w).start(a)
+			for range 20 {
+				w.cluster.produce(a, numbered(10)...)
+				pass(time.Second / 4)
+			}
+			_ = stop()
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 200)
+			check.Equal(w.t, testutil.ToFloat64(w.i.metrics.received.WithLabelValues("a.dlq.v1")), 0, "records that the guest read")
+			// The owner dies.
+			w.cluster.produce(a, numbered(10)...)
+			pass(4 * time.Second)
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 210)
+		},
+		"AGuestIsReadForAWhileAndNotCommitted": func(w *world) {
+			parts := partitionsOf([]broker.TopicPartition{a, b})
+			parts[1].guest = &guest{until: time.Now().Add(30 * time.Second)}
+			w.i.read(w.t.Context(), parts, w.commit)
+			pass(time.Second)
+			w.cluster.produce(a, numbered(3)...)
+			w.cluster.produce(b, numbered(3)...)
+			pass(20 * time.Second)
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
+			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
+			w.wantCommitted(a, 3)
+			w.wantCommitted(b, 0)
+			pass(20 * time.Second)
+			w.cluster.produce(a, numbered(1)...)
+			w.cluster.produce(b, numbered(1)...)
+			pass(20 * time.Second)
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 4)
+			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
+			check.Equal(w.t, testutil.CollectAndCount(w.i.metrics.lag), 1, "partitions whose lag is shown")
 		},
 		"ATopicMadeAgainBetweenFetchAndStoreIsNotMixed": func(w *world) {
 			w.cluster.produce(a, numbered(3)...)
@@ -414,6 +470,30 @@ func TestGeneration(t *testing.T) {
 			test(w)
 		}))
 	}
+}
+
+// otherStores makes another ingester store the first n records of the next batch before this ingester does.
+func (w *world) otherStores(n int) {
+	w.store.set(func() {
+		w.store.before = func(batch repository.Batch) {
+			w.store.set(func() { w.store.before = nil })
+			r := batch.Ranges[0]
+			_, err := w.store.Store.Store(context.Background(), repository.Batch{
+				Ranges:   []repository.Range{{Partition: r.Partition, From: r.From, To: r.From + int64(n)}},
+				Messages: batch.Messages[:n],
+			})
+			if err != nil {
+				w.t.Error(err)
+			}
+		}
+	})
+}
+
+// newOwner returns another ingester with the same cluster and the same store.
+func newOwner(w *world) *world {
+	o := newWorld(w.t)
+	o.cluster, o.store, o.i.cluster, o.i.stores = w.cluster, w.store, w.cluster, w.i.stores
+	return o
 }
 
 // storeDown makes the fake store refuse every batch when down is true, and accept batches again when it is false.

@@ -81,6 +81,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 	trying.Go(func() { i.tryQuarantined(ctx) })
 	i.waitForShareGroups(ctx)
 	var current topics.Set
+	defer func() { i.reading.end() }()
 	for ctx.Err() == nil {
 		if len(current) == 0 {
 			current = i.waitForTopics(ctx)
@@ -116,7 +117,7 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topics.Set) topi
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		i.member(memberCtx, current)
+		i.member(memberCtx, ctx, current)
 	}()
 	next := i.waitForChange(ctx, current)
 	leave()

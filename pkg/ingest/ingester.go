@@ -21,8 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// errFenced says that another ingester has moved a position of this ingester's partitions, and so reads the same
-// partition. It ends a generation; the member then joins the consumer group again and reads the store's positions.
+// errFenced says that another ingester has moved the position of a partition, and so reads the same partition.
 var errFenced = errors.New("another ingester moved a position")
 
 // Cluster is the part of Kafka that ingest uses.
@@ -76,6 +75,9 @@ type Ingester struct {
 	consumerGroups consumergroups.Cache
 
 	watchdog health.Watchdog
+
+	// Only the loop that joins the consumer group uses reading. It is nil before the first assignment.
+	reading *reading
 
 	heavy     *semaphore.Weighted // held while a batch larger than batchBytes is stored, or while the ingester tries to store a quarantined record
 	abandoned atomic.Int64        // number of calls to the store that were abandoned and have not returned

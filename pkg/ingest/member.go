@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 	"go.uber.org/zap"
@@ -16,7 +17,8 @@ import (
 
 // member is a member of the consumer group, for the given topics, until ctx ends. The consumer group only distributes
 // the work: if two members read the same partition, the store's positions allow only one of them to store its records.
-func (i *Ingester) member(ctx context.Context, set topics.Set) {
+// So what the member reads goes on between two generations, and until run ends also between two memberships.
+func (i *Ingester) member(ctx, run context.Context, set topics.Set) {
 	group, err := i.join(ctx, set)
 	if err != nil {
 		return // ctx ended
@@ -35,11 +37,12 @@ func (i *Ingester) member(ctx context.Context, set topics.Set) {
 		case errors.Is(err, kafka.RebalanceInProgress):
 			// Another member joined or left while this member was joining. Kafka-go joins again at once, so nothing is
 			// logged.
+			i.reading.outlive(i.cfg.SessionTimeout)
 		case err != nil:
 			i.kafkaFailed(ctx, consumerGroupHealth, "join the group", err)
 			wait.Sleep(ctx, backoff(3))
 		default:
-			i.startGeneration(gen)
+			i.startGeneration(run, gen, set)
 		}
 	}
 	<-left
@@ -61,25 +64,46 @@ func (i *Ingester) join(ctx context.Context, set topics.Set) (*kafka.ConsumerGro
 	}
 }
 
-// startGeneration starts a generation with the partitions of gen. When the function that was passed to gen.Start
-// returns, kafka-go ends gen and joins the consumer group again. So after a generation that ended with errFenced, a new
-// generation reads the positions again.
-func (i *Ingester) startGeneration(gen *kafka.Generation) {
+// guestSessions is the number of session timeouts after an assignment for which a member watches the partitions of other
+// members. If one of them died before the assignment, the consumer group distributes its partitions again in this time.
+const guestSessions = 2
+
+// startGeneration reads the partitions of gen instead of those of the last generation. The partitions of other members
+// are guests for a while. When the function that is passed to gen.Start returns, kafka-go ends gen and joins the consumer
+// group again.
+func (i *Ingester) startGeneration(run context.Context, gen *kafka.Generation, set topics.Set) {
 	i.health.Set(consumerGroupHealth, nil)
-	var parts []broker.TopicPartition
+	var parts []*partition
+	mine := map[broker.TopicPartition]bool{}
 	for topic, assigned := range gen.Assignments {
 		for _, a := range assigned {
-			parts = append(parts, broker.TopicPartition{Topic: topic, Partition: int32(a.ID)})
+			tp := broker.TopicPartition{Topic: topic, Partition: int32(a.ID)}
+			parts, mine[tp] = append(parts, &partition{TopicPartition: tp}), true
 		}
 	}
 	i.log.Info("partitions are assigned", zap.Int32("generation", gen.ID), zap.Int("partitions", len(parts)))
-	gen.Start(func(ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		err := i.generation(ctx, parts, gen.CommitOffsets)
-		if err != nil && ctx.Err() == nil {
-			i.log.Warn("the assigned partitions are read again from the stored positions", zap.Int32("generation", gen.ID), zap.Error(err))
-			wait.Sleep(ctx, backoff(2)) // without this pause, a member could join again and again
+	until := time.Now().Add(guestSessions * i.cfg.SessionTimeout)
+	for topic, shape := range set {
+		for n := range shape.Partitions {
+			tp := broker.TopicPartition{Topic: topic, Partition: int32(n)}
+			if !mine[tp] {
+				parts = append(parts, &partition{TopicPartition: tp, guest: &guest{until: until}})
+			}
 		}
+	}
+	i.reading.end()
+	r := i.read(run, parts, gen.CommitOffsets)
+	i.reading = r
+	gen.Start(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-r.ended:
+		}
+		r.over()
+		if run.Err() != nil {
+			<-r.ended // so that everything that is stored is committed before the member leaves
+		}
+		r.commits.flush()
+		r.outlive(i.cfg.SessionTimeout)
 	})
 }

@@ -67,7 +67,7 @@ func TestMetrics(t *testing.T) {
 			pass(3 * time.Second)
 			_ = stop()
 			w.wantMetric("duplicate", w.i.metrics.duplicate.WithLabelValues(a.Topic), 3)
-			w.wantMetric("stored", w.i.metrics.stored.WithLabelValues(a.Topic), 0)
+			w.wantMetric("stored", w.i.metrics.stored.WithLabelValues(a.Topic), 2) // when it has read them again
 		},
 		"OfAStoreThatIsAway": func(w *world) {
 			failures := 2

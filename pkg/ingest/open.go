@@ -14,8 +14,7 @@ import (
 )
 
 // open reads the positions of those partitions that are not open. It does not use Kafka's committed offsets. Partitions
-// that cannot be opened now are tried again after a pause. An error means that ctx has ended, or that another ingester
-// has moved the position of one of the partitions.
+// that cannot be opened now are tried again after a pause. An error means that ctx has ended.
 func (r *reader) open(ctx context.Context, partitions []*partition) error {
 	var closed []*partition
 	for _, p := range partitions {
@@ -118,6 +117,7 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 	asked := make([]repository.Position, len(partitions))
 	for n, p := range partitions {
 		asked[n] = repository.Position{Partition: p.key(), Next: starts[p.TopicPartition]}
+		p.fenced.Store(false)
 	}
 	positions, err := untilStored(ctx, r.i, func(ctx context.Context) ([]repository.Position, error) {
 		return r.i.stores.Records.OpenPosition(ctx, asked)
@@ -127,17 +127,26 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 	}
 	for n, p := range partitions {
 		p.next = positions[n].Next
-		if err := r.detectNewLog(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
-			return err
+		if p.guest != nil && !p.look(p.next, ends[p.TopicPartition]) {
+			continue
 		}
-		if err := r.i.resolveOffset(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
+		err := r.detectNewLog(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition])
+		if err == nil {
+			err = r.i.resolveOffset(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition])
+		}
+		switch {
+		case errors.Is(err, errFenced):
+			p.fenced.Store(true)
+			p.backOff(reopenBackoff)
+			continue
+		case err != nil:
 			return err
 		}
 		p.opened = true
 		r.answered(p)
 		// The offset is committed even if nothing is stored. Without this commit, the lag would be wrong when Kafka has lost
 		// the consumer group's offsets or an operator has reset them.
-		r.commits.passed(p.TopicPartition, p.next)
+		r.commits.passed(p, p.next)
 	}
 	return nil
 }

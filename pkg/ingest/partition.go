@@ -42,9 +42,35 @@ type partition struct {
 		outage outage.Log
 	}
 
+	guest  *guest      // nil for a partition of the present generation
+	fenced atomic.Bool // whether another ingester was seen to move the position since the partition was opened
+
 	waiting atomic.Int64 // number of chunks that were passed to the writers and are not stored yet
 
 	lag lag
+}
+
+// guest is the state of a partition of another member, its owner. It is read only while its owner does not read it, for
+// example because the owner died.
+type guest struct {
+	until     time.Time // when the partition is left to its owner for good
+	reads     bool      // whether the partition is read
+	looked    bool      // whether next and end are set
+	next, end int64     // the position, and the log's end, at the last look
+}
+
+// guestPause is the pause between two looks whether the owner reads a partition.
+const guestPause = time.Second
+
+// look reports whether the partition with the given position and log end is to be read: when records that the last look
+// found have not been read since.
+func (p *partition) look(next, end int64) bool {
+	g := p.guest
+	g.reads = g.looked && g.next == next && g.end > next
+	if g.looked, g.next, g.end = true, next, end; !g.reads {
+		p.backOff(guestPause)
+	}
+	return g.reads
 }
 
 func (p *partition) key() repository.Partition {

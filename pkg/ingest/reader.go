@@ -22,9 +22,10 @@ const idleCheckInterval = 100 * time.Millisecond
 // reader gives every partition of a generation to its leader's fetcher and takes back the partitions that cannot be
 // read, so that a missing leader, broker or topic never delays the reading of other partitions.
 type reader struct {
-	i       *Ingester
-	budget  *semaphore.Weighted
-	commits *committer
+	i        *Ingester
+	budget   *semaphore.Weighted
+	commits  *committer
+	assigned context.Context // ends with the generation
 
 	total    int
 	returned chan *partition // partitions that fetchers return; has capacity for all partitions
@@ -41,9 +42,9 @@ type reader struct {
 // Config.BufferBytes. A topic has at most one unpacker, because its producer could keep an unpacker busy for minutes.
 const maxUnpackers = 2
 
-func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
+func newReader(assigned context.Context, i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
 	return &reader{
-		i: i, budget: budget, commits: commits, total: total,
+		i: i, budget: budget, commits: commits, assigned: assigned, total: total,
 		returned: make(chan *partition, total), fetchers: map[int32]*fetcher{},
 		unpackers: semaphore.NewWeighted(maxUnpackers), large: semaphore.NewWeighted(1),
 	}
@@ -55,8 +56,7 @@ func (r *reader) unpackersOf(topic string) *semaphore.Weighted {
 	return slot.(*semaphore.Weighted)
 }
 
-// run reads partitions until ctx ends, which is not an error, or until another ingester has moved the position of one
-// of them.
+// run reads partitions until ctx ends, which is not an error.
 func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	g, ctx := errgroup.WithContext(ctx)
 	r.unpacking = g
@@ -74,9 +74,19 @@ func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition)
 		now := time.Now()
 		var due, resting []*partition
 		for _, p := range idle {
-			if p.due(now) {
+			switch {
+			case r.belongsToOther(p, now):
+				r.leave(p)
+			case p.opened && p.fenced.Load():
+				if p.guest != nil {
+					p.guest.looked = false
+				}
+				p.reopen()
+				p.backOff(reopenBackoff)
+				resting = append(resting, p)
+			case p.due(now):
 				due = append(due, p)
-			} else {
+			default:
 				resting = append(resting, p)
 			}
 		}
@@ -97,6 +107,22 @@ func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition)
 		}
 	}
 	return nil
+}
+
+// belongsToOther reports whether the partition must no longer be read until the next assignment: when its time as a
+// guest is over, or when there is no generation and another ingester reads it.
+func (r *reader) belongsToOther(p *partition, now time.Time) bool {
+	over := r.assigned.Err() != nil
+	if p.guest != nil {
+		return !over && now.After(p.guest.until)
+	}
+	return over && p.fenced.Load()
+}
+
+// leave stops to read the partition.
+func (r *reader) leave(p *partition) {
+	r.answered(p)
+	r.i.metrics.forgetLag([]*partition{p})
 }
 
 // assign passes partitions to their leaders' fetchers and returns the partitions that cannot be read now, for example

@@ -120,14 +120,14 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 		all.Ranges = append(all.Ranges, stored.Ranges...)
 		all.Returns = append(append(all.Returns, before.Returns...), stored.Returns...)
 		all.Quarantined = append(append(all.Quarantined, before.Quarantined...), stored.Quarantined...)
-		if err != nil || len(stored.Ranges) == len(rest.Ranges) {
+		if err != nil || len(stored.Ranges) == len(rest.Ranges) || !again {
 			return all, err
 		}
 		ended, left, err := i.stopped(ctx, rest, stored)
 		if err != nil {
 			return repository.Stored{}, err
 		}
-		if all.Ranges = append(all.Ranges, ended...); !again || len(left.Ranges) == 0 {
+		if all.Ranges = append(all.Ranges, ended...); len(left.Ranges) == 0 {
 			return all, nil
 		}
 		b = left

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -81,9 +80,9 @@ func recordCounts(span trace.Span, messages []entity.Message, moved []repository
 	span.SetAttributes(spanStored.Int(stored), spanDuplicate.Int(len(messages)-stored))
 }
 
-// end ends a batch's span. A batch that another ingester has stored first does not count as an error.
+// end ends a batch's span.
 func end(span trace.Span, err error) {
-	if err != nil && !errors.Is(err, errFenced) {
+	if err != nil {
 		span.SetStatus(codes.Error, "")
 		span.SetAttributes(traces.ErrorType.String(notStored))
 	}

@@ -45,7 +45,7 @@ func (u *unpacker) unpack(ctx context.Context) (pause time.Duration) {
 		defer slots.Release(1)
 	}
 	defer u.release()
-	for again := true; again && u.size > 0 && ctx.Err() == nil && u.p.opened; {
+	for again := true; again && u.size > 0 && ctx.Err() == nil && u.p.opened && !u.p.fenced.Load(); {
 		if again, pause = u.answer(ctx); pause > 0 {
 			return pause
 		}
@@ -122,7 +122,7 @@ func (u *unpacker) answer(ctx context.Context) (again bool, pause time.Duration)
 // read passes all records of an answer to the writers.
 func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 	p, whole := u.p, u.large // whole: r.large is held for the whole answer, not only for one large record of it
-	for done := false; !done; {
+	for done := false; !done && !p.fenced.Load(); {
 		reserved := u.r.i.cfg.unit()
 		if u.r.budget.Acquire(ctx, reserved) != nil {
 			return // ctx ended

@@ -23,7 +23,7 @@ func newWriter(i *Ingester, budget *semaphore.Weighted, commits *committer) *wri
 	return &writer{i: i, chunks: make(chan chunk, 64), budget: budget, commits: commits}
 }
 
-// run stores chunks until ctx ends or another ingester moves a position.
+// run stores chunks until ctx ends.
 func (w *writer) run(ctx context.Context) error {
 	var held *chunk // a chunk from the channel, or the rest of a chunk, that did not fit into the last batch
 	for ctx.Err() == nil {
@@ -101,9 +101,6 @@ func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
 	recordCounts(span, batch.Messages, stored.Ranges)
 	w.i.reportQuarantined(stored.Quarantined)
 	w.i.reportReturns(ctx, stored.Returns)
-	if len(stored.Ranges) < len(batch.Ranges) {
-		return errFenced
-	}
 	return nil
 }
 
@@ -129,11 +126,15 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 		m.of(m.received, c.p.Topic).Add(float64(len(c.records)))
 		if !counted[c.p.key()] {
 			m.of(m.duplicate, c.p.Topic).Add(float64(len(c.records)))
+			if !c.p.fenced.Swap(true) {
+				w.i.log.Info("another ingester has stored records of a partition first", zap.String("topic", c.p.Topic),
+					zap.Int32("partition", c.p.Partition), zap.Int64("offset", c.from))
+			}
 			c.p.waiting.Add(-1)
 			continue
 		}
 		m.of(m.stored, c.p.Topic).Add(float64(len(c.records) - refusedOf(c, stored.Quarantined)))
-		w.commits.passed(c.p.TopicPartition, c.to)
+		w.commits.passed(c.p, c.to)
 		if n := len(c.records); n > 0 {
 			m.lastRecord.SetToCurrentTime()
 			if at := c.records[n-1].Time; !at.IsZero() {
