@@ -186,6 +186,13 @@ func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64,
 	return nil
 }
 
+// count returns the number of records of a partition. It may be called while others send.
+func (l *logs) count(tp broker.TopicPartition) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.records[tp])
+}
+
 // rest makes the leader of a partition ask for a pause from now on.
 func (l *logs) rest(tp broker.TopicPartition, d time.Duration) {
 	l.mu.Lock()

@@ -422,7 +422,7 @@ func TestPublishWhileABrokerRests(t *testing.T) {
 				go func() { done <- r.Publish(t.Context(), batch) }()
 				synctest.Wait()
 				for p := range int32(many) {
-					check.Equal(t, len(l.records[part(p)]), int(p%2), "records of partition %d during the pause", p)
+					check.Equal(t, l.count(part(p)), int(p%2), "records of partition %d during the pause", p)
 				}
 				for i, d := range <-done {
 					check.Equal(t, d.Verdict, entity.Acknowledged, "delivery %d", i)

@@ -64,9 +64,7 @@ func TestMetrics(t *testing.T) {
 		b.Kafka.Find = func(entity.Claim) *entity.Delivery { d := inDoubt(entity.NetworkTimeout); return &d }
 		defer b.settler()()
 		b.Within(time.Hour, "a stuck claim", func() bool { return testutil.ToFloat64(b.metrics.stuck) == 1 })
-		b.Kafka.Mu.Lock()
-		b.Kafka.Find = nil
-		b.Kafka.Mu.Unlock()
+		b.Kafka.Set(func() { b.Kafka.Find = nil })
 		b.Within(time.Hour, "none", func() bool { return testutil.ToFloat64(b.metrics.stuck) == 0 })
 		b.WantMetric("settled", b.metrics.sends.WithLabelValues(orders, "settled_rescued"), 1)
 	}))

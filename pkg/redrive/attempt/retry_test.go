@@ -158,8 +158,9 @@ func TestStoppedRequest(t *testing.T) {
 		first := make(chan error)
 		go func() { _, err := b.Retry(context.Background(), order); first <- err }()
 		elapse(35 * time.Second)
-		order.Resumed = true
-		_, err := b.another().Retry(context.Background(), order)
+		again := order
+		again.Resumed = true
+		_, err := b.another().Retry(context.Background(), again)
 		b.WantPublishError(err, entity.Retrying, entity.NetworkTimeout)
 		check.Is(b, <-first, entity.ErrUnavailable, "Retry of the stopped process")
 		b.WantSent(orders, id)

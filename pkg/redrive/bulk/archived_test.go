@@ -121,7 +121,7 @@ func TestRestoredMessagesAreNotDue(t *testing.T) {
 			check.Len(b, b.due(), 0, "due messages")
 		}
 		check.Same(b, b.restored(ids), 3, "restored messages")
-		b.Kafka.PlanError = nil
+		b.Kafka.Set(func() { b.Kafka.PlanError = nil })
 		b.wantEnd(r.ID, counted{Selected: 3, Succeeded: 3})
 		b.WantSent(orders, ids...)
 	}))

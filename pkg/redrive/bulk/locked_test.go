@@ -147,11 +147,11 @@ func TestLockedRows(t *testing.T) {
 		elapse(10 * time.Second)
 		other := b.another() // a process that attempts the messages while the first process finds them locked
 		b.Unlock()
-		b.Kafka.Deliver = always(entity.Delivery{Verdict: entity.GivenBack, Err: errBroken}, false)
+		b.Kafka.Set(func() { b.Kafka.Deliver = always(entity.Delivery{Verdict: entity.GivenBack, Err: errBroken}, false) })
 		drainOther := other.carry()
 		elapse(time.Second)
 		drainOther()
-		b.Kafka.Deliver = nil
+		b.Kafka.Set(func() { b.Kafka.Deliver = nil })
 		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 2})
 		b.wantEachOnce(ids)
 		drain()

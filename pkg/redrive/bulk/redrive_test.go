@@ -251,9 +251,7 @@ func TestRetryAllInterrupted(t *testing.T) {
 		stop := b.carry()
 		r := b.begin()
 		elapse(unreachablePause / 2)
-		b.Kafka.Mu.Lock()
-		b.Kafka.NoPartitions = true
-		b.Kafka.Mu.Unlock()
+		b.Kafka.Set(func() { b.Kafka.NoPartitions = true })
 		r, err := b.Wait(context.Background(), r.ID)
 		stop()
 		b.wantInterrupted(r, err)

@@ -70,6 +70,13 @@ type Kafka struct {
 	logs map[string][]entry
 }
 
+// Set calls a function that changes the fields above while other goroutines send.
+func (k *Kafka) Set(change func()) {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	change()
+}
+
 // Plan implements attempt.Publisher.
 func (k *Kafka) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
 	k.Mu.Lock()
@@ -110,8 +117,11 @@ func (k *Kafka) Publish(ctx context.Context, batch []entity.Outgoing) []entity.D
 
 func (k *Kafka) send(out entity.Outgoing) entity.Delivery {
 	written, d := true, Acknowledged
-	if k.Deliver != nil {
-		written, d = k.Deliver(out)
+	k.Mu.Lock()
+	deliver := k.Deliver
+	k.Mu.Unlock()
+	if deliver != nil {
+		written, d = deliver(out)
 	}
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
@@ -136,8 +146,11 @@ func (k *Kafka) FindMany(_ context.Context, claims []entity.Claim) []entity.Deli
 }
 
 func (k *Kafka) findOne(c entity.Claim) entity.Delivery {
-	if k.Find != nil {
-		if d := k.Find(c); d != nil {
+	k.Mu.Lock()
+	find := k.Find
+	k.Mu.Unlock()
+	if find != nil {
+		if d := find(c); d != nil {
 			return *d
 		}
 	}
