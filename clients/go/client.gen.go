@@ -2353,7 +2353,7 @@ type Message struct {
 	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
 	DlqTopic       *string `json:"dlq_topic"`
 
-	// Duplicates How many further dead letters of the same record and share group were not stored as messages of their own; null unless it is a dead letter of a share group.
+	// Duplicates How many further dead letters of the same record were counted and not stored as messages of their own; null when the dead letter does not name the position of its record.
 	Duplicates *int `json:"duplicates"`
 
 	// ErrorClass The class of the root cause, which is also that of the message's error group. Where the headers name only a wrapper, it is read from the stack trace.
@@ -2462,6 +2462,13 @@ type Message struct {
 	// PayloadUrl The address of a value that was left out; null for others.
 	PayloadUrl *string `json:"payload_url"`
 
+	// RepeatOf The first message of the same record, which was RESOLVED or DEAD when this one arrived. Automatic and bulk retry
+	// leave this message out (reason `REPEAT`); a retry of this message alone sends it. Null for all other messages.
+	RepeatOf *openapi_types.UUID `json:"repeat_of"`
+
+	// Repeats The positions of the latest of these dead letters in the dead-letter topic, the latest first.
+	Repeats []RepeatPosition `json:"repeats"`
+
 	// RetryCount Attempts started so far.
 	RetryCount int `json:"retry_count"`
 
@@ -2552,7 +2559,7 @@ type MessageDetail struct {
 	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
 	DlqTopic       *string `json:"dlq_topic"`
 
-	// Duplicates How many further dead letters of the same record and share group were not stored as messages of their own; null unless it is a dead letter of a share group.
+	// Duplicates How many further dead letters of the same record were counted and not stored as messages of their own; null when the dead letter does not name the position of its record.
 	Duplicates *int `json:"duplicates"`
 
 	// Envelope Why the value looks like an envelope, which only `accept_envelope` sends; null when it does not.
@@ -2674,6 +2681,13 @@ type MessageDetail struct {
 
 	// PayloadUrl The address of a value that was left out; null for others.
 	PayloadUrl *string `json:"payload_url"`
+
+	// RepeatOf The first message of the same record, which was RESOLVED or DEAD when this one arrived. Automatic and bulk retry
+	// leave this message out (reason `REPEAT`); a retry of this message alone sends it. Null for all other messages.
+	RepeatOf *openapi_types.UUID `json:"repeat_of"`
+
+	// Repeats The positions of the latest of these dead letters in the dead-letter topic, the latest first.
+	Repeats []RepeatPosition `json:"repeats"`
 
 	// ReplayKeeps The headers that a replay carries although a value of the failure was read from them: hand-written ones that the application may use itself, and those of `kafka.keep_headers`.
 	ReplayKeeps []string `json:"replay_keeps"`
@@ -3123,6 +3137,12 @@ type RedriveOrderSchema string
 
 // RedriveState defines model for RedriveState.
 type RedriveState string
+
+// RepeatPosition defines model for RepeatPosition.
+type RepeatPosition struct {
+	Offset    int64 `json:"offset"`
+	Partition int   `json:"partition"`
+}
 
 // RetryAllResult defines model for RetryAllResult.
 type RetryAllResult struct {

@@ -12,16 +12,24 @@ func RecordHash(key, value []byte) int64 {
 	if len(key) == 0 || len(value) == 0 {
 		return 0
 	}
-	h := sha256.New()
-	var length [8]byte // the length makes "ab", "c" have another hash than "a", "bc"
-	binary.BigEndian.PutUint64(length[:], uint64(len(key)))
-	_, _ = h.Write(length[:]) // Write of a hash never returns an error
-	_, _ = h.Write(key)
-	_, _ = h.Write(value)
-	var sum [sha256.Size]byte
-	n := int64(binary.BigEndian.Uint64(h.Sum(sum[:0])))
-	if n == 0 {
-		n = 1
+	var buffer []byte
+	return hashOf(key, value, recordSum(key, value, &buffer))
+}
+
+func hashOf(key, value []byte, sum [sha256.Size]byte) int64 {
+	n := int64(binary.BigEndian.Uint64(sum[:]))
+	switch {
+	case len(key) == 0 || len(value) == 0:
+		return 0
+	case n == 0:
+		return 1
 	}
 	return n
+}
+
+// recordSum returns the SHA-256 of key and value. The length of the key makes "ab", "c" have another one than "a", "bc".
+func recordSum(key, value []byte, buffer *[]byte) [sha256.Size]byte {
+	*buffer = append(binary.BigEndian.AppendUint64((*buffer)[:0], uint64(len(key))), key...)
+	*buffer = append(*buffer, value...)
+	return sha256.Sum256(*buffer)
 }

@@ -53,6 +53,13 @@ type Message struct {
 	// Share is what is known of the record to which a share group's dead letter points; nil for every other message.
 	Share *ShareRecord
 
+	// Repeats are further dead letters of the same record.
+	Repeats Repeats
+	// Digest identifies the record of a dead letter that may repeat another one, or be repeated; uuid.Nil for all others.
+	// RecordHash is then the RecordHash of its key and value. Both are set only while the dead letter is being stored.
+	Digest     uuid.UUID
+	RecordHash int64
+
 	// Unsettled: the message is RETRYING, and it cannot be found out whether the attempt's record is in the target log.
 	Unsettled bool
 	// NextAttemptAt is the time from which automatic retry may send the message; an operator may send it earlier.

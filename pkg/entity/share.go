@@ -42,14 +42,18 @@ type ShareRecord struct {
 func DeadLetterDigest(key, value []byte) []byte {
 	h := sha256.New()
 	for _, part := range [][]byte{key, value} {
-		length := uint64(len(part)) << 1
-		if part == nil {
-			length = 1
-		}
-		h.Write(binary.BigEndian.AppendUint64(nil, length))
+		h.Write(binary.BigEndian.AppendUint64(nil, lengthOf(part)))
 		h.Write(part)
 	}
 	return h.Sum(nil)
+}
+
+// lengthOf returns a number that is different for each length of b, and different for nil and empty bytes.
+func lengthOf(b []byte) uint64 {
+	if b == nil {
+		return 1
+	}
+	return uint64(len(b)) << 1
 }
 
 // ShareGroup is a share group whose configuration names a dead-letter topic, as operators see it.

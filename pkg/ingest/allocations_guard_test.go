@@ -29,7 +29,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 		return New(DefaultConfig(), "group", patterns, nil, decoder, Stores{}, prometheus.NewRegistry(), zap.NewNop(), options...)
 	}
 	const n = 1000
-	records := springLike(n)
+	records := springLike(3, n)
 	for i := range records {
 		records[i].TopicPartition, records[i].Offset, records[i].Time = part("orders.dlq.v1", 0), int64(i), time.Now()
 	}

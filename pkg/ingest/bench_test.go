@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func benchmarkIngest(b *testing.B, options ...Option) {
 		b.StopTimer()
 		topic := p.create(fmt.Sprintf("bench-%d", time.Now().UnixNano()), partitions)
 		for n := range int32(partitions) {
-			check.NoError(b, producer.Produce(p.ctx(), part(topic, n), springLike(each)).Err())
+			check.NoError(b, producer.Produce(p.ctx(), part(topic, n), springLike(n, each)).Err())
 		}
 		b.StartTimer()
 		start := time.Now()
@@ -41,7 +42,7 @@ func benchmarkIngest(b *testing.B, options ...Option) {
 	}
 }
 
-func springLike(n int) []broker.Record {
+func springLike(partition int32, n int) []broker.Record {
 	text := func(s string) []byte { return []byte(s) }
 	filler := strings.Repeat("lorem ipsum ", 75)
 	out := make([]broker.Record, n)
@@ -51,8 +52,8 @@ func springLike(n int) []broker.Record {
 			Value: fmt.Appendf(nil, `{"order_id":%d,"customer":"c-%d","amount":12.50,"note":%q}`, i, i%1000, filler),
 			Headers: []entity.Header{
 				{Key: "kafka_dlt-original-topic", Value: text("orders.events.v1")},
-				{Key: "kafka_dlt-original-partition", Value: []byte{0, 0, 0, 3}},
-				{Key: "kafka_dlt-original-offset", Value: []byte{0, 0, 0, 0, 0, 0, 1, 2}},
+				{Key: "kafka_dlt-original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(partition))},
+				{Key: "kafka_dlt-original-offset", Value: binary.BigEndian.AppendUint64(nil, uint64(i))},
 				{Key: "kafka_dlt-original-timestamp", Value: []byte{0, 0, 1, 0x90, 0, 0, 1, 2}},
 				{Key: "kafka_dlt-original-timestamp-type", Value: text("CreateTime")},
 				{Key: "kafka_dlt-original-consumer-group", Value: text("orders")},

@@ -75,6 +75,9 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 		m.Return = &entity.Return{Parent: returned.MessageID, Attempt: returned.RedriveID}
 	}
 	m.Share = i.share(&m)
+	if m.Share == nil {
+		decoder.SetDigest(&m)
+	}
 	return m
 }
 

@@ -173,7 +173,7 @@ func benchIngester(b *testing.B, options ...Option) *Ingester {
 
 // BenchmarkBatch makes a batch of 1000 records of a Spring application, with and without error groups.
 func BenchmarkBatch(b *testing.B) {
-	records := springLike(1000)
+	records := springLike(3, 1000)
 	for i := range records {
 		records[i].Headers = append(records[i].Headers, entity.Header{
 			Key: "kafka_dlt-exception-stacktrace", Value: []byte(strings.Repeat("\tat org.example.Orders.on(Orders.java:12)\n", 100)),

@@ -16,7 +16,7 @@ type Redrives interface {
 	// CreateRedrive selects the messages in one snapshot, oldest first or in the order of the given ids, and stores the
 	// redrive and its batches of at most NewRedrive.BatchSize messages. Messages to which the action cannot be applied
 	// are counted as skipped; if the selection has neither ids nor statuses, these are only RETRYING messages and, for
-	// RedriveMap, messages with a known origin. If a redrive with this id exists, CreateRedrive returns it in its
+	// RedriveRetry, repeats and, for RedriveMap, messages with a known origin. If a redrive with this id exists, CreateRedrive returns it in its
 	// present state. A redrive that selects no messages is finished at once.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 

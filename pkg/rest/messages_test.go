@@ -24,7 +24,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"last_retry_at":null,"dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,` +
 	`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","dlq_timestamp_ms":null,"original_partition":null,"original_offset":null,` +
 	`"original_timestamp":null,"consumer_group":null,"error_class":null,"stack_trace":null,"consumer_attempts":null,` +
-	`"dialect":null,"origin_confidence":"header","undeclared":false,"undeclared_reason":null,"duplicates":null,"source_gone":false,"completion":null,"completion_reason":null,"group_id":null,"parent_id":null,"return_confirmed":null,` +
+	`"dialect":null,"origin_confidence":"header","undeclared":false,"undeclared_reason":null,"duplicates":null,"repeats":[],"repeat_of":null,"source_gone":false,"completion":null,"completion_reason":null,"group_id":null,"parent_id":null,"return_confirmed":null,` +
 	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"outcome_group":null,"outcome_offset":null,"next_attempt_at":null,"finished_at":null,` +
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
 	`"key_omitted":null,"key_size":9,"key_json":null,"key_format":null,"key_schema":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"payload_format":"json","payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]}`
@@ -112,7 +112,7 @@ func TestGet_EveryField(t *testing.T) {
 			`"last_retry_at":"2026-02-20T10:31:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,`+
 			`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","dlq_timestamp_ms":null,"original_partition":0,"original_offset":0,`+
 			`"original_timestamp":"2026-02-20T10:30:00.000+00:00","consumer_group":"billing","error_class":"java.lang.Boom",`+
-			`"stack_trace":"at x\n\tat y","consumer_attempts":5,"dialect":"spring","origin_confidence":"name","undeclared":false,"undeclared_reason":null,"duplicates":null,"source_gone":false,"completion":null,"completion_reason":null,"group_id":null,`+
+			`"stack_trace":"at x\n\tat y","consumer_attempts":5,"dialect":"spring","origin_confidence":"name","undeclared":false,"undeclared_reason":null,"duplicates":null,"repeats":[],"repeat_of":null,"source_gone":false,"completion":null,"completion_reason":null,"group_id":null,`+
 			`"parent_id":"550e8400-e29b-41d4-a716-446655440001","return_confirmed":false,"root_id":"550e8400-e29b-41d4-a716-4466554400ff",`+
 			`"outcome":"returned","outcome_group":null,"outcome_offset":null,"next_attempt_at":"2026-02-20T10:30:00.000+00:00","finished_at":"2026-02-20T10:30:01.500+00:00",`+
 			`"last_publish_error":"too <large>","last_publish_error_class":"BAD_RECORD","key":{"encoding":"base64","data":"/wA="},`+

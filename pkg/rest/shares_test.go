@@ -22,7 +22,7 @@ func rejected(state entity.Completion, reason string) func(*entity.Message) {
 // The answer for a message of a share group says whether its record is stored. If not, it says why.
 func TestMessageOfAShareGroup(t *testing.T) {
 	t.Parallel()
-	const shared = `"duplicates":2,"source_gone":`
+	const shared = `"duplicates":2,"repeats":[],"repeat_of":null,"source_gone":`
 	for name, c := range map[string]struct {
 		state  entity.Completion
 		reason string
@@ -43,9 +43,9 @@ func TestMessageOfAShareGroup(t *testing.T) {
 	}
 	completed := message(idA, func(m *entity.Message) { m.Share = &entity.ShareRecord{State: entity.Completed} })
 	wantStatus(t, newFixture(completed).with(WithDialects(pointers{})).open().do("GET", oneA, ""), 200,
-		`"duplicates":0,"source_gone":false,"completion":"completed","completion_reason":null`, `"payload":{"order_id": "123"}`, `"payload_omitted":null`)
+		`"duplicates":0,"repeats":[],"repeat_of":null,"source_gone":false,"completion":"completed","completion_reason":null`, `"payload":{"order_id": "123"}`, `"payload_omitted":null`)
 	wantStatus(t, newFixture(message(idA)).open().do("GET", oneA, ""), 200,
-		`"duplicates":null,"source_gone":false,"completion":null,"completion_reason":null`)
+		`"duplicates":null,"repeats":[],"repeat_of":null,"source_gone":false,"completion":null,"completion_reason":null`)
 }
 
 // The payload route answers 404 with the reason for a record that no longer exists. It does not fetch a record from

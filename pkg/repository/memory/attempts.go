@@ -366,7 +366,7 @@ func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 
 func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	switch {
-	case m.CanClaim() != nil || !slices.Contains(q.Topics, m.OriginalTopic):
+	case m.CanClaim() != nil || m.Repeats.Of != uuid.Nil || !slices.Contains(q.Topics, m.OriginalTopic):
 		return false
 	case m.Share != nil && m.Share.State != entity.Completed: // the message may be a return, which is not known before completion has stored its record
 		return false

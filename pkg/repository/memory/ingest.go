@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -98,10 +99,11 @@ func (s *messages) Store(ctx context.Context, batch repository.Batch) (repositor
 			s.Positions[p] = to
 			stored.Ranges = append(stored.Ranges, p)
 		}
+		messages = s.withoutRepeats(messages, now)
 		stored.Returns = s.Hooks.Returns(messages, batch, now)
 		rows := make([]*Row, len(messages))
 		for i, m := range messages {
-			m.CreatedAt, m.UpdatedAt, m.Return = now, now, nil
+			m.CreatedAt, m.UpdatedAt, m.Return, m.Digest = now, now, nil, uuid.Nil
 			rows[i] = s.NewRow(*m)
 			s.Rows[m.ID] = rows[i]
 		}
@@ -138,6 +140,40 @@ func (s *messages) counting(messages []entity.Message, steps map[repository.Part
 		out = append(out, &m)
 	}
 	return out, nil
+}
+
+// recentRecord is the same for dead letters that repeat each other.
+type recentRecord struct {
+	incarnation int32
+	digest      uuid.UUID
+}
+
+// withoutRepeats counts the repeats among messages that will be stored, and returns the other messages. A repeat of a
+// final message becomes a message of its own.
+func (s *messages) withoutRepeats(messages []*entity.Message, now time.Time) []*entity.Message {
+	stored := map[uuid.UUID]*entity.Message{}
+	return slices.DeleteFunc(messages, func(m *entity.Message) bool {
+		if m.Digest == uuid.Nil {
+			return false
+		}
+		record := recentRecord{m.Source.Incarnation, m.Digest}
+		first := stored[s.recent[record]]
+		if r, ok := s.Rows[s.recent[record]]; ok && now.Sub(r.Message.CreatedAt) <= entity.RepeatWindow {
+			first = &r.Message
+		}
+		if first != nil && !first.Status.Final() {
+			first.Repeats = first.Repeats.With(entity.RepeatPosition{Partition: m.Source.Partition, Offset: m.Source.Offset})
+			return true
+		}
+		if first != nil {
+			m.Repeats.Of = first.Repeats.Of
+			if m.Repeats.Of == uuid.Nil {
+				m.Repeats.Of = first.ID
+			}
+		}
+		s.recent[record], stored[m.ID] = m.ID, m
+		return false
+	})
 }
 
 // NewRow returns the row of a message. It sets the name of the dead-letter topic to the name that belongs to the

@@ -76,6 +76,9 @@ func (s *redrives) newRedrive(n repository.NewRedrive, now time.Time) *Redrive {
 	var ids []uuid.UUID
 	for _, row := range OldestFirst(s.messages.Rows, func(m *entity.Message) bool { return ofTopic(m) && (visible == nil || visible.Sees(m)) }) {
 		switch m := &row.Message; {
+		case m.CanClaim() == nil && m.Repeats.Of != uuid.Nil:
+			r.LeftOut[entity.ReasonRepeat]++
+			r.Entity.LeftOut++
 		case m.CanClaim() == nil:
 			ids = append(ids, m.ID)
 		case m.Claimed():

@@ -87,6 +87,7 @@ func themes() []theme {
 		{"Ingest", ingestPromises()},
 		{"Lineage", lineagePromises()},
 		{"Returns", returnsPromises()},
+		{"Repeats", repeatsPromises()},
 		{"Delete", deletePromises()},
 		{"Requeue", requeuePromises()},
 		{"GiveUp", giveUpPromises()},
@@ -208,6 +209,7 @@ var beyondCore = map[string][]string{
 	"Lineage": {
 		"ArrivalAtTheLimitIsInTheTrail", "ForeignHeadersNeverKill",
 	},
+	"Repeats": nil,
 	"Delete":  nil,
 	"Requeue": nil,
 	"GiveUp":  nil,

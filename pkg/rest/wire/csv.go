@@ -9,7 +9,7 @@ import (
 // CSVHead is the line of column names, in the order of a message's JSON members.
 const CSVHead = "id,original_topic,error_message,retry_count,max_retries,payload,status,created_at,updated_at,last_retry_at," +
 	"dlq_topic,dlq_partition,dlq_offset,dlq_timestamp,dlq_timestamp_ms,original_partition,original_offset,original_timestamp," +
-	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,undeclared,undeclared_reason,duplicates,source_gone,completion,completion_reason,group_id,parent_id,return_confirmed,root_id," +
+	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,undeclared,undeclared_reason,duplicates,repeats,repeat_of,source_gone,completion,completion_reason,group_id,parent_id,return_confirmed,root_id," +
 	"outcome,outcome_group,outcome_offset,next_attempt_at,finished_at,last_publish_error,last_publish_error_class," +
 	"key,key_omitted,key_size,key_json,key_format,key_schema,headers,headers_omitted,payload_omitted,payload_size,payload_url,payload_format,payload_schema,payload_reason,limit_exceeded,unreadable_reason,last_offset,cause,masked\n"
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -288,18 +289,43 @@ func (c *shown) writeFailure(r *row) {
 	c.writeShare(r)
 }
 
-// writeShare writes what the store knows of a share group's dead letter: the number of its repeats, and the state of
-// its completion.
+// writeShare writes what the store knows of repeats of the dead letter and, for a share group's dead letter, the state
+// of its completion.
 func (c *shown) writeShare(r *row) {
 	var duplicates *int
 	share := entity.ShareRecord{}
-	if c.Share != nil {
+	switch {
+	case c.Share != nil:
 		duplicates, share = &c.Share.Duplicates, *c.Share
+	case c.NamesPosition() || c.Repeats.Count > 0:
+		duplicates = &c.Repeats.Count
 	}
 	number(r, "duplicates", duplicates)
+	c.writeRepeats(r)
+	r.id("repeat_of", c.Repeats.Of)
 	r.flag("source_gone", true, share.State == entity.SourceGone)
 	r.text("completion", string(share.State))
 	r.text("completion_reason", share.Reason)
+}
+
+// writeRepeats writes the positions of repeats. In CSV the cell is empty when there is none, and otherwise contains JSON.
+func (c *shown) writeRepeats(r *row) {
+	r.name("repeats")
+	if r.csv && len(c.Repeats.Positions) == 0 {
+		return
+	}
+	list := []byte{'['}
+	for i, at := range c.Repeats.Positions {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = fmt.Appendf(list, `{"partition":%d,"offset":%d}`, at.Partition, at.Offset)
+	}
+	if list = append(list, ']'); r.csv {
+		r.dst = appendCell(r.dst, string(list))
+	} else {
+		r.dst = append(r.dst, list...)
+	}
 }
 
 // writeOutcome writes the lineage of the message and the outcome of its replay. For a return, return_confirmed says

@@ -39,6 +39,8 @@ type Message struct {
 	ConsumerGroup  string    `json:"consumer_group"`
 	ConsumerTries  *int64    `json:"consumer_attempts"`
 	Duplicates     int64     `json:"duplicates"`
+	Repeats        []Repeat  `json:"repeats"`
+	RepeatOf       string    `json:"repeat_of"`
 	Completion     string    `json:"completion"`
 	CompletionWhy  string    `json:"completion_reason"`
 	Dialect        string    `json:"dialect"`
@@ -103,6 +105,12 @@ func (m *Message) SentTo() string {
 
 // Unconfirmed reports whether the message is a return that is not confirmed, and so changed no outcome.
 func (m Message) Unconfirmed() bool { return m.Confirmed != nil && !*m.Confirmed }
+
+// Repeat is the position of a repeated dead letter that was left out.
+type Repeat struct {
+	Partition int32 `json:"partition"`
+	Offset    int64 `json:"offset"`
+}
 
 // Hop is one of the failures that the headers of the record describe.
 type Hop struct {

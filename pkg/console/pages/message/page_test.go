@@ -307,6 +307,20 @@ func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	consoletest.MustNotHave(t, consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"undeclared":false,"undeclared_reason":null`)), consoletest.MessagePath).Body.String(), `id="undeclared"`, "badge undeclared")
 }
 
+// The page of a message shows its repeats with their positions, and of which message it is a repeat.
+func TestRepeatsAreShownWithTheirPositions(t *testing.T) {
+	t.Parallel()
+	page := func(members string) string {
+		return consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, members)), consoletest.MessagePath).Body.String()
+	}
+	counted := page(`"duplicates":2,"repeats":[{"partition":3,"offset":8},{"partition":1,"offset":7}]`)
+	consoletest.MustHave(t, counted, "2 repeated dead letters left out", "partition 3, offset 8", "partition 1, offset 7")
+	consoletest.MustNotHave(t, counted, "Repeat of")
+	repeat := page(`"duplicates":0,"repeats":[],"repeat_of":"550e8400-e29b-41d4-a716-446655440009"`)
+	consoletest.MustHave(t, repeat, "Repeat of", `href="/messages/550e8400-e29b-41d4-a716-446655440009"`, "left out of automatic and bulk retry")
+	consoletest.MustNotHave(t, repeat, "left out</summary>")
+}
+
 // The page of a share group's dead letter names the share group, the number of deliveries, and whether the failed
 // record is stored. If the record is not stored, the page says why. It then offers a download only of a record that is
 // fetched on request.
@@ -323,7 +337,7 @@ func TestShareGroupsDeadLetterSaysWhereItsRecordIs(t *testing.T) {
 	}{
 		"Completed": {
 			`"dialect":"sharegroup","consumer_attempts":1,"completion":"completed","duplicates":2`,
-			[]string{"<dt>Share group</dt>", "1 delivery", "<dt>Failed record</dt><dd>stored<br>", "2 repeated dead letters left out", download},
+			[]string{"<dt>Share group</dt>", "1 delivery", "<dt>Failed record</dt><dd>stored</dd>", "2 repeated dead letters left out", download},
 			[]string{"Consumer group"},
 		},
 		"Waiting": {

@@ -109,6 +109,7 @@ var reasonTexts = map[string]string{
 	"gone":               "it no longer exists, or you may not change it",
 	"unreadable":         "its object in the archive is missing or damaged",
 	"refused":            "the database refuses to change it",
+	"REPEAT":             "a dead letter of the same record was handled before; retry it alone to send it",
 	"not_retryable":      "it is in another state, or has no attempts left",
 	"origin_known":       "its own header names its original topic",
 	"given_back":         "its turn came too late to send it safely",

@@ -55,7 +55,7 @@ func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Ba
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
 	taken := map[slot]bool{}
 	for _, m := range messages {
-		if m.Return != nil || m.OriginalTopic == "" {
+		if m.Return != nil || m.OriginalTopic == "" || m.Repeats.Of != uuid.Nil {
 			continue
 		}
 		hash := entity.RecordHash(m.Record.Key, m.Record.Value)

@@ -403,6 +403,9 @@ func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.M
 	f := selected{id: m.ID, topic: m.OriginalTopic, source: m.Source.Topic, confidence: m.Origin.Confidence}
 	switch {
 	case takes(m):
+		if action == entity.RedriveRetry && m.Repeats.Of != uuid.Nil {
+			f.reason = entity.ReasonRepeat
+		}
 	case m.Claimed():
 		f.reason = repository.SkippedTaken
 	case action == entity.RedriveMap && mappable(m): // a header of the message's record names the original topic

@@ -49,6 +49,8 @@ type Row struct {
 
 	Share []byte `db:"share"` // JSON of an entity.ShareRecord
 
+	Repeats []byte `db:"repeats"` // JSON of an entity.Repeats
+
 	ClaimID        uuid.NullUUID  `db:"claim_id"`
 	ClaimExpiresAt sql.NullTime   `db:"claim_expires_at"`
 	ClaimTopic     sql.NullString `db:"claim_topic"`
@@ -103,6 +105,9 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	CASE WHEN m.parent_id IS NOT NULL THEN (SELECT true FROM dlq.unconfirmed_returns u WHERE u.child_id = m.id) END AS unconfirmed_return,
 	CASE WHEN m.dialect = 'sharegroup' THEN (SELECT json_build_object('state', s.state, 'reason', s.reason, 'duplicates', s.duplicates)::text
 		FROM dlq.share_records s WHERE s.message_id = m.id) END AS share,
+	CASE WHEN m.original_offset IS NOT NULL THEN (SELECT json_build_object('of', r.repeat_of, 'count', r.duplicates,
+		'positions', ARRAY(SELECT json_build_object('partition', p, 'offset', o) FROM unnest(r.partitions, r.offsets) AS x (p, o)))::text
+		FROM dlq.repeats r WHERE r.message_id = m.id) END AS repeats,
 	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.claim_redrive_id,
 	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
@@ -169,11 +174,16 @@ func LacksRecord(m string) string {
 		AND (SELECT s.state <> 'completed' FROM dlq.share_records s WHERE s.message_id = ` + m + `.id) IS TRUE)`
 }
 
-// NextAttempt returns the SQL expression for next_attempt_at of the message m: the time at, or NULL while the message's
-// record is not stored. So the index of due messages contains no message that Due would have to skip in each call. When
+// IsRepeat returns the condition that the message m is a repeat of a message that was final.
+func IsRepeat(m string) string {
+	return `((SELECT r.repeat_of FROM dlq.repeats r WHERE r.message_id = ` + m + `.id) IS NOT NULL)`
+}
+
+// NextAttempt returns the SQL expression for next_attempt_at of the message m: the time at, or NULL for a repeat and
+// while the message's record is not stored. So the index of due messages contains no message that Due would have to skip in each call. When
 // the record is stored, Due finds the message like one that was never attempted.
 func NextAttempt(m, at string) string {
-	return `CASE WHEN NOT ` + LacksRecord(m) + ` THEN ` + at + ` END`
+	return `CASE WHEN NOT ` + LacksRecord(m) + ` AND NOT ` + IsRepeat(m) + ` THEN ` + at + ` END`
 }
 
 // ByteColumns returns the columns with the bytes of the record. A value longer than limit, and headers or a key longer
@@ -260,6 +270,7 @@ func (r *Row) Message() entity.Message {
 		Root:                  r.RootID.UUID,
 		UnconfirmedReturn:     r.UnconfirmedReturn.Bool,
 		Share:                 shareRecord(r.Share),
+		Repeats:               repeats(r.Repeats),
 		Unsettled:             r.Unsettled.Bool,
 		NextAttemptAt:         TimeOf(r.NextAttemptAt),
 		LastPublishError:      r.LastPublishError.String,
@@ -373,6 +384,21 @@ func shareRecord(column []byte) *entity.ShareRecord {
 		return nil
 	}
 	return &entity.ShareRecord{State: s.State, Reason: s.Reason, Duplicates: s.Duplicates}
+}
+
+// repeats decodes the column repeats.
+func repeats(column []byte) entity.Repeats {
+	if column == nil {
+		return entity.Repeats{}
+	}
+	var found entity.Repeats
+	if json.Unmarshal(column, &found) != nil {
+		return entity.Repeats{}
+	}
+	if len(found.Positions) == 0 {
+		found.Positions = nil
+	}
+	return found
 }
 
 // TimeOf returns t as a time; the zero time for NULL.

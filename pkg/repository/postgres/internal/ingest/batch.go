@@ -67,12 +67,24 @@ func (p *prepared) halves(n int) (first, second *prepared) {
 	return &prepared{hashes: p.hashes[:n], notes: p.notes[:n], asked: p.asked}, &prepared{hashes: p.hashes[n:], notes: p.notes[n:], asked: p.asked}
 }
 
-// repeats are dead letters of share groups that repeat another dead letter. A broker that is killed while it writes
-// dead letters writes some of them again when it starts.
+// repeats are dead letters that repeat another dead letter. A broker that is killed while it writes dead letters writes
+// some of them again when it starts, and so does a consumer that dies before it commits the offset of the record that
+// failed.
 type repeats struct {
-	all []repeat
-	// within says, by the id of a message of this batch, how many repeats of the message the same batch contains.
+	all []repeat // dead letters of share groups that repeat stored messages
+	// within says, by the id of a share group's message of this batch, how many repeats of it the same batch contains.
 	within map[uuid.UUID]within
+
+	// The fields below are those of recent.go, except that counted also contains the repeats of share groups.
+	counted []repeat    // the repeats, with the message that counts them: a stored one or one of this batch
+	open    []uuid.UUID // stored messages that count repeats of this batch
+	next    []successor // messages of this batch that count further repeats from now on
+}
+
+func (r *repeats) empty() bool { return len(r.counted) == 0 && len(r.next) == 0 }
+
+func (r *repeats) equal(other *repeats) bool {
+	return slices.Equal(r.counted, other.counted) && slices.Equal(r.next, other.next)
 }
 
 // within says how many repeats of a message its own batch contains, and when the latest of them was written.
@@ -82,11 +94,16 @@ type within struct {
 }
 
 // messages returns the ids of the stored messages that the dead letters in all repeat, each once and sorted.
-func (r repeats) messages() []uuid.UUID {
+func (r *repeats) messages() []uuid.UUID {
 	ids := make([]uuid.UUID, len(r.all))
 	for i := range r.all {
 		ids[i] = r.all[i].message
 	}
+	return sorted(ids)
+}
+
+// sorted sorts ids and removes those that occur more than once.
+func sorted(ids []uuid.UUID) []uuid.UUID {
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	return slices.Compact(ids)
 }
@@ -95,4 +112,19 @@ func (r repeats) messages() []uuid.UUID {
 type repeat struct {
 	message uuid.UUID
 	source  entity.Source
+}
+
+// successor is a message with the same recentRecord as an older message, which counts no further repeats.
+type successor struct {
+	recentRecord
+	message, older uuid.UUID
+	repeatOf       uuid.UUID // the first message of the record if the older message is final; uuid.Nil if it is gone or too old
+	source         entity.Source
+}
+
+// recentRecord is the primary key of dlq.recent_records. It is the same for dead letters that repeat each other.
+type recentRecord struct {
+	incarnation, partition int32
+	position               int64
+	digest                 uuid.UUID
 }

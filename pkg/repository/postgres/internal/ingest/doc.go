@@ -10,6 +10,7 @@
 //   - refused.go: finds the message that PostgreSQL refuses, by bisecting its batch
 //   - positions.go: Positions, the store's ids of topics and the next offset of each partition
 //   - repeats.go: dead letters of share groups that repeat another one
+//   - recent.go: other dead letters that repeat another one
 //   - args.go: a batch as the arguments of a statement
 //   - lineage.go: finds returns, by headers and by content
 //   - payloads.go: Payloads, which fills the column payload later

@@ -3,9 +3,11 @@ package ingest
 import (
 	"context"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+
+	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -20,11 +22,12 @@ type Ingester struct {
 
 	returns    returns
 	projection projection
+	repeating  atomic.Bool // whether the latest batch had repeats, so that it is better to look for them before the next is stored
 }
 
 // New returns an Ingester that fills the column payload in the given mode, for values of at most limit bytes.
 func New(db *conn.DB, archive *messages.Archive, mode PayloadMode, limit int) *Ingester {
-	return &Ingester{db, archive, returns{db}, projection{mode, limit}}
+	return &Ingester{db: db, archive: archive, returns: returns{db}, projection: projection{mode, limit}}
 }
 
 // The constants below are parts of one statement, which moves the positions of the partitions and stores their
@@ -236,39 +239,69 @@ func (s *Ingester) Store(ctx context.Context, batch repository.Batch) (repositor
 
 // storeWithoutRepeats stores the messages of a batch that are no repeats, and counts the repeats. When nothing was
 // stored, it looks for repeats again, because a message that has repeats may have become final in the meantime; see
-// openSteps. When PostgreSQL refuses the batch, each part that bisect stores looks for repeats again, because there are
-// no repeats of a message that goes into quarantine.
+// openSteps. It looks for equal records only when the primary key of dlq.recent_records refuses the batch, because they
+// are rare. When PostgreSQL refuses the batch for another reason, each part that bisect stores looks for repeats again,
+// because there are no repeats of a message that goes into quarantine.
 func (s *Ingester) storeWithoutRepeats(ctx context.Context, batch repository.Batch, known *prepared) (repository.Stored, error) {
-	var before []repeat
-	for {
+	var before repeats
+	for look, tries := s.repeating.Load(), 0; tries <= storeTries; tries++ {
 		kept, found, err := withoutRepeats(ctx, s.db, batch)
+		if err == nil && look {
+			var apart repository.Batch
+			if kept, apart, err = withoutEqual(ctx, s.db, kept, &found); err == nil && len(apart.Ranges) > 0 {
+				return s.storeParts(ctx, kept, apart)
+			}
+		}
 		if err != nil {
 			return repository.Stored{}, err
 		}
-		if len(before) > 0 && slices.Equal(before, found.all) {
+		if !before.empty() && before.equal(&found) {
 			return repository.Stored{}, nil // the batch's ranges do not begin at the positions
 		}
 		ofKept := known
-		if len(kept.Messages) < len(batch.Messages) {
+		if !found.empty() {
 			ofKept = s.prepare(kept)
 			ofKept.repeats = found
 		}
 		stored, err := s.storeWhole(ctx, kept, moveSteps, ofKept)
+		if hasEqual(err) {
+			look = true
+			continue
+		}
 		if conn.Refused(err) {
 			return s.bisect(ctx, batch, known, err)
 		}
-		if err != nil || len(stored.Ranges) > 0 || len(found.all) == 0 {
+		if err != nil || len(stored.Ranges) > 0 || len(found.all) == 0 && len(found.open) == 0 && len(found.next) == 0 {
+			s.repeating.Store(len(found.open) > 0)
 			return stored, err
 		}
-		before = found.all
+		before = found
 	}
+	return repository.Stored{}, entity.ErrContended
+}
+
+// storeParts stores the parts of a batch, one after the other.
+func (s *Ingester) storeParts(ctx context.Context, parts ...repository.Batch) (all repository.Stored, err error) {
+	for _, part := range parts {
+		stored, err := s.storeWithoutRepeats(ctx, part, s.prepare(part))
+		all.Ranges = append(all.Ranges, stored.Ranges...)
+		all.Returns = append(all.Returns, stored.Returns...)
+		all.Quarantined = append(all.Quarantined, stored.Quarantined...)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 func (s *Ingester) prepare(batch repository.Batch) *prepared {
 	p := &prepared{hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
-		if m.Share == nil { // the headers of a completed record, not its hash, say whether a share group's message is a return
+		switch {
+		case m.Digest != uuid.Nil:
+			p.hashes[i] = m.RecordHash
+		case m.Share == nil: // the headers of a completed record, not its hash, say whether a share group's message is a return
 			p.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
 		}
 		p.notes[i] = s.projection.note(m)
@@ -283,7 +316,7 @@ func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps
 	var stored []repository.Partition
 	var err error
 	for range storeTries {
-		if in.Messages, in.back, err = s.returns.withParents(ctx, batch, in.hashes); err != nil {
+		if in.Messages, in.back, err = s.returns.withParents(ctx, batch, in.hashesToMatch()); err != nil {
 			return repository.Stored{}, err
 		}
 		stored, err = s.storeAll(ctx, in)
@@ -306,7 +339,7 @@ func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps
 // PostgreSQL refuses.
 func (s *Ingester) storeAll(ctx context.Context, in incoming) ([]repository.Partition, error) {
 	stored, err := s.store(ctx, in)
-	if err == nil || takenMeanwhile(err) || !conn.Refused(err) || in.asked {
+	if err == nil || takenMeanwhile(err) || hasEqual(err) || !conn.Refused(err) || in.asked {
 		return stored, err
 	}
 	if err := s.dropProjections(ctx, in); err != nil {
@@ -342,6 +375,7 @@ func (s *Ingester) store(ctx context.Context, in incoming) ([]repository.Partiti
 		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
 	}
 	steps, query, args := withShares(in, query, args, clockParameter)
+	steps, query, args = withRecent(in, steps, query, args)
 	if s.projection.mode != PayloadInline {
 		query = strings.Replace(query, valueForPayload, "NULL::bytea AS value, ", 1)
 	}

@@ -267,6 +267,7 @@ func (s *Quarantine) Release(ctx context.Context, batch repository.Batch) (repos
 	m := &batch.Messages[0]
 	at := repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}
 	batch.Ranges = []repository.Range{{Partition: at, From: m.Source.Offset, To: m.Source.Offset + 1}}
+	m.Digest = uuid.Nil // dead letters that were stored while the record was in quarantine are not its repeats
 	stored, err := s.ingest.storeWhole(ctx, batch, releaseSteps, s.ingest.prepare(batch))
 	if conn.Refused(err) {
 		code, text := conn.RefusalOf(err)

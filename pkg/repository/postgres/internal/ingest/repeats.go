@@ -70,6 +70,7 @@ func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (r
 		switch id, isStored := stored[at]; {
 		case known && isStored:
 			found.all = append(found.all, repeat{id, m.Source})
+			found.counted = append(found.counted, repeat{id, m.Source})
 			continue
 		case known && before != nil && before.Source.Incarnation == m.Source.Incarnation && before.Source.Partition == m.Source.Partition:
 			w := found.within[before.ID]
@@ -78,6 +79,7 @@ func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (r
 				w.latest = m.Source.Timestamp
 			}
 			found.within[before.ID] = w
+			found.counted = append(found.counted, repeat{before.ID, m.Source})
 			continue
 		case known:
 			first[at] = m

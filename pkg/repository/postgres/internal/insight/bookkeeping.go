@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
@@ -81,6 +82,30 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
+	// The index of stored_at says only roughly where old rows are, and a further statement would read the places of deleted
+	// rows again. So one statement deletes many batches; no other statement waits for it.
+	purgeRecentQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.recent_records WHERE ctid = ANY (ARRAY(
+			SELECT ctid FROM dlq.recent_records
+			WHERE stored_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+			LIMIT 100 * $3::bigint FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	// This query deletes the rows of messages that no longer exist.
+	purgeRepeatsQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.repeats WHERE message_id = ANY (ARRAY(
+			SELECT r.message_id FROM dlq.repeats r
+			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = r.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = r.message_id)
+			LIMIT $1 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
 	purgeGroupsQuery = `SELECT dlq.purge_groups($1, $2)`
 
 	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
@@ -94,7 +119,7 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 // PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after repository.KeyLife; ended
 // redrives, returns without an attempt, and unconfirmed returns without a message, after redriveDays; audit entries
 // after auditDays (at least 365); documents of messages that do not exist or are in an object, edits without a message,
-// and empty partitions of documents; hourly arrivals after repository.TrendLife; error groups without messages (see
+// and empty partitions of documents; records of dead letters that are too old to have repeats, and repeats without a message; hourly arrivals after repository.TrendLife; error groups without messages (see
 // repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose token has expired; drafts of
 // the console after a day. Each transaction deletes at most batch rows, or 10 redrives with their batches.
 // PurgeBookkeeping returns the number of deleted rows. When the deletion of one kind of row fails, it continues with
@@ -116,6 +141,8 @@ func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDa
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
 		{"purge documents of nothing", search.PurgeStraysQuery, []any{batch}},
 		{"purge edits of nothing", purgeEditsQuery, []any{batch}},
+		{"purge recent records", purgeRecentQuery, []any{s.db.Clock(), entity.RepeatWindow.Microseconds(), batch}},
+		{"purge repeats of nothing", purgeRepeatsQuery, []any{batch}},
 		{"purge error groups", purgeGroupsQuery, []any{trendDays, batch}},
 		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},
 		{"purge archive runs", purgeArchiveRunsQuery, []any{s.db.Clock(), int(repository.ArchiveRunLife / (24 * time.Hour)), batch}},

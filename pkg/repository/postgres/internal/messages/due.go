@@ -31,8 +31,8 @@ const dueWalk = 1000
 // never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
 // first. The last row of the result is the message at which the walk ended; it is missing when fewer than dueWalk
 // messages were left. The walk reads, and then leaves out, messages whose original topic ($7) and dead-letter topic
-// ($8) are a pair of DueQuery.Except, unless an operator has set the original topic, and messages of share groups whose
-// record is not stored yet.
+// ($8) are a pair of DueQuery.Except, unless an operator has set the original topic, repeats, and messages of share
+// groups whose record is not stored yet.
 var dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
@@ -40,14 +40,14 @@ var dueQuery = `
 		SELECT w.id, w.created_at FROM (SELECT DISTINCT unnest($1::text[]) AS topic) t CROSS JOIN LATERAL (
 			SELECT m.id, m.created_at, m.next_attempt_at FROM dlq.dlq_messages m
 			WHERE m.status = 'PENDING' AND m.original_topic = t.topic AND m.next_attempt_at IS NOT NULL
-			  AND m.next_attempt_at <= coalesce($2::timestamptz, now()) AND m.retry_count < m.max_retries AND NOT ` + codec.LacksRecord("m") + `
+			  AND m.next_attempt_at <= coalesce($2::timestamptz, now()) AND m.retry_count < m.max_retries AND NOT ` + codec.LacksRecord("m") + ` AND NOT ` + codec.IsRepeat("m") + `
 			  AND (m.origin_confidence IS DISTINCT FROM 'operator'
 			       AND (m.original_topic, m.dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE
 			ORDER BY m.next_attempt_at LIMIT $5
 		) w
 		ORDER BY w.next_attempt_at LIMIT $5
 	), walked AS MATERIALIZED (
-		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries AND NOT ` + codec.LacksRecord("m") + `
+		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries AND NOT ` + codec.LacksRecord("m") + ` AND NOT ` + codec.IsRepeat("m") + `
 			AND (origin_confidence IS DISTINCT FROM 'operator'
 			     AND (original_topic, dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE AS fits
 		FROM dlq.dlq_messages m

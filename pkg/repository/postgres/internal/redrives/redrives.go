@@ -43,12 +43,14 @@ const createQuery = `
 		       count(*) FILTER (WHERE reason = 'taken') AS taken,
 		       count(*) FILTER (WHERE reason = 'gone') AS gone,
 		       count(*) FILTER (WHERE reason = 'not_retryable') AS not_retryable,
-		       count(*) FILTER (WHERE reason = 'origin_known') AS origin_known
+		       count(*) FILTER (WHERE reason = 'origin_known') AS origin_known,
+		       count(*) FILTER (WHERE reason = '` + entity.ReasonRepeat + `') AS repeats
 		FROM matched%BY_TOPIC%
 	), total AS MATERIALIZED (
 		SELECT coalesce(sum(cardinality(ids)), 0)::int AS ids, coalesce(sum(selected), 0)::int AS selected,
 		       coalesce(sum(taken), 0)::int AS taken, coalesce(sum(gone), 0)::int AS gone,
-		       coalesce(sum(not_retryable), 0)::int AS not_retryable, coalesce(sum(origin_known), 0)::int AS origin_known
+		       coalesce(sum(not_retryable), 0)::int AS not_retryable, coalesce(sum(origin_known), 0)::int AS origin_known,
+		       coalesce(sum(repeats), 0)::int AS repeats
 		FROM picked
 	), part AS MATERIALIZED (
 		SELECT topic, cardinality(ids) AS n, first FROM picked WHERE cardinality(ids) > 0
@@ -62,7 +64,8 @@ const createQuery = `
 			` + audit.CauseFrom3 + `, $9::jsonb, $10::jsonb,
 			c.moment, c.moment, CASE WHEN p.ids = 0 THEN c.moment END, p.selected,
 			jsonb_strip_nulls(jsonb_build_object('taken', nullif(p.taken, 0), 'gone', nullif(p.gone, 0),
-				'not_retryable', nullif(p.not_retryable, 0), 'origin_known', nullif(p.origin_known, 0))),
+				'not_retryable', nullif(p.not_retryable, 0), 'origin_known', nullif(p.origin_known, 0),
+				'` + entity.ReasonRepeat + `', nullif(p.repeats, 0))),
 			$12 = 0, $13::bool, nullif($14::float8, 0)
 		FROM total p, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		ON CONFLICT (id) DO NOTHING

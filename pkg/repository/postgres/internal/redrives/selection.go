@@ -108,19 +108,27 @@ func worked(r repository.NewRedrive) []entity.Status {
 
 const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	coalesce(m.origin_confidence, CASE WHEN m.original_topic = '' THEN 'none' ELSE 'mapping' END) AS confidence,
-	CASE WHEN %s THEN NULL WHEN m.status = 'RETRYING' THEN '` + repository.SkippedTaken + `'
+	CASE WHEN %s THEN %s WHEN m.status = 'RETRYING' THEN '` + repository.SkippedTaken + `'
 	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
+
+// repeatReason is the reason why a redrive does not send a message that it could send: NULL, or that the message is a
+// repeat. PostgreSQL reads the repeats once, because they are few.
+const repeatReason = `CASE WHEN m.id IN (SELECT message_id FROM dlq.repeats WHERE repeat_of IS NOT NULL) THEN '` + entity.ReasonRepeat + `' END`
 
 // columns returns the columns of a selection. The parameter takes is the SQL condition that the action can be applied
 // to a message. With the action RedriveMap, a message with a suitable status for which the condition is false gets the
 // reason that a header of its record names the original topic.
 func columns(action entity.RedriveAction, takes string) string {
-	known := "''"
-	if action == entity.RedriveMap {
+	known, reason := "''", "NULL"
+	switch action {
+	case entity.RedriveMap:
 		known = "'PENDING', 'DEAD'"
+	case entity.RedriveRetry:
+		reason = repeatReason
+	case entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete, entity.RedriveRestore:
 	}
-	return fmt.Sprintf(selectedColumns, takes, known)
+	return fmt.Sprintf(selectedColumns, takes, reason, known)
 }
 
 // byFilter makes q select messages by the filter: it walks the indexes of the filter's topics or, without topics, of

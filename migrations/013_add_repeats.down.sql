@@ -1,0 +1,1 @@
+DROP TABLE dlq.repeats, dlq.recent_records;
