@@ -3100,7 +3100,7 @@ type RedriveOrder struct {
 	// Ids 1 to 10,000 ids of messages, processed in this order; repeats are ignored.
 	Ids *[]openapi_types.UUID `json:"ids,omitempty"`
 
-	// KeepKeyOrder Send messages of the same topic and key one after the other, and none after one that did not succeed. Default: `false`.
+	// KeepKeyOrder Send messages of the same topic and key one after the other, and none after one that did not succeed. They go in the order of their dead letters' timestamps, but a message comes after all messages of its key with lower offsets of the same original partition. Default: `false`.
 	KeepKeyOrder *bool `json:"keep_key_order,omitempty"`
 
 	// MaxFailureShare Stop when more than this share, 0 to 1, of the sent messages failed; 0 means never. While it is set, the number of sent messages whose outcome is not known is bounded for each topic that is sent to: by `min_sample` at first, doubled each time that as many outcomes have become known and the share holds. Default: never.

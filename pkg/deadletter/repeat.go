@@ -12,6 +12,6 @@ import (
 func (d *Decoder) SetDigest(m *entity.Message) {
 	isAttempts := func(h entity.Header) bool { return h.Key == HeaderRedriveID }
 	if m.NamesPosition() && m.Record.State == entity.ValueStored && !slices.ContainsFunc(m.Record.Headers, isAttempts) {
-		m.SetDigest(d.Strip(m.Failure.Dialect, m.OriginalTopic, m.Record.Headers))
+		m.SetDigest(d.Strip(m, m.OriginalTopic, m.Record.Headers))
 	}
 }

@@ -18,6 +18,9 @@ type Redrives interface {
 	// are counted as skipped; if the selection has neither ids nor statuses, these are only RETRYING messages and, for
 	// RedriveRetry, repeats and, for RedriveMap, messages with a known origin. If a redrive with this id exists, CreateRedrive returns it in its
 	// present state. A redrive that selects no messages is finished at once.
+	//
+	// With KeepKeyOrder, a retry selects the messages in the order of their dead letters' timestamps, except that a message
+	// comes after all messages with the same key, original topic and original partition that have lower original offsets.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 
 	// Redrive returns one redrive with its counts. For an unknown id, this and the other methods return a

@@ -263,18 +263,25 @@ func pending(tb testing.TB, db *sqlx.DB, topic string, n int) {
 	}
 }
 
-// BenchmarkCreateRedrive creates redrives that retry all messages.
+// BenchmarkCreateRedrive creates redrives that retry all messages, and redrives that keep the order of 10,000 keys.
 func BenchmarkCreateRedrive(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			db := postgrestest.Open(b)
-			store := New(db)
-			pending(b, db, "orders", n)
-			for b.Loop() {
-				r := check.Must(store.CreateRedrive(b.Context(), retryAll("orders")))(b)
-				check.Require(b, r.Counts.Waiting == n, "CreateRedrive = %d messages, want %d", r.Counts.Waiting, n)
-			}
-		})
+		db := postgrestest.Open(b)
+		store := New(db)
+		pending(b, db, "orders", n)
+		check.Must(db.Exec(`UPDATE dlq.dlq_messages SET key = convert_to('order-' || n % 10000, 'UTF8'), original_partition = n % 12, original_offset = n / 12
+			FROM (SELECT id, row_number() OVER () AS n FROM dlq.dlq_messages) x WHERE x.id = dlq_messages.id`))(b)
+		check.Must(db.Exec(`VACUUM ANALYZE dlq.dlq_messages`))(b)
+		for _, ordered := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d/KeyOrder=%t", n, ordered), func(b *testing.B) {
+				for b.Loop() {
+					order := retryAll("orders")
+					order.Options.KeepKeyOrder = ordered
+					r := check.Must(store.CreateRedrive(b.Context(), order))(b)
+					check.Require(b, r.Counts.Waiting == n, "CreateRedrive = %d messages, want %d", r.Counts.Waiting, n)
+				}
+			})
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,6 +28,8 @@ func redriveSelectionPromises() []promise {
 		{"IDsThatCannotBeTakenAreCounted", selectionIDsLeftOut},
 		{"IDsMustMatchTheOtherFields", selectionIDsNarrowed},
 		{"IDsThatAreNotVisibleAreAsUnknownOnes", selectionIDsHidden},
+		{"KeyOrderIsThatOfTheOriginalOffsets", selectionKeyOrder},
+		{"WithoutKeyOrderOffsetsDoNotMatter", selectionNoKeyOrder},
 		{"BatchesAreNoLargerThanAskedFor", selectionBatches},
 		{"CanaryIsExactlyItsNumber", selectionCanary},
 		{"CanaryIsForRetriesOnly", selectionCanaryOfOthers},
@@ -460,4 +463,75 @@ func previewStoresNothing(h *harness) {
 	h.survey(n)
 	h.wantNoRedrive("Redrive after a survey", n.ID, check.Err(h.Repository.Redrive(h.Context(), n.ID)))
 	h.wantUnchanged(h.get(m.ID))
+}
+
+// selectionKeyOrder: the names of the messages say their key, their original partition and offset, and the second in
+// which their dead letter was written. They are stored in another order.
+func selectionKeyOrder(h *harness) {
+	epoch := h.clock.Now().Add(-time.Hour)
+	ids := map[string]uuid.UUID{}
+	put := func(name, key string, partition, offset int64, died, dlqPartition int) {
+		ids[name] = h.put(func(m *entity.Message) {
+			m.Record.Key = []byte(key)
+			if key == "" {
+				m.Record.Key = nil
+			}
+			if offset >= 0 {
+				p := int32(partition)
+				m.Origin.Partition, m.Origin.Offset = &p, &offset
+			}
+			m.Source.Partition, m.Source.Timestamp = int32(dlqPartition), epoch.Add(time.Duration(died)*time.Second)
+		}).ID
+	}
+	want := func(what string, names ...string) {
+		h.Helper()
+		list := check.Each(names, func(name string) uuid.UUID { return ids[name] })
+		keep := func(n *repository.NewRedrive) { n.Options.KeepKeyOrder = true }
+		h.wantSelected(what, retryAll(keep), nil, list...)
+		reversed := slices.Clone(list)
+		slices.Reverse(reversed)
+		h.wantSelected(what+", by ids", retryAll(keep, func(n *repository.NewRedrive) { n.Selection = entity.Selection{IDs: reversed} }), nil, list...)
+		for _, id := range list {
+			check.NoError(h, h.Repository.Delete(h.Context(), id, entity.By("ops")))
+		}
+		clear(ids)
+	}
+
+	put("6", "k", 0, 6, 1, 0)
+	put("5", "k", 0, 5, 2, 0)
+	put("7", "k", 0, 7, 3, 0)
+	want("one key", "5", "6", "7")
+
+	for i, offset := range []int64{4, 2, 8, 5, 0, 7, 3, 1, 6} { // read one dead-letter partition after the other
+		put(fmt.Sprint(offset), "k", 0, offset, int(offset), i/3)
+	}
+	want("three dead-letter partitions", "0", "1", "2", "3", "4", "5", "6", "7", "8")
+
+	put("k9", "k", 0, 9, 1, 0)
+	put("l3", "l", 0, 3, 2, 0)
+	put("k2", "k", 0, 2, 3, 0)
+	want("other keys keep their places", "l3", "k2", "k9")
+
+	put("at 1, unknown", "k", 0, -1, 1, 0)
+	put("at 2, offset 9", "k", 0, 9, 2, 0)
+	put("at 3, unknown", "k", 0, -1, 3, 0)
+	put("at 4, offset 4", "k", 0, 4, 4, 0)
+	put("at 5, unknown", "k", 0, -1, 5, 0)
+	want("offsets that are not known", "at 1, unknown", "at 3, unknown", "at 4, offset 4", "at 2, offset 9", "at 5, unknown")
+
+	put("partition 3, offset 1", "k", 3, 1, 3, 1)
+	put("partition 0, offset 90", "k", 0, 90, 2, 0)
+	put("partition 0, offset 80", "k", 0, 80, 1, 0)
+	put("partition 3, offset 0", "k", 3, 0, 4, 1)
+	want("partitions of an enlarged topic", "partition 0, offset 80", "partition 0, offset 90", "partition 3, offset 0", "partition 3, offset 1")
+
+	put("later", "", 0, 1, 2, 0)
+	put("earlier", "", 0, 2, 1, 0)
+	want("without a key", "earlier", "later")
+}
+
+func selectionNoKeyOrder(h *harness) {
+	first := h.put(func(m *entity.Message) { failed(m); *m.Origin.Offset = 9 })
+	second := h.put(func(m *entity.Message) { failed(m); *m.Origin.Offset = 1 })
+	h.wantSelected("without key order", retryAll(), nil, first.ID, second.ID)
 }

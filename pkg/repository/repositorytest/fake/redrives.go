@@ -44,6 +44,9 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 	if err != nil {
 		return nil, err
 	}
+	if n.Options.KeepKeyOrder && n.Action == entity.RedriveRetry {
+		s.inKeyOrder(found)
+	}
 	r := &redrive{
 		Entity: entity.Redrive{
 			ID: n.ID, Action: n.Action, State: entity.RedriveRunning, Cause: n.Cause, Selection: asAsked(n.Selection), Options: n.Options,

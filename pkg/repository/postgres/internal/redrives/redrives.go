@@ -120,13 +120,15 @@ func creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r reposit
 	if err != nil {
 		return "", nil, err
 	}
-	canary := 0
+	canary, ordered := 0, r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry
 	if r.Action == entity.RedriveRetry {
 		canary = max(0, r.Options.Canary)
 	}
+	if ordered {
+		found.inKeyOrder()
+	}
 	args := append([]any{r.ID, db.Clock()}, audit.CauseArgs(r.Cause)...)
-	args = append(args, codec.StoredAction(r), chosen, options, size, canary,
-		r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry, max(0, r.Options.Rate))
+	args = append(args, codec.StoredAction(r), chosen, options, size, canary, ordered, max(0, r.Options.Rate))
 	topic, byTopic := ", '' AS topic, 0 AS first", ""
 	if r.Options.Bounded() && r.Action == entity.RedriveRetry && !r.Selection.Archived {
 		topic, byTopic = ", coalesce(original_topic, '') AS topic, min("+found.first+") AS first", " GROUP BY coalesce(original_topic, '')"

@@ -192,3 +192,30 @@ func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) 
 func (q *selection) Within(statement string) string {
 	return strings.NewReplacer("%SELECTION%", q.query, "%ORDER%", q.order).Replace(statement)
 }
+
+// keyOrder is the query of a selection in which messages with the same key keep their order; %s is the query of the
+// selection. place numbers the messages in the order of their dead letters' timestamps. turn is the place after which
+// all messages of the lane with lower original offsets have had theirs: comparing some messages by their offsets and
+// others by their timestamps would not be an order, because a message could then come both before and after another.
+//
+// lane is the same for messages with the same key that failed in the same partition; a message of which the offset or
+// the key is not known has a lane of its own. The statement reads the keys of all selected messages; PostgreSQL sorts on
+// disk what does not fit into its memory.
+const keyOrder = `
+	WITH chosen AS (
+	%s
+	), laned AS (
+		SELECT c.id, c.reason, c.original_topic, m.original_offset,
+			row_number() OVER (ORDER BY coalesce(m.dlq_timestamp, m.created_at), m.dlq_partition, m.dlq_offset, c.id) AS place,
+			CASE WHEN c.reason IS NULL AND m.original_topic <> '' AND m.original_partition >= 0 AND m.original_offset >= 0 AND octet_length(m.key) > 0
+			     THEN md5(convert_to(m.original_topic || '/' || m.original_partition || '/', 'UTF8') || m.key)::uuid ELSE c.id END AS lane
+		FROM chosen c LEFT JOIN dlq.messages m ON m.id = c.id
+	)
+	SELECT id, reason, original_topic, original_offset, place,
+		max(place) OVER (PARTITION BY lane ORDER BY original_offset, place ROWS UNBOUNDED PRECEDING) AS turn
+	FROM laned`
+
+// inKeyOrder makes the messages of q with the same key keep their order.
+func (q *selection) inKeyOrder() {
+	q.query, q.first, q.order = fmt.Sprintf(keyOrder, q.query), "turn", "turn, original_offset, place"
+}
