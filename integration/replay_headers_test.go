@@ -35,8 +35,10 @@ func (g *givingUp) consume(r *kgo.Record) *kgo.Record {
 		}
 	}
 	for _, h := range []kgo.RecordHeader{
-		{Key: "originalTopic", Value: []byte(r.Topic)}, {Key: "originalPartition", Value: fmt.Append(nil, r.Partition)},
-		{Key: "originalOffset", Value: fmt.Append(nil, r.Offset)}, {Key: "errorMessage", Value: []byte("no stock")},
+		{Key: "originalTopic", Value: []byte(r.Topic)},
+		{Key: "originalPartition", Value: fmt.Append(nil, r.Partition)},
+		{Key: "originalOffset", Value: fmt.Append(nil, r.Offset)},
+		{Key: "errorMessage", Value: []byte("no stock")},
 	} {
 		if header(r, h.Key) == "" {
 			letter.Headers = append(letter.Headers, h)

@@ -37,8 +37,11 @@ func TestLineage(t *testing.T) {
 		{"LastMalformedIsNotSkipped", append(set(idA, idB, idC, "2"), entity.Header{Key: HeaderRetryCount, Value: []byte("x")}), nil},
 		{"LastNullIsNotSkipped", append(set(idA, idB, idC, "2"), entity.Header{Key: HeaderRedriveID}), nil},
 		{"Absent", nil, nil},
-		{"OnlyTheIDsOfMessageAndRedrive", []entity.Header{set(idA, idB, idC, "2")[0], set(idA, idB, idC, "2")[2]},
-			&Lineage{MessageID: whole.MessageID, RedriveID: whole.RedriveID}},
+		{
+			"OnlyTheIDsOfMessageAndRedrive",
+			[]entity.Header{set(idA, idB, idC, "2")[0], set(idA, idB, idC, "2")[2]},
+			&Lineage{MessageID: whole.MessageID, RedriveID: whole.RedriveID},
+		},
 		{"NoMessage", set(idA, idB, idC, "2")[1:], nil},
 		{"NoRedrive", append(set(idA, idB, idC, "2")[:2], set(idA, idB, idC, "2")[3]), nil},
 		{"NotAnID", set("x", idB, idC, "2"), nil},

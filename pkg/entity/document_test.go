@@ -61,7 +61,7 @@ func redriveDrawing() drawing {
 		},
 		ends: map[string]string{"cancelled": "", "finished": ""},
 		words: map[string]string{
-			"canary --> running":    "its canary came to a good end, or resumed all the same",
+			"canary --> running":    "its canary came to a good end, or continued all the same",
 			"canary --> paused":     "by hand",
 			"canary --> stopped":    "its canary failed or came back",
 			"canary --> cancelled":  "by hand",

@@ -74,12 +74,24 @@ func TestRealKafka_SettingsOfTheTarget(t *testing.T) {
 		want     []string
 	}{
 		{"TooLarge", []kafka.ConfigEntry{setting("max.message.bytes", limit)}, value(random(1150)), []string{"max.message.bytes", limit, "bytes"}},
-		{"TooLargeWhereNothingIsStoredCompressed", []kafka.ConfigEntry{setting("max.message.bytes", limit), setting("compression.type", "uncompressed")},
-			value(make([]byte, 3000)), []string{"max.message.bytes", limit}},
-		{"CompactedWithoutKey", []kafka.ConfigEntry{setting("cleanup.policy", "compact")},
-			func(m *entity.Message) { m.Record.Key = nil }, []string{"compacted", "key"}},
-		{"CompactedAndDeletedWithoutKey", []kafka.ConfigEntry{setting("cleanup.policy", "compact,delete")},
-			func(m *entity.Message) { m.Record.Key = nil }, []string{"compacted", "key"}},
+		{
+			"TooLargeWhereNothingIsStoredCompressed",
+			[]kafka.ConfigEntry{setting("max.message.bytes", limit), setting("compression.type", "uncompressed")},
+			value(make([]byte, 3000)),
+			[]string{"max.message.bytes", limit},
+		},
+		{
+			"CompactedWithoutKey",
+			[]kafka.ConfigEntry{setting("cleanup.policy", "compact")},
+			func(m *entity.Message) { m.Record.Key = nil },
+			[]string{"compacted", "key"},
+		},
+		{
+			"CompactedAndDeletedWithoutKey",
+			[]kafka.ConfigEntry{setting("cleanup.policy", "compact,delete")},
+			func(m *entity.Message) { m.Record.Key = nil },
+			[]string{"compacted", "key"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

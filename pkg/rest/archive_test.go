@@ -90,9 +90,12 @@ func TestGet_ReplayHeaders(t *testing.T) {
 	letter := func(m *entity.Message) {
 		m.Origin.Partition, m.Origin.Offset = new(int32(3)), new(int64(9))
 		m.Record.Headers = []entity.Header{
-			{Key: "x-original-topic", Value: []byte("orders.events.v1")}, {Key: "x-error", Value: []byte("boom")},
-			{Key: "x-attempts", Value: []byte("5")}, {Key: "tenant", Value: []byte("a")},
-			{Key: "original_partition", Value: []byte("3")}, {Key: "original_offset", Value: []byte("9")},
+			{Key: "x-original-topic", Value: []byte("orders.events.v1")},
+			{Key: "x-error", Value: []byte("boom")},
+			{Key: "x-attempts", Value: []byte("5")},
+			{Key: "tenant", Value: []byte("a")},
+			{Key: "original_partition", Value: []byte("3")},
+			{Key: "original_offset", Value: []byte("9")},
 		}
 	}
 	f := newFixture(message(idA, letter), message(idB, letter, func(m *entity.Message) {

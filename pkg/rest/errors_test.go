@@ -70,8 +70,10 @@ func TestErrors(t *testing.T) {
 		},
 		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
 		{"KafkaAway", fmt.Errorf("secret: %w", away{"Kafka"}), 503, respond.CodeUnavailable, "Kafka cannot be reached at the moment, try again later", `[]`},
-		{"DatabaseAway", &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: away{"the database"}}, 503, respond.CodeUnavailable,
-			"the database cannot be reached at the moment, try again later", interruptedJSON(0, 0, 0, 0, 0, 0, 0)},
+		{
+			"DatabaseAway", &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: away{"the database"}}, 503, respond.CodeUnavailable,
+			"the database cannot be reached at the moment, try again later", interruptedJSON(0, 0, 0, 0, 0, 0, 0),
+		},
 		{"SearchEngineAway", fmt.Errorf("search: %w", &repository.EngineAwayError{Cause: errors.New("dial secret:9200"), Reason: "it cannot be reached"}), 503, respond.CodeUnavailable, respond.EngineAwayText, `[{"field":"opensearch","reason":"it cannot be reached"}]`},
 		{
 			"SearchEngineLate", fmt.Errorf("secret: %w", &repository.EngineLateError{Limit: 10 * time.Second}), 503, respond.CodeUnavailable,

@@ -314,7 +314,7 @@ func boundContinue(h *harness) {
 		got.Bounds[0].Lifted == "" && got.Bounds[1].Lifted == entity.BoundContinued, "redrive = %+v, want one topic lifted", got)
 	h.wantAdmitted(b, 9, 9)
 	check.Must(h.Repository.ContinueRedrive(h.Context(), r.ID, cause))(h)
-	check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "a second ContinueRedrive")
+	_ = check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "a second ContinueRedrive")
 	entries := h.entriesOf(r.ID)
 	last := entries[len(entries)-1]
 	check.True(h, last.Action == entity.ActionContinue && last.From == "running" && last.To == "running" && last.Cause.Actor == cause.Actor &&
@@ -323,7 +323,7 @@ func boundContinue(h *harness) {
 
 func boundContinueCanary(h *harness) {
 	r, _ := h.began(5, func(n *repository.NewRedrive) { n.Options.Canary, n.Options.CanaryWait = 2, time.Minute })
-	check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "ContinueRedrive before the canary is sent")
+	_ = check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "ContinueRedrive before the canary is sent")
 	h.save(h.wantLease(r.ID, 0), entity.ItemSucceeded, entity.ItemSucceeded)
 	got := check.Must(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob")))(h)
 	check.True(h, got.State == entity.RedriveRunning && got.CanaryPassed, "redrive = %+v, want running with a passed canary", got)
@@ -333,7 +333,7 @@ func boundContinueCanary(h *harness) {
 func boundContinueNothing(h *harness) {
 	r, _ := h.bounded(5)
 	h.wantAdmitted(h.wantLease(r.ID, 0), 1, 1)
-	check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "ContinueRedrive below the bound")
+	_ = check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "ContinueRedrive below the bound")
 	h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause})
 	check.Is(h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), entity.ErrConflict, "ContinueRedrive of a paused redrive")
 	id := uuid.New()

@@ -311,7 +311,10 @@ func (c *shown) writeShare(r *row) {
 // writeRepeats writes the positions of repeats. In CSV the cell is empty when there is none, and otherwise contains JSON.
 func (c *shown) writeRepeats(r *row) {
 	r.name("repeats")
-	if r.csv && len(c.Repeats.Positions) == 0 {
+	if len(c.Repeats.Positions) == 0 {
+		if !r.csv {
+			r.dst = append(r.dst, "[]"...)
+		}
 		return
 	}
 	list := []byte{'['}

@@ -65,7 +65,8 @@ func TestNewRedrive(t *testing.T) {
 	const dry, overlapsUnknown = "POST /api/v1/redrives", "It is not known whether other redrives"
 	api := func(t *testing.T) *consoletest.API { t.Helper(); return dryAPI(t, aDryRun) }
 	consoletest.Shows(t, api, map[string]consoletest.Look{
-		"IsLookedAtFirst": {Path: "/redrives/new?action=retry&topic=orders.*&status=PENDING,DEAD&q=" + url.QueryEscape(consoletest.Hostile), Lacks: []string{overlapsUnknown}, Has: []string{"without <code>&lt;script",
+		"IsLookedAtFirst": {Path: "/redrives/new?action=retry&topic=orders.*&status=PENDING,DEAD&q=" + url.QueryEscape(consoletest.Hostile), Lacks: []string{overlapsUnknown}, Has: []string{
+			"without <code>&lt;script",
 			"<strong>12,431 messages</strong> of topic", "PENDING or DEAD", "2026-02-20 12:00:00 UTC", "it is in another state, or has no attempts left",
 			"12,400",
 			">31<", "Retry 12,400 messages</button>", `name="canary" inputmode="numeric" value="20"`, `name="canary_wait" value="60s"`,
