@@ -137,10 +137,10 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 
 // groupsOf returns the consumer groups whose committed offsets show the outcome of a message that was sent to the
 // topic, preferred ones first. This is the consumer group of the message. When it is not known, these are the groups
-// that are configured for the topic. When the message was sent elsewhere than to its original topic, to a topic that its
-// consumer group does not read, those that are known for the topic come first.
+// that are configured for the topic. When the message was sent elsewhere than to its original topic, to a topic in
+// which its consumer group has committed nothing, those that are known for the topic come first.
 func (s *Store) groupsOf(own, topic string, elsewhere bool) []string {
-	if _, known := s.groups[repository.TopicGroup{Topic: topic, Group: own}]; own != "" && (known || !elsewhere) {
+	if own != "" && !elsewhere {
 		return []string{own}
 	}
 	for at := range s.committed {

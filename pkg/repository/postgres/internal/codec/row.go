@@ -120,16 +120,16 @@ const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.cons
 // columns are consumer_group and place, by which they are preferred when none has committed an offset. The parameters
 // are SQL expressions: the topic, the consumer group of the message, which is empty when it is not known, and whether
 // the message was sent elsewhere than to its original topic. The consumer group of the message counts, or, when it is
-// not known, those that are configured for the topic. When the message was sent elsewhere, to a topic that its consumer
-// group does not read, those count that are known for the topic.
+// not known, those that are configured for the topic. When the message was sent elsewhere, to a topic in which its
+// consumer group has committed nothing, those count that are known for the topic.
 func GroupsOf(topic, group, elsewhere string) string {
 	return `
 				SELECT ` + group + ` AS consumer_group, 1 AS place WHERE ` + group + ` <> ''
 				UNION ALL
 				SELECT k.consumer_group, 0 FROM dlq.topic_groups k
 				WHERE k.topic = ` + topic + ` AND CASE WHEN ` + group + ` = '' THEN k.configured ELSE ` + elsewhere + ` AND
-					NOT EXISTS (SELECT FROM dlq.topic_groups o WHERE o.topic = ` + topic + ` AND o.consumer_group = ` + group + `) AND
-					NOT EXISTS (SELECT FROM dlq.committed_offsets o WHERE o.consumer_group = ` + group + ` AND o.topic = ` + topic + `) END`
+					(SELECT true FROM dlq.committed_offsets o WHERE o.consumer_group = ` + group + ` AND o.topic = ` + topic + `
+						ORDER BY o.topic_id, o.partition LIMIT 1) IS NULL END`
 }
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offsets of

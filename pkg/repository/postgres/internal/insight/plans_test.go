@@ -116,8 +116,8 @@ func TestGroupPlans(t *testing.T) {
 		postgrestest.WantPlans(t, db, tables, []postgrestest.Plan{{c.name, c.made.Text, literals(c.made.Args), c.indexes}})
 	}
 	postgrestest.WantPlans(t, db, []string{"dlq_messages", "audit"}, []postgrestest.Plan{
-		{"Topics", topicsQuery, []string{"NULL", "NULL", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
-		{"SomeTopics", topicsQuery, []string{"'{topic1,rare}'", "'{1}'", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
+		{"Topics", topicsQuery, []string{"NULL", "NULL", "NULL", "1001", "100", "NULL"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
+		{"SomeTopics", topicsQuery, []string{"'{topic1,rare}'", "'{1}'", "NULL", "1001", "100", "NULL"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
 		{"Annotate", annotateQuery, slices.Concat([]string{"'" + uuid.NewString() + "'", "NULL", "'a'", "NULL", "NULL", "NULL"}, []string{"'" + uuid.NewString() + "'", "'note'", "NULL", "true", "'x'", "NULL"}), []string{"error_groups_pkey", "idx_audit_operation"}},
 	})
 }

@@ -46,13 +46,9 @@ var watchAutoQuery = `
 		SELECT count(*) AS sent, count(*) FILTER (WHERE m.outcome = 'returned') AS returned,
 			count(*) FILTER (WHERE m.outcome = 'returned' OR seen.consumed_group IS NOT NULL
 				OR a.ended_at <= now - $7::bigint * interval '1 microsecond' AND 0 = (
-					SELECT count(*) FROM (
-						SELECT m.consumer_group AS name WHERE m.consumer_group IS NOT NULL
-						UNION ALL
-						SELECT g.consumer_group FROM dlq.topic_groups g
-						WHERE m.consumer_group IS NULL AND g.topic = a.target_topic AND g.configured
+					SELECT count(*) FROM (` + codec.GroupsOf("a.target_topic", "coalesce(m.consumer_group, '')", "a.target_topic <> m.original_topic") + `
 					) g
-					WHERE (SELECT max(c.committed) FROM dlq.committed_offsets c WHERE c.consumer_group = g.name AND c.topic = a.target_topic) IS NOT NULL
+					WHERE (SELECT max(c.committed) FROM dlq.committed_offsets c WHERE c.consumer_group = g.consumer_group AND c.topic = a.target_topic) IS NOT NULL
 				)) AS known
 		FROM (
 			SELECT message_id, attempt_id FROM dlq.auto_sends
@@ -60,7 +56,7 @@ var watchAutoQuery = `
 			ORDER BY sent_at DESC LIMIT $6
 		) s
 		CROSS JOIN LATERAL (
-			SELECT id, status, outcome, consumer_group, claim_id, attempt_no, dlq_topic_id
+			SELECT id, status, outcome, original_topic, consumer_group, claim_id, attempt_no, dlq_topic_id
 			FROM dlq.dlq_messages WHERE id = s.message_id OFFSET 0
 		) m
 		LEFT JOIN LATERAL (

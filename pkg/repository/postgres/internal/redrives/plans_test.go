@@ -79,7 +79,7 @@ func TestRedrivePlans(t *testing.T) {
 	id = quote(id)
 	ids := quote("{" + message + "," + message + "}")
 	postgrestest.WantPlans(t, db, []string{"redrives", "redrive_batches", "dlq_messages", "attempts", "returns", "share_records"}, []postgrestest.Plan{
-		{"Lease", leaseQuery, []string{id, "NULL", id, "30000000"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
+		{"Lease", leaseQuery, []string{id, "NULL", id, "30000000", "'{}'"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
 		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_held"}},
 		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"idx_redrive_batches_held"}},
 		{"Look", redriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
