@@ -286,3 +286,57 @@ func (b *braked) sends(method, path, body string, want int) {
 	status, answer := b.api.try(method, path, []byte(body))
 	check.Require(b.t, status == want, "%s %s = %d %s, want %d", method, path, status, answer, want)
 }
+
+// TestBrakeFigures prints the figures of docs/benchmarks.md: how much a consumer gets that fails some of its replays,
+// and what the brake costs where the consumer is healthy. A short run takes the console's options only, and fewer
+// messages.
+func TestBrakeFigures(t *testing.T) {
+	t.Parallel()
+	n := pick(100, 400)
+	every := func(k int) func(int) bool { return func(n int) bool { return k > 0 && n%k == k-1 } }
+	share := client.RedriveOrder{MaxReturnShare: new(float32(0.1)), MinSample: new(20)}
+	one := defaults(n)
+	one.Canary = new(1)
+	orders := []struct {
+		name  string
+		order client.RedriveOrder
+	}{
+		{"the console's", defaults(n)}, {"a canary of 1, and a share of 10 %", one}, {"a share of 10 %", share}, {"no limits", client.RedriveOrder{}},
+	}
+	for _, fails := range []struct {
+		name string
+		k    int
+	}{{"all", 1}, {"half", 2}, {"5 %", 20}, {"none", 0}} {
+		for _, o := range orders[:pick(1, len(orders))] {
+			b := newBraked(t, n, every(fails.k))
+			stop := b.consumer.consume()
+			began := time.Now()
+			got := b.ended(b.begin(o.order))
+			took := time.Since(began)
+			eventually(t, "all that was sent is read", func() bool { return int(b.consumer.n.Load()) == got.Succeeded })
+			stop()
+			failed := 0
+			for i := range got.Succeeded {
+				if every(fails.k)(i) {
+					failed++
+				}
+			}
+			t.Logf("| %s | %s | %d of %d | %d | %s | %.1f s |", fails.name, o.name, got.Succeeded, n, failed, got.State, took.Seconds())
+			check.True(t, got.State != "stopped" || got.Succeeded <= 60, "%s with %s: %d messages were sent before it stopped", fails.name, o.name, got.Succeeded)
+		}
+	}
+	n = pick(1000, 20_000)
+	b := newBraked(t, n, every(0))
+	b.consumer.consume()
+	for _, o := range []struct {
+		name  string
+		order client.RedriveOrder
+	}{{"without a share", client.RedriveOrder{}}, {"with a share", share}, {"without a share", client.RedriveOrder{}}, {"with a share", share}} {
+		began := time.Now()
+		got := b.ended(b.begin(o.order))
+		t.Logf("%d messages %s: %.1f s", got.Succeeded, o.name, time.Since(began).Seconds())
+		check.Same(t, got.Succeeded, n, "messages "+o.name)
+		_, err := b.db.Exec(`UPDATE dlq.dlq_messages SET status = 'PENDING', retry_count = 0, outcome = NULL WHERE status = 'RESOLVED'`)
+		check.NoError(t, err)
+	}
+}
