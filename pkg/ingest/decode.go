@@ -18,7 +18,7 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[errorgroups.Key]
 		rows += len(c.records)
 	}
 	decoder, errorGroups := i.decoder.Load(), errorgroups.NewGrouping(i.fingerprinter)
-	b := i.empty(decoder)
+	b := emptyBatch(i, decoder)
 	b.Messages = make([]entity.Message, 0, rows)
 	at := make(map[repository.Partition]int, len(chunks))
 	for _, c := range chunks {
@@ -38,8 +38,8 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[errorgroups.Key]
 	return b, errorGroups.Found
 }
 
-// empty returns a batch with the ingester's settings for returns, but without messages.
-func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
+// emptyBatch returns a batch with the ingester's settings for returns, but without messages.
+func emptyBatch(i *Ingester, decoder *deadletter.Decoder) repository.Batch {
 	return repository.Batch{ReturnWindow: i.cfg.ReturnWindow, Declared: func(m *entity.Message) bool { return i.declaredBy(decoder, m) }}
 }
 

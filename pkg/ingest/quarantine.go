@@ -103,7 +103,7 @@ func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[errorg
 	m := i.decoded(decoder, q.Source, q.Record)
 	m.ID = q.ID
 	m.Group = errorGroups.Group(&m)
-	batch := i.empty(decoder)
+	batch := emptyBatch(i, decoder)
 	batch.Messages = []entity.Message{m}
 	return batch, errorGroups.Found
 }

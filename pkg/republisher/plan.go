@@ -50,7 +50,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	r.checkValues(ctx, batch, targets)
 	r.readFirst(ctx, batch, targets, func(i int, found entity.Record) {
 		aim(i, found, true)
-		if err := r.envelopeRefusal(&targets[i], &batch[i], found); err != nil {
+		if err := envelopeRefusal(r.decoder, &targets[i], &batch[i], found); err != nil {
 			targets[i].Err = err
 		}
 	})
@@ -84,7 +84,7 @@ func (r *Republisher) refusal(t *entity.Target, out *entity.Outgoing, bulk bool)
 	if err := r.topicRefusal(t.Topic); err != nil {
 		return err
 	}
-	if err := r.envelopeRefusal(t, out, m.Record); err != nil {
+	if err := envelopeRefusal(r.decoder, t, out, m.Record); err != nil {
 		return err
 	}
 	switch {
@@ -109,9 +109,9 @@ func (r *Republisher) refusal(t *entity.Target, out *entity.Outgoing, bulk bool)
 
 // envelopeRefusal returns why the value of an attempt is not sent unless AcceptEnvelope is set: it looks like an envelope,
 // and its consumers expect the record in it. The parameter source is the record that the attempt sends, before its edit.
-func (r *Republisher) envelopeRefusal(t *entity.Target, out *entity.Outgoing, source entity.Record) error {
+func envelopeRefusal(d *deadletter.Decoder, t *entity.Target, out *entity.Outgoing, source entity.Record) error {
 	value := out.Edit.Apply(source).Value
-	members := r.decoder.Envelope(&out.Message, value)
+	members := d.Envelope(&out.Message, value)
 	if t.Envelope = members != nil; !t.Envelope || out.AcceptEnvelope {
 		return nil
 	}

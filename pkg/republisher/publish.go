@@ -204,7 +204,7 @@ func (r *Republisher) produce(
 	ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, records []broker.Record,
 ) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(records))
-	ctx, cancel := r.withTimeout(ctx)
+	ctx, cancel := withTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	ctx, span := r.trace(ctx, tp, len(records))
 	target := batch[indices[0]].Target
@@ -217,13 +217,13 @@ func (r *Republisher) produce(
 	return deliveries
 }
 
-// withTimeout returns a context for sending. It ends after Config.Timeout, but at the latest Config.Timeout after the
-// deadline of ctx. So records are not sent when the process was suspended after it had compared that deadline with the
+// withTimeout returns a context for sending. It ends after the timeout, but at the latest the timeout after the deadline
+// of ctx. So records are not sent when the process was suspended after it had compared that deadline with the
 // clock.
-func (r *Republisher) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	end := time.Now().Add(r.cfg.Timeout)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Add(r.cfg.Timeout).Before(end) {
-		end = deadline.Add(r.cfg.Timeout)
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(timeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(timeout).Before(end) {
+		end = deadline.Add(timeout)
 	}
 	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }

@@ -491,7 +491,7 @@ func TestSuspendedBeforeSending(t *testing.T) {
 	} {
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-c.late))
 		defer cancel()
-		sending, end := r.withTimeout(ctx)
+		sending, end := withTimeout(ctx, r.cfg.Timeout)
 		defer end()
 		check.Same(t, sending.Err() == nil, c.sends, "%s: sends", name)
 	}

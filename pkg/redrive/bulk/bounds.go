@@ -19,9 +19,9 @@ const boundedPart = 100
 // errWithheld ends a pass in which too many batches have messages that wait.
 var errWithheld = errors.New("messages wait for outcomes or for their targets")
 
-// next returns the ids to load next.
-func (p *pass) next(l *lease, ids []uuid.UUID) []uuid.UUID {
-	if p.redrive.Bounded && l.batch.Topic != "" {
+// partOf returns the ids to load next.
+func partOf(r entity.Redrive, topic string, ids []uuid.UUID) []uuid.UUID {
+	if r.Bounded && topic != "" {
 		return ids[:min(len(ids), boundedPart)]
 	}
 	return ids
@@ -69,22 +69,8 @@ func (p *pass) withhold(l *lease, m *entity.Message) {
 	l.items.markWithheld()
 	p.run.keys.hold(*m, l.items.numbers[m.ID])
 	if l.batch.Topic != "" || p.redrive.Options.KeepKeyOrder {
-		p.without[l.batch.Topic] = true
+		p.without.add(l.batch.Topic)
 	}
-}
-
-// leavesOut reports whether this pass leases no more batches of the topic; "" stands for several topics.
-func (p *pass) leavesOut(topic string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.without[topic]
-}
-
-// leftOut returns the topics whose batches this pass leases no more.
-func (p *pass) leftOut() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.without))
 }
 
 // awaitTarget reports whether messages of an original topic whose target does not exist must wait, because Kafka's

@@ -36,7 +36,7 @@ type lease struct {
 func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	asked := time.Now()
 	owner := entity.NewID()
-	b, err := p.deps.store.LeaseBatch(ctx, p.redrive.ID, owner, p.deps.cfg.ClaimExpiry, p.leftOut()...)
+	b, err := p.deps.store.LeaseBatch(ctx, p.redrive.ID, owner, p.deps.cfg.ClaimExpiry, p.without.list()...)
 	if err != nil {
 		return nil, fmt.Errorf("lease a batch: %w", err)
 	}
@@ -109,7 +109,7 @@ func (l *lease) park() bool {
 	switch {
 	case l.items.locked:
 		why = errLocked
-	case l.items.withheld && l.pass.leavesOut(l.batch.Topic):
+	case l.items.withheld && l.pass.without.has(l.batch.Topic):
 		return false
 	case l.items.withheld:
 		why = errWithheld

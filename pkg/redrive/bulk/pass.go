@@ -25,10 +25,10 @@ const supervision = time.Second
 func newPass(r *run, redrive entity.Redrive) *pass {
 	p := &pass{
 		deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: reach.New(),
-		without: map[string]bool{}, held: map[string]bool{},
+		held: map[string]bool{},
 	}
 	for original := range r.targets {
-		p.without[original] = true
+		p.without.add(original)
 	}
 	return p
 }
@@ -166,8 +166,8 @@ func (p *pass) act(ctx context.Context, l *lease, parts chan<- part, turn <-chan
 
 // split loads the messages of a lease in parts that fit into memory, plans each part, and passes it to the workers.
 func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
-	for ids := l.items.todo; len(ids) > 0 && !p.leavesOut(l.batch.Topic); {
-		messages, taken, memory, err := p.deps.parts.Loader.Load(ctx, p.next(l, ids), p.copies())
+	for ids := l.items.todo; len(ids) > 0 && !p.without.has(l.batch.Topic); {
+		messages, taken, memory, err := p.deps.parts.Loader.Load(ctx, partOf(p.redrive, l.batch.Topic, ids), p.copies())
 		if err != nil {
 			return turn, err
 		}

@@ -23,12 +23,6 @@ const (
 	outcomePatience = 10 * time.Second
 )
 
-// mark holds the ends of dead-letter topics at one time.
-type mark struct {
-	at   time.Time
-	ends []repository.IngestPosition
-}
-
 // ingestDelay returns for how long the ingester may not have read the dead letters of this redrive's consumers, so that a
 // record that seems to be consumed may have failed again. It is 0 when this process has sent nothing of the redrive.
 func (r *run) ingestDelay(ctx context.Context, redrive entity.Redrive) time.Duration {

@@ -62,6 +62,39 @@ const (
 	nothing                         // the consumer group's outcomes cannot be known
 )
 
+// mark holds the ends of dead-letter topics at one time.
+type mark struct {
+	at   time.Time
+	ends []repository.IngestPosition
+}
+
+// topicSet is a set of topics. It is safe for concurrent use.
+type topicSet struct {
+	mu     sync.Mutex
+	topics map[string]bool
+}
+
+func (s *topicSet) add(topic string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.topics == nil {
+		s.topics = map[string]bool{}
+	}
+	s.topics[topic] = true
+}
+
+func (s *topicSet) has(topic string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.topics[topic]
+}
+
+func (s *topicSet) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.topics))
+}
+
 // setWaiting saves whether the redrive waits, and why. It saves nothing when the store already has these values.
 func (r *run) setWaiting(ctx context.Context, waiting bool, note string) {
 	if waiting == r.waiting && note == r.note {
@@ -90,12 +123,13 @@ type pass struct {
 	ctx     context.Context         //nolint:containedctx // context of all leases of the pass
 	stop    context.CancelCauseFunc // stops leasing batches and sending messages
 
+	without topicSet // topics whose batches are leased no more, as repository.RedriveBatch.Topic; "": of several topics
+
 	mu sync.Mutex // guards the fields below
 	// original topics whose target refused a record in this pass, with the error class
 	refused     map[string]entity.ErrorClass
 	reach       reach.Reach
 	parked      []*lease
-	without     map[string]bool // topics whose batches are leased no more, as repository.RedriveBatch.Topic; "": of several topics
 	held        map[string]bool // original topics whose messages wait, until outcomes are known or the target exists again
 	someLocked  bool            // another database session locked the row of some message
 	unreachable error           // error of a partition that was not reachable; nil: all were reachable
