@@ -108,6 +108,7 @@ func (c *consumer) fail(n int) {
 type braked struct {
 	*operators
 	consumer *consumer
+	ingester *process
 }
 
 func newBraked(t *testing.T, n int, fails func(n int) bool) *braked {
@@ -115,9 +116,9 @@ func newBraked(t *testing.T, n int, fails func(n int) bool) *braked {
 	o := newOperators(t, "DLQ_DATABASE_AUTO_MIGRATE=true")
 	c := o.consumer(o.target, fails)
 	c.fail(n)
-	o.startReady("ingester")
+	ingester := o.startReady("ingester")
 	o.waitStored()
-	return &braked{o, c}
+	return &braked{o, c, ingester}
 }
 
 // defaults are the options of the console's form for a redrive of n messages.
@@ -224,13 +225,48 @@ func TestBrake(t *testing.T) {
 		}
 		b.api = apis[0]
 		b.ClientWithResponses = b.client()
-		b.says(id, "20 messages are not consumed yet by group "+b.consumer.group+", which has no running member")
+		b.says(id, "the offsets of group "+b.consumer.group+", which has no running member, have not passed 20 messages yet")
 		check.Same(t, b.records(b.target), 1+20, "records: the one that was committed before, and the bound")
 
 		b.api.call(http.MethodPost, "/api/v1/redrives/"+id.String()+"/resume", http.StatusConflict, nil)
 		b.consumer.consume()
 		got := b.ended(id)
 		check.True(t, got.State == "finished" && got.Succeeded == n && b.records(b.target) == 1+n, "redrive is %s after %d messages", got.State, got.Succeeded)
+	})
+
+	t.Run("NothingIsKnownWhileTheIngesterIsDown", func(t *testing.T) {
+		t.Parallel()
+		b := newBraked(t, n, func(n int) bool { return n > 0 })
+		b.consumer.consume()
+		eventually(t, "the group has committed", func() bool { return b.consumer.commits() })
+		b.ingester.kill()
+		id := b.begin(client.RedriveOrder{MaxReturnShare: new(float32(0.1))})
+		for range 2 {
+			b.says(id, "it is not known that the ingester has read all dead letters")
+			check.Same(t, b.records(b.target), 1+20, "records: the one that was committed before, and the bound")
+			b.api.kill()
+			b.api = b.startReady("api")
+			b.ClientWithResponses = b.client()
+		}
+		b.startReady("ingester")
+		got := b.ended(id)
+		check.True(t, got.State == "stopped" && got.Succeeded == 20, "redrive is %s after %d messages, want stopped after 20", got.State, got.Succeeded)
+	})
+
+	t.Run("TargetMadeAgainIsNotWaitedFor", func(t *testing.T) {
+		t.Parallel()
+		b := newBraked(t, 100, none)
+		stop := b.consumer.consume()
+		eventually(t, "the group has committed", func() bool { return b.consumer.commits() })
+		stop()
+		id := b.begin(client.RedriveOrder{MaxReturnShare: new(float32(0.1))})
+		b.says(id, "which has no running member")
+		b.kafka.delete(b.target)
+		b.kafka.create(b.target, partitions)
+		b.consumer.consume()
+		b.kafka.produce(&kgo.Record{Topic: b.target, Value: []byte("new")})
+		got := b.ended(id)
+		check.True(t, got.State == "finished" && got.Succeeded == 100, "redrive is %s after %d messages", got.State, got.Succeeded)
 	})
 
 	t.Run("RedirectIsJudgedByTheGroupsOfItsTarget", func(t *testing.T) {
@@ -243,7 +279,7 @@ func TestBrake(t *testing.T) {
 		stop()
 		b.sends(http.MethodPut, "/api/v1/redirects/"+b.target, `{"target": "`+other+`"}`, http.StatusOK)
 		id := b.begin(client.RedriveOrder{MaxReturnShare: new(float32(0.1)), CanaryWait: new("10s"), Canary: new(2)})
-		b.says(id, "cannot be known, because group "+b.consumer.group+" has committed nothing there; waits for returns until")
+		b.says(id, "cannot be known, because group "+b.consumer.group+" has committed nothing there, or Kafka does not show it; waits for returns until")
 		got := b.ended(id)
 		check.True(t, got.State == "finished" && b.records(other) == 30, "redrive is %s, %d records, want finished with 30", got.State, b.records(other))
 

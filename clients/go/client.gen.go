@@ -3103,10 +3103,10 @@ type RedriveOrder struct {
 	// KeepKeyOrder Send messages of the same topic and key one after the other, and none after one that did not succeed. They go in the order of their dead letters' timestamps, but a message comes after all messages of its key with lower offsets of the same original partition. Default: `false`.
 	KeepKeyOrder *bool `json:"keep_key_order,omitempty"`
 
-	// MaxFailureShare Stop when more than this share, 0 to 1, of the sent messages failed; 0 means never. While it is set, the number of sent messages whose outcome is not known is bounded for each topic that is sent to: by `min_sample` at first, doubled each time that as many outcomes have become known and the share holds. Default: never.
+	// MaxFailureShare Stop when more than this share, 0 to 1, of the sent messages failed; 0 means never. Checked after each batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, fewer messages are sent before the redrive stops. Default: never.
 	MaxFailureShare *float32 `json:"max_failure_share,omitempty"`
 
-	// MaxReturnShare Stop when more than this share, 0 to 1, of the sent messages came back; 0 means never. Checked after each batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, fewer messages are sent before the redrive stops. Default: never.
+	// MaxReturnShare Stop when more than this share, 0 to 1, of the sent messages came back; 0 means never. While it is set, the number of sent messages whose outcome is not known is bounded for each topic that is sent to: by `min_sample` at first, doubled each time that as many outcomes have become known and the share holds. Default: never.
 	MaxReturnShare *float32 `json:"max_return_share,omitempty"`
 
 	// MinSample The number of sent messages from which the two shares are checked. Default: 20.

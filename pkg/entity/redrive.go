@@ -189,8 +189,9 @@ type RedriveOptions struct {
 	Schema SchemaChoice
 }
 
-// Bounded reports whether a new redrive with these options bounds its messages without a known outcome.
-func (o RedriveOptions) Bounded() bool { return o.MaxReturnShare > 0 }
+// Bounded reports whether a new redrive with these options bounds its messages without a known outcome. A share of 1 is
+// never exceeded, so it bounds nothing.
+func (o RedriveOptions) Bounded() bool { return o.MaxReturnShare > 0 && o.MaxReturnShare < 1 }
 
 // Defaults of MinSample and CanaryWait.
 const (

@@ -220,6 +220,10 @@ func (s *modelStore) RedriveBounds(ctx context.Context, id uuid.UUID, settle tim
 	return look(ctx, s.p, func(ctx context.Context) ([]entity.TopicBound, error) { return s.store.RedriveBounds(ctx, id, settle) })
 }
 
+func (s *modelStore) RedriveSources(ctx context.Context, id uuid.UUID) ([]string, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]string, error) { return s.store.RedriveSources(ctx, id) })
+}
+
 func (s *modelStore) SaveBound(ctx context.Context, id uuid.UUID, was, now entity.TopicBound) (bool, error) {
 	return ask(ctx, s.p, func(ctx context.Context) (bool, error) { return s.store.SaveBound(ctx, id, was, now) })
 }

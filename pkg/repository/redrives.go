@@ -71,13 +71,16 @@ type Bounds interface {
 	// and write its dead letter at the same moment, and the ingester needs time to store that.
 	RedriveBounds(ctx context.Context, id uuid.UUID, settle time.Duration) ([]entity.TopicBound, error)
 
+	// RedriveSources returns dead-letter topics of a redrive's messages, at least one for each batch whose messages exist.
+	RedriveSources(ctx context.Context, id uuid.UUID) ([]string, error)
+
 	// SaveBound replaces Bound, Presumed, Counted, Looks and Lifted of a topic. It returns false when another caller has
 	// changed Bound, Looks or Lifted since was was read.
 	SaveBound(ctx context.Context, id uuid.UUID, was, now entity.TopicBound) (bool, error)
 
 	// ContinueRedrive ends the wait for outcomes, for the rest of the redrive, in those topics that wait now: in state
-	// running those that are full, in state canary all with an unknown outcome. A canary that was sent passes. When
-	// nothing waits, the error is an *entity.NothingWaitsError, unless the same operation has ended the wait before.
+	// running those that are full, in state canary all with an unknown outcome. A canary that was sent passes, unless a
+	// message of it failed or came back. When nothing waits, the error is an *entity.NothingWaitsError, unless the same operation has ended the wait before.
 	ContinueRedrive(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
 }
 

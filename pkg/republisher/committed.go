@@ -2,9 +2,11 @@ package republisher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -15,7 +17,8 @@ func WithShareGroups(isShareGroup func(group string) bool) Option {
 
 // Committed returns the committed offsets of a consumer group in the partitions of topics. Each comes with the present
 // id of its topic. It leaves out partitions in which the group has committed no offset, and topics that do not exist or
-// cannot be read. If only some offsets can be read, it returns these without an error.
+// cannot be read. If only some offsets can be read, it returns these without an error. An *entity.RefusedError means that
+// the permission to describe the group is missing.
 //
 // A share group commits no offsets. For a share group, Committed returns the offset before which every record is final:
 // the share group acknowledged the record, or gave it up and the broker wrote a dead letter. The broker does not say
@@ -37,6 +40,9 @@ func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topic
 		}
 	}
 	offsets, err := r.offsetsOf(ctx, consumerGroup, parts)
+	if errors.Is(err, broker.ErrUnauthorized) && len(offsets) == 0 {
+		return nil, &entity.RefusedError{Class: entity.Unauthorized, Reason: "Kafka does not let this program describe the consumer group"}
+	}
 	if err != nil && len(offsets) == 0 {
 		return nil, err
 	}

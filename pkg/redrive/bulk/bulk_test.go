@@ -505,7 +505,7 @@ func TestCanaryThatIsNotConsumed(t *testing.T) {
 		defer b.carry()()
 		r := b.begin(options(func(o *entity.RedriveOptions) { o.Canary = 3 }))
 		elapse(2 * entity.DefaultCanaryWait)
-		waiting := b.wantRedrive(r.ID, entity.RedriveCanary, "3 messages are not consumed yet by group billing")
+		waiting := b.wantRedrive(r.ID, entity.RedriveCanary, "the offsets of group billing have not passed 3 messages yet")
 		check.True(b, !waiting.WaitingSince.IsZero(), "it does not say since when it waits")
 		check.Is(b, check.Err(b.Resume(context.Background(), r.ID, entity.By("alice"))), entity.ErrConflict, "Resume")
 		check.Must(b.Continue(context.Background(), r.ID, entity.By("alice")))(b)

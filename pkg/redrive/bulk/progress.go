@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,32 +22,52 @@ const (
 	// message was sent every pollInterval.
 	boundPause      = 200 * time.Millisecond
 	outcomePatience = 10 * time.Second
+	// ingestPatience is how late the ingester may be before the note of a redrive that waits says so.
+	ingestPatience = 5 * time.Second
 )
 
 // ingestDelay returns for how long the ingester may not have read the dead letters of this redrive's consumers, so that a
-// record that seems to be consumed may have failed again. It is 0 when this process has sent nothing of the redrive.
+// record that seems to be consumed may have failed again. It is long until this process has seen the ingester reach the
+// end of the redrive's dead-letter topics, also when Kafka or the store does not say.
 func (r *run) ingestDelay(ctx context.Context, redrive entity.Redrive) time.Duration {
-	if r.deps.cfg.Groups == nil || len(r.sources) == 0 || !slices.ContainsFunc(redrive.Bounds, func(b entity.TopicBound) bool { return b.Unknown() > 0 }) {
+	if r.deps.cfg.Groups == nil || !slices.ContainsFunc(redrive.Bounds, func(b entity.TopicBound) bool { return b.Lifted == "" && b.Unknown() > 0 }) {
 		return 0
+	}
+	if err := r.findIngested(ctx); err != nil {
+		r.warn(ctx, "cannot read how far the ingester is", err)
+	}
+	return time.Since(r.ingested)
+}
+
+// findIngested sets the time until which the dead letters were read.
+func (r *run) findIngested(ctx context.Context) error {
+	if !r.sourced {
+		sources, err := r.deps.selected.RedriveSources(ctx, r.id)
+		if err != nil {
+			return err
+		}
+		for _, topic := range sources {
+			r.sources[topic] = true
+		}
+		r.sourced = true
 	}
 	positions, err := r.deps.cfg.Progress.IngestPositions(ctx)
 	if err != nil {
-		r.warn(ctx, "cannot read the positions of ingest", err)
-		return time.Since(r.ingested)
+		return err
 	}
 	positions = slices.DeleteFunc(positions, func(p repository.IngestPosition) bool { return !r.sources[p.Topic] })
 	if r.mark.ends == nil {
 		at := time.Now()
 		ends, err := r.deps.cfg.Groups.Ends(ctx, positions)
-		if err != nil { // without an answer, or without the right to ask, the settleTime alone must do
-			return 0
+		if err != nil {
+			return err
 		}
 		r.mark = mark{at, ends}
 	}
 	if reached(positions, r.mark.ends) {
 		r.ingested, r.mark = r.mark.at, mark{}
 	}
-	return time.Since(r.ingested)
+	return nil
 }
 
 // reached reports whether no position is before its end. A topic that was made again, and so has another id, has no
@@ -79,7 +100,9 @@ func (r *run) follow(ctx context.Context, wanted []repository.TopicGroup) {
 	}
 	for _, group := range slices.Sorted(maps.Keys(topics)) {
 		offsets, err := r.deps.cfg.Groups.Committed(ctx, group, topics[group])
-		if err != nil {
+		var refused *entity.RefusedError
+		if err != nil && !errors.As(err, &refused) { // what Kafka does not let this program see cannot be known
+
 			if !r.progress.failing {
 				r.warn(ctx, "cannot read the progress of a consumer group", err)
 			}
@@ -116,6 +139,10 @@ func (r *run) hiddenAll(topic string, groups []string) bool {
 // leave out because the bound of their target is reached.
 func (r *run) look(ctx context.Context, redrive entity.Redrive) []entity.TopicBound {
 	if !redrive.Bounded || !redrive.State.Active() {
+		return nil
+	}
+	if len(redrive.Bounds) > 0 && !slices.ContainsFunc(redrive.Bounds, func(b entity.TopicBound) bool { return b.Lifted == "" }) {
+		clear(r.targets) // no outcome matters any more
 		return nil
 	}
 	bounds, err := r.deps.selected.RedriveBounds(ctx, r.id, max(settleTime, r.ingestDelay(ctx, redrive)))
@@ -174,8 +201,8 @@ func (r *run) waitingNote(ctx context.Context, redrive entity.Redrive, bounds []
 		}
 	}
 	for _, b := range bounds {
-		if b.Full() && r.mark.ends != nil && time.Since(r.ingested) > outcomePatience {
-			notes, endless = append(notes, b.Topic+": the ingester has not read all dead letters, so it is not known what failed again"), true
+		if b.Full() && time.Since(b.AdmittedAt) > ingestPatience && time.Since(r.ingested) > ingestPatience {
+			notes, endless = append(notes, b.Topic+": it is not known that the ingester has read all dead letters, nor what failed again"), true
 		} else if b.Full() {
 			notes = append(notes, r.outcomeNote(ctx, b.Topic, b.Groups, b.Unknown(), b.AdmittedAt.Add(waitOf(redrive))))
 			endless = endless || !r.hiddenAll(b.Topic, b.Groups)
@@ -194,16 +221,16 @@ func (r *run) outcomeNote(ctx context.Context, topic string, groups []string, n 
 	if r.hiddenAll(topic, groups) {
 		why := "no consumer group is known"
 		if named := slices.DeleteFunc(slices.Clone(groups), func(group string) bool { return group == "" }); len(named) > 0 {
-			why = "group " + named[0] + " has committed nothing there"
+			why = "group " + named[0] + " has committed nothing there, or Kafka does not show it"
 		}
 		return fmt.Sprintf("%s: the outcome of %d messages cannot be known, because %s; waits for returns until %s UTC",
 			topic, n, why, until.UTC().Format(time.TimeOnly))
 	}
 	by := ""
 	if i := slices.IndexFunc(groups, func(group string) bool { return !r.hidden(topic, group) }); i >= 0 {
-		by = " by group " + groups[i] + r.stateNote(ctx, groups[i])
+		by = " of group " + groups[i] + r.stateNote(ctx, groups[i])
 	}
-	return fmt.Sprintf("%s: %d messages are not consumed yet%s", topic, n, by)
+	return fmt.Sprintf("%s: the offsets%s have not passed %d messages yet", topic, by, n)
 }
 
 // stateNote adds to the name of a consumer group that it has no members.
@@ -213,9 +240,9 @@ func (r *run) stateNote(ctx context.Context, group string) string {
 	}
 	switch running, err := r.deps.cfg.Groups.Running(ctx, group); {
 	case err != nil:
-		return ", whose state Kafka does not tell"
+		return ", whose state Kafka does not tell,"
 	case !running:
-		return ", which has no running member"
+		return ", which has no running member,"
 	}
 	return ""
 }

@@ -38,8 +38,9 @@ type run struct {
 	waiting  bool     // the store has a mark that the redrive waits
 	note     string   // why the redrive waits
 	progress progress
-	sources  map[string]bool      // dead-letter topics of the messages that this process has planned
-	ingested time.Time            // the dead letters that were written before were read, as far as this process knows
+	sources  map[string]bool      // dead-letter topics of the redrive's messages, as far as this process knows
+	sourced  bool                 // sources has those that the store knows
+	ingested time.Time            // the dead letters that were written before were read; zero: not known
 	mark     mark                 // what the ingester must have read, so that ingested is the time of the mark
 	targets  map[string]string    // by original topic that was left out because of its target's bound: the target
 	gone     map[string]time.Time // by original topic whose target does not exist: since when

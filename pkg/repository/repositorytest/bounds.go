@@ -30,6 +30,7 @@ func boundsPromises() []promise {
 		{"OneOfManyChangesTheBound", boundChange},
 		{"ContinueLiftsTheBoundsThatAreFull", boundContinue},
 		{"ContinuePassesACanaryThatWasSent", boundContinueCanary},
+		{"ContinuePassesNoCanaryThatDidHarm", boundContinueHarm},
 		{"ContinueOfWhatDoesNotWaitIsAConflict", boundContinueNothing},
 		{"ARedriveWithoutAShareIsNotBounded", boundNone},
 	}
@@ -328,6 +329,19 @@ func boundContinueCanary(h *harness) {
 	got := check.Must(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob")))(h)
 	check.True(h, got.State == entity.RedriveRunning && got.CanaryPassed, "redrive = %+v, want running with a passed canary", got)
 	h.wantLease(r.ID, 1)
+}
+
+func boundContinueHarm(h *harness) {
+	canary := func(n *repository.NewRedrive) { n.Options.Canary, n.Options.CanaryWait = 2, time.Minute }
+	r, _ := h.began(5, canary)
+	h.save(h.wantLease(r.ID, 0), entity.ItemSucceeded, entity.ItemFailed)
+	_ = check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "ContinueRedrive of a canary with a failure")
+	r, ids := h.began(5, canary)
+	b := h.wantLease(r.ID, 0)
+	h.returned(r.ID, b.Items[0].MessageID)
+	h.save(b, entity.ItemSucceeded, entity.ItemSucceeded)
+	_ = check.As[*entity.NothingWaitsError](h, check.Err(h.Repository.ContinueRedrive(h.Context(), r.ID, entity.By("bob"))), "ContinueRedrive of a canary with a return")
+	_ = ids
 }
 
 func boundContinueNothing(h *harness) {

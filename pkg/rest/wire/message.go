@@ -308,13 +308,11 @@ func (c *shown) writeShare(r *row) {
 	r.text("completion_reason", share.Reason)
 }
 
-// writeRepeats writes the positions of repeats. In CSV the cell is empty when there is none, and otherwise contains JSON.
+// writeRepeats writes the positions of repeats, in CSV as JSON too.
 func (c *shown) writeRepeats(r *row) {
 	r.name("repeats")
 	if len(c.Repeats.Positions) == 0 {
-		if !r.csv {
-			r.dst = append(r.dst, "[]"...)
-		}
+		r.dst = append(r.dst, "[]"...)
 		return
 	}
 	list := []byte{'['}

@@ -18,6 +18,9 @@ func NextBound(b entity.TopicBound, hidden bool, wait time.Duration, now time.Ti
 	if b.Lifted != "" {
 		return b
 	}
+	// messages that were presumed may have become known since, and must not count twice
+	b.Presumed = max(0, min(b.Presumed, b.Admitted-b.Known))
+	b.Counted = min(b.Counted, b.Known+b.Presumed)
 	if hidden && b.Full() && !now.Before(b.AdmittedAt.Add(wait)) {
 		b.Presumed = b.Admitted - b.Known
 		if b.Looks++; b.Looks == maxLooks {

@@ -51,6 +51,14 @@ func TestNextBound(t *testing.T) {
 			}),
 		},
 		{
+			"PresumedThatBecameKnownCountOnce", with(func(b *entity.TopicBound) {
+				b.Bound, b.Admitted, b.Known, b.Presumed, b.Counted, b.Looks = 80, 140, 110, 60, 60, 2
+			}), false, 0,
+			with(func(b *entity.TopicBound) {
+				b.Bound, b.Admitted, b.Known, b.Presumed, b.Counted, b.Looks = 160, 140, 110, 30, 140, 2
+			}),
+		},
+		{
 			"LiftedStaysLifted", with(func(b *entity.TopicBound) { b.Lifted, b.Known = entity.BoundContinued, 20 }), true, time.Hour,
 			with(func(b *entity.TopicBound) { b.Lifted, b.Known = entity.BoundContinued, 20 }),
 		},

@@ -119,6 +119,20 @@ func (s *Store) RedriveBounds(ctx context.Context, id uuid.UUID, settle time.Dur
 	return bounds, err
 }
 
+// RedriveSources implements repository.Bounds.
+func (s *Store) RedriveSources(ctx context.Context, id uuid.UUID) ([]string, error) {
+	names := map[string]bool{}
+	err := s.WithRedrive(ctx, "list dead-letter topics of a redrive", id, func(r *redrive, _ time.Time) error {
+		for _, b := range r.Batches {
+			if row, ok := s.Rows[b.Items[0].MessageID]; ok && row.Message.Source.Topic != "" {
+				names[row.Message.Source.Topic] = true
+			}
+		}
+		return nil
+	})
+	return slices.Sorted(maps.Keys(names)), err
+}
+
 // SaveBound implements repository.Bounds.
 func (s *Store) SaveBound(ctx context.Context, id uuid.UUID, was, now entity.TopicBound) (bool, error) {
 	saved := false
@@ -144,7 +158,7 @@ func (s *Store) ContinueRedrive(ctx context.Context, id uuid.UUID, cause entity.
 			}
 		}
 		sent := e.State == entity.RedriveCanary &&
-			!slices.ContainsFunc(r.Batches, func(b *batch) bool { return inCanary(r, b) && !b.Done })
+			!slices.ContainsFunc(r.Batches, func(b *batch) bool { return inCanary(r, b) && (!b.Done || s.harmed(r, b)) })
 		switch {
 		case sent:
 			e.State, e.CanaryPassed = entity.RedriveRunning, true
@@ -159,6 +173,13 @@ func (s *Store) ContinueRedrive(ctx context.Context, id uuid.UUID, cause entity.
 		return nil
 	})
 	return shown, err
+}
+
+// harmed reports whether a message of the batch failed, is in doubt, or came back.
+func (s *Store) harmed(r *redrive, b *batch) bool {
+	return slices.ContainsFunc(b.Items, func(i entity.RedriveItem) bool {
+		return i.Result == entity.ItemFailed || i.Result == entity.ItemDead || i.Result == entity.ItemInDoubt || s.cameBack(i.MessageID, r.Entity.ID)
+	})
 }
 
 // Redrive implements repository.Redrives.

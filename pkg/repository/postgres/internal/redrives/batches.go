@@ -29,7 +29,8 @@ func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db
 // the order of keys, only its first unfinished batch, or the first of each topic, can be leased; if that batch is
 // finished while the statement runs, the statement leases nothing, and the next call leases the next batch. When the
 // redrive is not active, it leases only batches whose earlier lease has expired, because their results must still be
-// saved; the redrive's rate and the order of keys do not matter then.
+// saved; the redrive's rate and the order of keys do not matter then. A batch for which messages were admitted has had an
+// owner whose attempts must be read, although a process of an earlier version has given it back.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
@@ -56,7 +57,7 @@ const leaseQuery = `
 			+ (cardinality(b.message_ids) - b.succeeded - b.failed - b.in_doubt - b.skipped) / free.rate * interval '1 second'
 		FROM free JOIN leased b ON b.batch_no = free.batch_no WHERE r.id = $1 AND free.rate IS NOT NULL AND free.active
 	)
-	SELECT batch_no, first_item, canary, coalesce(topic, '') AS topic, earlier IS NOT NULL AS taken_over, NOT active AS only_catch_up,
+	SELECT batch_no, first_item, canary, coalesce(topic, '') AS topic, earlier IS NOT NULL OR admitted IS NOT NULL AS taken_over, NOT active AS only_catch_up,
 	       array_send(message_ids) AS ids, array_send(results) AS results
 	FROM leased`
 

@@ -68,7 +68,7 @@ var outcomesOfTopicsQuery = `
 	WITH open AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND settled IS NULL AND succeeded > 0
 	), sent AS MATERIALIZED (
-		SELECT b.batch_no, i.topic, i.consumer_group, i.outcome <> 'published' AS known
+		SELECT b.batch_no, i.topic, i.consumer_group, i.outcome <> 'published' OR ` + madeAgain + ` AS known
 		FROM open b CROSS JOIN LATERAL (` + itemsOfBatch + `) i WHERE i.result = 1 AND i.topic <> ''
 	), settled AS (
 		UPDATE dlq.redrive_batches b SET settled = s.numbers
@@ -99,6 +99,15 @@ var outcomesOfTopicsQuery = `
 	FROM dlq.redrive_topics t LEFT JOIN counted k ON k.topic = t.topic
 	WHERE t.redrive_id = $1 ORDER BY t.topic COLLATE "C"`
 
+// madeAgain is the condition that the topic of the item i was deleted and created again after the message was sent: its
+// consumer group has committed in another incarnation since. Nothing will show the outcome then.
+const madeAgain = `EXISTS (
+			SELECT FROM dlq.committed_offsets c WHERE c.consumer_group = i.consumer_group AND c.topic = i.topic AND c.topic_id <> i.topic_id
+			AND c.seen_at > coalesce((
+				SELECT max(o.seen_at) FROM dlq.committed_offsets o
+				WHERE o.consumer_group = i.consumer_group AND o.topic = i.topic AND o.topic_id = i.topic_id
+			), (SELECT created_at FROM dlq.redrives WHERE id = $1)))`
+
 // settling is the condition that the number in seen does not count yet.
 const settling = `(t.seen > t.known AND t.seen_at > c.moment - $3::bigint * interval '1 microsecond')`
 
@@ -120,6 +129,20 @@ func (s *Bounds) RedriveBounds(ctx context.Context, id uuid.UUID, settle time.Du
 		return nil, s.lifecycle.mustExist(ctx, "count outcomes of topics", id)
 	}
 	return bounds, nil
+}
+
+// sourcesQuery reads one message of each batch, because the messages of a bounded redrive's batch have one original
+// topic, and so mostly one dead-letter topic.
+const sourcesQuery = `
+	SELECT name FROM dlq.topics WHERE id IN (
+		SELECT m.dlq_topic_id FROM dlq.redrive_batches b JOIN dlq.dlq_messages m ON m.id = b.message_ids[1] WHERE b.redrive_id = $1
+	) ORDER BY name`
+
+// RedriveSources implements repository.Bounds.
+func (s *Bounds) RedriveSources(ctx context.Context, id uuid.UUID) ([]string, error) {
+	var names []string
+	err := s.db.Select(ctx, &names, sourcesQuery, id)
+	return names, conn.Translate("list dead-letter topics of a redrive", err)
 }
 
 const saveBoundQuery = `
@@ -149,7 +172,8 @@ const continueQuery = `
 			state = CASE WHEN c.sent THEN 'running' ELSE r.state END, canary_passed = r.canary_passed OR c.sent
 		FROM held, (
 			SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment, (SELECT state FROM held) = 'canary' AND NOT EXISTS (
-				SELECT FROM dlq.redrive_batches WHERE redrive_id = $1 AND canary AND NOT done) AS sent
+				SELECT FROM dlq.redrive_batches b WHERE b.redrive_id = $1 AND b.canary AND (NOT b.done OR b.failed + b.in_doubt > 0
+					OR b.message_ids && ARRAY(SELECT parent_id FROM dlq.returns WHERE redrive_id = $1))) AS sent
 		) c
 		WHERE r.id = held.id AND (c.sent OR EXISTS (SELECT FROM lifted))
 		RETURNING r.id, held.state AS from_state, r.state, r.updated_at
