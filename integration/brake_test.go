@@ -264,7 +264,7 @@ func TestBrake(t *testing.T) {
 		b.kafka.delete(b.target)
 		b.kafka.create(b.target, partitions)
 		b.consumer.consume()
-		b.kafka.produce(&kgo.Record{Topic: b.target, Value: []byte("new")})
+		newCluster(t, b.brokers).produce(&kgo.Record{Topic: b.target, Value: []byte("new")}) // the other client knows the old topic
 		got := b.ended(id)
 		check.True(t, got.State == "finished" && got.Succeeded == 100, "redrive is %s after %d messages", got.State, got.Succeeded)
 	})
