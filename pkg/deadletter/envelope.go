@@ -3,7 +3,6 @@ package deadletter
 import (
 	"bytes"
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headername"
@@ -38,7 +37,10 @@ var memberAliases = withQualifiers(map[string]alias{
 	"err": {fieldMessage, 9}, "errmsg": {fieldMessage, 10}, "rejectionreason": {fieldMessage, 11}, "rejectreason": {fieldMessage, 12},
 	"failedreason": {fieldMessage, 13}, "failreason": {fieldMessage, 14}, "exc": {fieldMessage, 15}, "excinfo": {fieldMessage, 16},
 	"exctype": {fieldClass, 6}, "traceback": {fieldStack, 6},
-	"errorcode": {fieldCode, 0}, "failedat": {fieldTime, 0}, "failuretime": {fieldTime, 1},
+	"attempt": {fieldAttempts, 6}, "attemptcount": {fieldAttempts, 7}, "attemptnumber": {fieldAttempts, 8},
+	"errorcode": {fieldCode, 0}, "failurecode": {fieldCode, 1}, "exceptioncode": {fieldCode, 2},
+	"failedat": {fieldTime, 0}, "failuretime": {fieldTime, 1}, "failuretimestamp": {fieldTime, 2}, "failedtimestamp": {fieldTime, 3},
+	"errorat": {fieldTime, 4}, "errortime": {fieldTime, 5}, "errortimestamp": {fieldTime, 6}, "deadletteredat": {fieldTime, 7},
 	"requestcontextfunctionarn": {fieldRun, 0}, "requestcontextcondition": {fieldCondition, 0},
 })
 
@@ -61,9 +63,15 @@ func withQualifiers(names map[string]alias) map[string]alias {
 }
 
 var (
-	// failurePrefixes begin, and failureSuffixes end, names of members that describe a failure.
-	failurePrefixes = []string{"error", "exception", "failure", "stacktrace", "lasterror"}
-	failureSuffixes = []string{"error", "errors", "exception"}
+	// A word of failureWords and a tail, or a head and a word of failureEnds, name a member that describes a failure. The
+	// heads in otherHeads make the name of a rule or a measure.
+	failureWords = []string{"lasterror", "error", "lastexception", "exception", "failure", "stacktrace"}
+	failureTails = headername.Set([]string{
+		"", "s", "message", "msg", "text", "description", "class", "classname", "name", "fqcn", "code", "type", "kind", "stack", "stacktrace", "trace",
+		"reason", "cause", "detail", "details", "info", "at", "time", "timestamp",
+	})
+	failureEnds = []string{"error", "errors", "exception", "exceptions"}
+	otherHeads  = headername.Set([]string{"on", "if", "no", "has", "is", "allow", "ignore", "max", "standard", "marginof"})
 	// memberPrefixes may stand before a name that is written without separators, and memberSuffixes after any name.
 	memberPrefixes = []string{"deadletter", "dlq", "dlt", "kafka"}
 	memberSuffixes = []string{"base64", "b64", "hex", "bytes", "json", "string", "text"}
@@ -121,12 +129,14 @@ type role uint8
 const (
 	topicRole role = iota
 	plainTopicRole
-	placeRole
+	partitionRole
+	offsetRole
 	valueRole
 	plainValueRole
 	textRole
 	failureRole
-	mentionRole // an empty failure, or a member such as the number of attempts
+	furtherFailureRole // a second member with the role failureRole
+	mentionRole        // an empty failure, or a member such as the number of attempts
 	runRole
 	conditionRole
 	roles
@@ -141,22 +151,33 @@ func (e *envelope) members() []string {
 		return []string{e[runRole], e[conditionRole]}
 	}
 	topic, value, failure := e[topicRole], cmp.Or(e[valueRole], e[plainValueRole]), e[failureRole]
-	if topic == "" && e[placeRole] != "" {
-		topic = e[plainTopicRole]
-	}
+	exact := saysOriginal(topic) && saysOriginal(e[valueRole])
 	switch {
-	case value == "":
+	case topic == "" && e[partitionRole] != "" && e[offsetRole] != "": // logs and pages of lists have some of these members too
+		topic, value = e[plainTopicRole], e[valueRole]
+	case value == "" && e[furtherFailureRole] != "": // otherwise the text could be the only description of a failure
 		value = e[textRole]
-	case failure == "":
+	case exact && failure == "":
 		failure = e[textRole]
 	}
-	if failure == "" && e[topicRole] != "" && e[valueRole] != "" {
+	if failure == "" && exact {
 		failure = e[mentionRole]
 	}
 	if topic == "" || value == "" || failure == "" {
 		return nil
 	}
 	return []string{topic, value, failure}
+}
+
+// saysOriginal reports whether a name says that the member is about the record that failed.
+func saysOriginal(name string) bool { return strings.Contains(strings.ToLower(name), "orig") }
+
+// note notes the name of a member with the role r; the first one counts.
+func (e *envelope) note(r role, name string) {
+	if r == failureRole && e[r] != "" && e[r] != name {
+		r = furtherFailureRole
+	}
+	e[r] = cmp.Or(e[r], name)
 }
 
 // read notes the members of an object; outer is the name of the member whose value it is, "" for the whole text.
@@ -173,8 +194,8 @@ func (e *envelope) read(outer string, object []byte) {
 		if outer == "" && value[0] == '{' && wrappers[foldMember(full)] && e.join(full, value, ok && a.field >= fieldValue) || !ok {
 			return
 		}
-		if r := roleOf(a, value); r < roles && e[r] == "" {
-			e[r] = full
+		if r := roleOf(a, value); r < roles {
+			e.note(r, full)
 		}
 	})
 }
@@ -186,8 +207,8 @@ func (e *envelope) join(name string, object []byte, mayBeValue bool) bool {
 	inner.read(name, object)
 	named := inner[topicRole] != "" || inner[plainTopicRole] != ""
 	if named || !mayBeValue {
-		for r := range e {
-			e[r] = cmp.Or(e[r], inner[r])
+		for r, name := range inner {
+			e.note(role(r), name)
 		}
 	}
 	return named
@@ -208,12 +229,14 @@ func roleOf(a alias, value []byte) role {
 		if value[0] == '"' && entity.ValidTopic(topic) || !common && topic == "null" {
 			return is(common, plainTopicRole, topicRole)
 		}
-	case fieldPartition, fieldOffset:
-		return placeRole
+	case fieldPartition:
+		return partitionRole
+	case fieldOffset:
+		return offsetRole
 	case fieldValue:
 		return is(common, plainValueRole, valueRole)
 	case fieldText:
-		return textRole
+		return is(value[0] == '{' || bytes.HasPrefix(value, []byte(`"{`)) && bytes.HasSuffix(value, []byte(`}"`)), plainValueRole, textRole)
 	case fieldMessage, fieldClass, fieldStack:
 		return is(says(value), failureRole, mentionRole)
 	case fieldCode:
@@ -274,9 +297,15 @@ func memberAlias(name string) (alias, bool) {
 			return a, true
 		}
 	}
-	if slices.ContainsFunc(failurePrefixes, func(begin string) bool { return strings.HasPrefix(name, begin) }) ||
-		slices.ContainsFunc(failureSuffixes, func(end string) bool { return strings.HasSuffix(name, end) }) {
-		return alias{fieldMessage, plain}, true
+	for _, word := range failureWords {
+		if tail, ok := strings.CutPrefix(name, word); ok && failureTails[tail] {
+			return alias{fieldMessage, plain}, true
+		}
+	}
+	for _, end := range failureEnds {
+		if head, ok := strings.CutSuffix(name, end); ok && !otherHeads[head] {
+			return alias{fieldMessage, plain}, true
+		}
 	}
 	return alias{}, false
 }
