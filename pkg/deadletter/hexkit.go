@@ -19,14 +19,14 @@ var hexkit = dialect{
 	messages: []string{"exc_msg"},
 	groups:   []string{"service"},
 	refinePlace: func(h headers, p place) place {
-		if id, at := eventID(h); len(id) == 4 && string(id[1]) == p.topic {
+		if id, at := eventID(h); id != nil && string(id[1]) == p.topic {
 			p.partition, p.offset = headervalue.Partition(id[2]), headervalue.Offset(id[3])
 			p.at[fieldPartition], p.at[fieldOffset] = at, at
 		}
 		return p
 	},
 	refineFailure: func(h headers, f failure) failure {
-		if id, at := eventID(h); len(id) == 4 {
+		if id, at := eventID(h); id != nil {
 			f.ConsumerGroup = headervalue.Text(id[0], MaxConsumerGroup)
 			f.at[fieldGroup] = at
 		}
@@ -40,14 +40,23 @@ const (
 	hexkitFirstEvent = "original_event_id"
 )
 
-// eventID splits the value of event_id, which has four parts; a fifth part shows that the value is malformed. at is the
-// index of the header, counted from 1.
+// eventID returns the parts of the last event_id, or nil; see eventParts. at is the header's index, counted from 1.
 func eventID(h headers) (parts [][]byte, at int32) {
 	i := h.lastIndex(hexkitEvent)
 	if i < 0 {
 		return nil, 0
 	}
-	return bytes.SplitN(h[i].Value, []byte(","), 5), int32(i + 1)
+	return eventParts(h[i].Value), int32(i + 1)
+}
+
+// eventParts splits a value of event_id into the four parts that hexkit wrote. It returns nil for any other value, which
+// is the application's own.
+func eventParts(value []byte) [][]byte {
+	parts := bytes.SplitN(value, []byte(","), 5)
+	if len(parts) != 4 || !headervalue.Decimal(parts[2]) || !headervalue.Decimal(parts[3]) {
+		return nil
+	}
+	return parts
 }
 
 // hexkitRetry reports whether the name of a topic is that of a service's retry topic. Records in such a topic must

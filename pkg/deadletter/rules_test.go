@@ -74,7 +74,7 @@ func fieldsOf(err error) []string {
 func TestStripForARetryTopicOfHexkitKeepsTheTopic(t *testing.T) {
 	t.Parallel()
 	d := decoder(t, []string{"*.dlq.v1"})
-	h := []entity.Header{{Key: "original_topic"}, {Key: "exc_class"}, {Key: "event_id"}, {Key: "type"}}
+	h := []entity.Header{{Key: "original_topic"}, {Key: "exc_class"}, {Key: "event_id", Value: []byte("billing,orders,3,17")}, {Key: "type"}}
 	keys := func(dialect, target string) string {
 		var out []string
 		for _, kept := range d.Strip(&entity.Message{Failure: entity.Failure{Dialect: dialect}}, target, h) {

@@ -30,7 +30,7 @@ func (d *Decoder) Strip(m *entity.Message, target string, list []entity.Header) 
 	for i, h := range list {
 		if i == saved && len(h.Value) > 0 {
 			h.Key = restored
-		} else if r.removes(h.Key) {
+		} else if r.removes(h.Key) && (h.Key != hexkitEvent || !ownEvent(h.Value, list)) {
 			continue
 		}
 		if kept == nil {
@@ -47,6 +47,7 @@ type removal struct {
 	own      []ownNames // headers of the dialects that the message shows
 	kept     string     // header that stays although a dialect has it; "" for none
 	aliases  bool       // every alias of the generic dialect is removed
+	failure  bool       // every other name that belongs to a failure is removed too
 	borrowed []string   // names of further aliases, from which fields of another dialect's failure were read
 }
 
@@ -80,28 +81,33 @@ func (d *Decoder) removal(m *entity.Message, target string, own []ownNames) remo
 			add(weak.name)
 		}
 	}
-	isAlias := func(h entity.Header) bool { return !r.removes(h.Key) && isAliasName(h.Key) }
-	if len(hops) > 0 && slices.ContainsFunc(m.Record.Headers, isAlias) {
-		r.aliases, r.borrowed = c.writtenByHand(m, r)
+	further := func(h entity.Header) bool { return !r.removes(h.Key) && (isAliasName(h.Key) || isFailureName(h.Key)) }
+	if len(hops) > 0 && slices.ContainsFunc(m.Record.Headers, further) {
+		r.aliases, r.failure, r.borrowed = c.writtenByHand(m)
 	}
 	return r
 }
 
-// writtenByHand decides about the hand-written headers of a record in which a dialect was recognised. All of them are
-// removed when one names the original topic, or when two name different things of a failure among message, class, stack
-// trace and attempts: otherwise they could be the application's own. A framework's failure is no reason to take a name
-// of the original topic from the application, unless the topic was read from there. borrowed are the headers from which
-// a value of another dialect's failure was read; they are removed in any case.
-func (c *decoding) writtenByHand(m *entity.Message, r removal) (all bool, borrowed []string) {
+// writtenByHand decides about the hand-written headers of a record in which a dialect was recognised. When one names the
+// original topic, all of them are removed, and with them all that belong to a failure (named). In a record of no
+// framework, all are removed (all) also when two name different things of a failure among message, class, stack trace
+// and attempts: otherwise they could be the application's own. Of a framework's record the application may describe what
+// it likes, so there a header names the original topic only if that was read from it, or if the framework names the same
+// topic. borrowed are the headers from which a value of another dialect's failure was read; they are removed in any case.
+func (c *decoding) writtenByHand(m *entity.Message) (all, named bool, borrowed []string) {
 	c.readAgain(m)
-	alone := c.hops[0].name == genericName
+	framework := slices.ContainsFunc(c.hops, c.isFramework)
+	var key string
+	reads := func(d *dialect) bool { return d.topic == key && c.isFramework(d) }
 	var says [fieldCount]bool
 	for _, h := range m.Record.Headers {
-		a, ok := lookUp(h.Key)
-		if !ok || ours(h.Key) || len(h.Value) == 0 || !alone && r.removes(h.Key) {
+		key = h.Key
+		a, ok := lookUp(key)
+		if !ok || ours(key) || len(h.Value) == 0 || slices.ContainsFunc(c.hops, reads) {
 			continue
 		}
-		says[a.field] = says[a.field] || a.field != fieldTopic || alone && entity.ValidTopic(string(h.Value))
+		topic := string(h.Value)
+		says[a.field] = says[a.field] || a.field != fieldTopic || entity.ValidTopic(topic) && (!framework || topic == c.root.topic)
 	}
 	things := 0
 	for _, f := range [...]field{fieldMessage, fieldClass, fieldStack, fieldAttempts} {
@@ -110,12 +116,24 @@ func (c *decoding) writtenByHand(m *entity.Message, r removal) (all bool, borrow
 		}
 	}
 	for _, t := range c.trail {
-		if at := int(t.at) - 1; !alone && at >= 0 && at < len(m.Record.Headers) && (t.dialect == nil || t.dialect.name == genericName) {
+		if at := int(t.at) - 1; framework && at >= 0 && at < len(m.Record.Headers) && (t.dialect == nil || t.dialect.name == genericName) {
 			borrowed = append(borrowed, m.Record.Headers[at].Key)
 		}
 	}
-	named := says[fieldTopic] || c.root.dialect != nil && c.root.dialect.name == genericName
-	return named || things >= 2, borrowed
+	named = says[fieldTopic] || c.root.dialect != nil && !c.isFramework(c.root.dialect)
+	return named || !framework && things >= 2, named, borrowed
+}
+
+// isFramework reports whether a framework wrote the headers of the dialect. Producers without one write those of k1s0,
+// and those of karafka-legacy but for the saved key.
+func (c *decoding) isFramework(d *dialect) bool {
+	return d.name != genericName && d.name != k1s0.name && (d.name != karafkaLegacy.name || c.h.has(karafkaKeys[d.name]))
+}
+
+// ownEvent reports whether a value of hexkit's header event_id is the application's own: the dead letter's list of
+// headers saves no other, and hexkit did not write the value.
+func ownEvent(value []byte, list headers) bool {
+	return !list.has(hexkitFirstEvent) && eventParts(value) == nil
 }
 
 // saved returns the name of the header with the application's own value of the header restored; "" for none.
@@ -134,7 +152,7 @@ func (r removal) removes(key string) bool {
 	}
 	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
 	producers := strippedAlways[key] || slices.ContainsFunc(strippedPrefixes[:], begins) ||
-		r.aliases && isAliasName(key) || slices.Contains(r.borrowed, key)
+		r.aliases && isAliasName(key) || r.failure && isFailureName(key) || slices.Contains(r.borrowed, key)
 	for i := range r.own {
 		producers = producers || r.own[i].has(key)
 	}
@@ -145,6 +163,18 @@ func isAliasName(key string) bool {
 	_, ok := lookUp(key)
 	return ok
 }
+
+// isFailureName reports whether a header's name belongs to a failure, as the name of an envelope's member does.
+func isFailureName(key string) bool {
+	if len(key) > longestAlias {
+		return false
+	}
+	a, ok := findMember(foldMember(key))
+	return ok && slices.Contains(failureFields[:], a.field)
+}
+
+// failureFields are what only a failure says.
+var failureFields = [...]field{fieldMessage, fieldClass, fieldStack, fieldAttempts, fieldCode, fieldTime}
 
 // partOfRecord reports whether a header belongs to the record itself, which could not be read or followed without it:
 // trace context, the types and schemas of key and value, and the attributes of a CloudEvent.
