@@ -1,18 +1,11 @@
 -- Dead letters of the last 24 hours that name the position at which their record failed. The primary key decides which
--- message is the first of equal dead letters. The index entries of one partition's records are next to each other,
--- because digest comes last.
+-- message is the first of equal dead letters.
 CREATE TABLE dlq.recent_records (
-    incarnation_id INT         NOT NULL, -- of the dead-letter topic
-    partition      INT         NOT NULL, -- of the record that failed, like position
-    position       BIGINT      NOT NULL,
-    digest         UUID        NOT NULL, -- of everything that must be equal
-    message_id     UUID        NOT NULL, -- the message that counts its repeats
-    stored_at      TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (incarnation_id, partition, position, digest)
+    digest     UUID        PRIMARY KEY, -- of everything that must be equal
+    message_id UUID        NOT NULL,    -- the message that counts its repeats
+    stored_at  TIMESTAMPTZ NOT NULL
 );
 CREATE INDEX idx_recent_records_stored ON dlq.recent_records USING brin (stored_at);
--- Dead letters may name any position, so their statistics must not make PostgreSQL scan the table for a position.
-ALTER TABLE dlq.recent_records ALTER COLUMN position SET (n_distinct = -1);
 
 -- Messages that have repeats, or are repeats of a message that was final. A row of a message that no longer exists is
 -- deleted later.

@@ -49,9 +49,10 @@ func (m *Message) NamesPosition() bool {
 		m.Origin.Offset != nil && *m.Origin.Offset >= 0
 }
 
-// SetDigest sets the Digest. It is equal for two dead letters of one dead-letter topic exactly if they have the same
-// consumer group, original topic, partition, offset and timestamp, the same key and value, and the same headers kept,
-// which are those that a replay would send.
+// SetDigest sets the Digest. It is equal for two dead letters exactly if they have the same dead-letter topic, between
+// its creation and its deletion, consumer group, original topic, partition, offset and timestamp, the same key and value,
+// and the same headers kept, which are those that a replay would send. It begins with the position in the original topic,
+// so that the index entries of one partition's records are next to each other.
 func (m *Message) SetDigest(kept []Header) {
 	p := digested.Get().(*[]byte) //nolint:forcetypeassert // the pool has only pointers to bytes
 	defer digested.Put(p)
@@ -66,6 +67,7 @@ func (m *Message) SetDigest(kept []Header) {
 	number(lengthOf(m.Record.Value))
 	text(m.Failure.ConsumerGroup)
 	text(m.OriginalTopic)
+	number(uint64(m.Source.Incarnation))
 	number(uint64(*m.Origin.Partition))
 	number(uint64(*m.Origin.Offset))
 	number(uint64(m.Origin.Timestamp.UnixMicro()))
@@ -76,7 +78,9 @@ func (m *Message) SetDigest(kept []Header) {
 	}
 	*p = b
 	all := sha256.Sum256(b)
-	copy(m.Digest[:], all[:])
+	m.Digest = uuid.UUID{byte(m.Source.Incarnation), byte(*m.Origin.Partition)}
+	binary.BigEndian.PutUint32(m.Digest[2:], uint32(*m.Origin.Offset))
+	copy(m.Digest[6:], all[:])
 	m.RecordHash = hashOf(m.Record.Key, m.Record.Value, sum)
 }
 

@@ -142,12 +142,6 @@ func (s *messages) counting(messages []entity.Message, steps map[repository.Part
 	return out, nil
 }
 
-// recentRecord is the same for dead letters that repeat each other.
-type recentRecord struct {
-	incarnation int32
-	digest      uuid.UUID
-}
-
 // withoutRepeats counts the repeats among messages that will be stored, and returns the other messages. A repeat of a
 // final message becomes a message of its own.
 func (s *messages) withoutRepeats(messages []*entity.Message, now time.Time) []*entity.Message {
@@ -156,9 +150,8 @@ func (s *messages) withoutRepeats(messages []*entity.Message, now time.Time) []*
 		if m.Digest == uuid.Nil {
 			return false
 		}
-		record := recentRecord{m.Source.Incarnation, m.Digest}
-		first := stored[s.recent[record]]
-		if r, ok := s.Rows[s.recent[record]]; ok && now.Sub(r.Message.CreatedAt) <= entity.RepeatWindow {
+		first := stored[s.recent[m.Digest]]
+		if r, ok := s.Rows[s.recent[m.Digest]]; ok && now.Sub(r.Message.CreatedAt) <= entity.RepeatWindow {
 			first = &r.Message
 		}
 		if first != nil && !first.Status.Final() {
@@ -171,7 +164,7 @@ func (s *messages) withoutRepeats(messages []*entity.Message, now time.Time) []*
 				m.Repeats.Of = first.ID
 			}
 		}
-		s.recent[record], stored[m.ID] = m.ID, m
+		s.recent[m.Digest], stored[m.ID] = m.ID, m
 		return false
 	})
 }

@@ -37,7 +37,7 @@ type messages struct {
 	topicNames   map[int32]string
 	marks        map[repository.Partition]repository.Mark
 	operations   []operation
-	recent       map[recentRecord]uuid.UUID // the message that counts the repeats of each record
+	recent       map[uuid.UUID]uuid.UUID // by digest: the message that counts the repeats of a record
 }
 
 // Hooks are functions that the store calls while it holds its lock.
@@ -69,7 +69,7 @@ func New(now func() time.Time) *Store {
 		topicIDs:     map[string]int32{},
 		topicNames:   map[int32]string{},
 		marks:        map[repository.Partition]repository.Mark{},
-		recent:       map[recentRecord]uuid.UUID{},
+		recent:       map[uuid.UUID]uuid.UUID{},
 	}
 	s.Hooks = Hooks{
 		Observe: func(_ *Row, m entity.Message) entity.Message { return m },

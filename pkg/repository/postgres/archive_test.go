@@ -252,7 +252,7 @@ func TestDelete(t *testing.T) {
 // message is neither live nor archived.
 func TestPurgeBookkeepingOfRepeats(t *testing.T) {
 	db := freshDB(t)
-	exec(t, db, `INSERT INTO dlq.recent_records SELECT 1, 0, n, gen_random_uuid(), gen_random_uuid(), now() - n * interval '1 hour' FROM generate_series(1, 48) n`)
+	exec(t, db, `INSERT INTO dlq.recent_records SELECT gen_random_uuid(), gen_random_uuid(), now() - n * interval '1 hour' FROM generate_series(1, 48) n`)
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('orders', 'boom')`)
 	exec(t, db, `INSERT INTO dlq.repeats (message_id) SELECT id FROM dlq.dlq_messages UNION ALL SELECT gen_random_uuid() FROM generate_series(1, 25)`)
 	check.Same(t, check.Must(New(db).PurgeBookkeeping(t.Context(), 365, 400, 10))(t), 25+25, "deleted rows")

@@ -114,17 +114,10 @@ type repeat struct {
 	source  entity.Source
 }
 
-// successor is a message with the same recentRecord as an older message, which counts no further repeats.
+// successor is a message with the same digest as an older message, which counts no further repeats.
 type successor struct {
-	recentRecord
+	digest         uuid.UUID
 	message, older uuid.UUID
 	repeatOf       uuid.UUID // the first message of the record if the older message is final; uuid.Nil if it is gone or too old
 	source         entity.Source
-}
-
-// recentRecord is the primary key of dlq.recent_records. It is the same for dead letters that repeat each other.
-type recentRecord struct {
-	incarnation, partition int32
-	position               int64
-	digest                 uuid.UUID
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,74 +14,68 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-func recentRecordOf(m *entity.Message) recentRecord {
-	return recentRecord{m.Source.Incarnation, *m.Origin.Partition, *m.Origin.Offset, m.Digest}
-}
-
 // hasEqual reports whether a batch was not stored because one of its dead letters repeats another one.
 func hasEqual(err error) bool { return conn.Violates(err, "23505", "recent_records_pkey") }
 
 type olderRow struct {
-	Ord      int           `db:"ord"`
+	Digest   uuid.UUID     `db:"digest"`
 	ID       uuid.UUID     `db:"message_id"`
 	Open     bool          `db:"open"`
 	RepeatOf uuid.NullUUID `db:"repeat_of"`
 }
 
-// olderQuery finds the messages that have one of the given recentRecords. The column open says whether further dead
+// olderQuery finds the messages that have one of the given digests. The column open says whether further dead
 // letters count as repeats of the message. The column repeat_of is NULL when the message is gone or too old.
 const olderQuery = `
-	SELECT x.ord, r.message_id, coalesce(` + isRecent + ` AND m.status IN ('PENDING', 'RETRYING'), false) AS open,
+	SELECT r.digest, r.message_id, coalesce(` + isRecent + ` AND m.status IN ('PENDING', 'RETRYING'), false) AS open,
 		CASE WHEN ` + isRecent + ` AND m.id IS NOT NULL THEN coalesce(d.repeat_of, m.id) END AS repeat_of
-	FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::uuid[]) WITH ORDINALITY AS x (incarnation_id, partition, position, digest, ord)
-	JOIN dlq.recent_records r USING (incarnation_id, partition, position, digest)
+	FROM unnest($1::uuid[]) AS x (digest)
+	JOIN dlq.recent_records r USING (digest)
 	LEFT JOIN dlq.dlq_messages m ON m.id = r.message_id
 	LEFT JOIN dlq.repeats d ON d.message_id = r.message_id`
 
-const isRecent = `r.stored_at >= coalesce($5::timestamptz, now()) - $6::bigint * interval '1 microsecond'`
+const isRecent = `r.stored_at >= coalesce($2::timestamptz, now()) - $3::bigint * interval '1 microsecond'`
 
 // withoutEqual returns the batch without the messages that repeat another one, and adds these repeats to found. When a
 // message repeats one of another partition, which may not be stored together with it, withoutEqual instead returns its
 // partition's part of the batch separately, as apart.
 func withoutEqual(ctx context.Context, db *conn.DB, batch repository.Batch, found *repeats) (kept, apart repository.Batch, err error) {
-	first := map[recentRecord]repository.Partition{}
-	var looked []recentRecord
+	first := map[uuid.UUID]repository.Partition{} // the partition of each digest
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
 		if m.Digest == uuid.Nil {
 			continue
 		}
-		r, p := recentRecordOf(m), partitionOf(m)
-		if other, known := first[r]; !known {
-			first[r] = p
-			looked = append(looked, r)
+		p := partitionOf(m)
+		if other, known := first[m.Digest]; !known {
+			first[m.Digest] = p
 		} else if other != p {
 			kept, apart = takeApart(batch, p)
 			return kept, apart, nil
 		}
 	}
-	older, err := olderMessages(ctx, db, looked)
+	older, err := olderMessages(ctx, db, slices.Collect(maps.Keys(first)))
 	if err != nil {
 		return batch, repository.Batch{}, err
 	}
-	counts := map[recentRecord]uuid.UUID{} // the message that counts the repeats of each record
+	counts := map[uuid.UUID]uuid.UUID{} // by digest: the message that counts the repeats of each record
 	kept = batch
 	kept.Messages = make([]entity.Message, 0, len(batch.Messages))
 	for _, m := range batch.Messages {
 		if m.Digest != uuid.Nil {
-			r := recentRecordOf(&m)
-			if id, known := counts[r]; known {
+			digest := m.Digest
+			if id, known := counts[digest]; known {
 				found.counted = append(found.counted, repeat{id, m.Source})
 				continue
 			}
-			counts[r] = m.ID
-			switch o, isStored := older[r]; {
+			counts[digest] = m.ID
+			switch o, isStored := older[digest]; {
 			case isStored && o.Open:
-				counts[r] = o.ID
+				counts[digest] = o.ID
 				found.counted, found.open = append(found.counted, repeat{o.ID, m.Source}), append(found.open, o.ID)
 				continue
 			case isStored:
-				found.next = append(found.next, successor{r, m.ID, o.ID, o.RepeatOf.UUID, m.Source})
+				found.next = append(found.next, successor{digest, m.ID, o.ID, o.RepeatOf.UUID, m.Source})
 				m.Digest = uuid.Nil // replaceStep takes the place of recentStep
 			}
 		}
@@ -114,15 +109,14 @@ func takeApart(batch repository.Batch, p repository.Partition) (rest, part repos
 	return rest, part
 }
 
-func olderMessages(ctx context.Context, db *conn.DB, looked []recentRecord) (map[recentRecord]olderRow, error) {
+func olderMessages(ctx context.Context, db *conn.DB, digests []uuid.UUID) (map[uuid.UUID]olderRow, error) {
 	var rows []olderRow
-	args := append(recentArgs(len(looked), func(i int) recentRecord { return looked[i] }), db.Clock(), entity.RepeatWindow.Microseconds())
-	if err := db.Select(ctx, &rows, olderQuery, args...); err != nil {
+	if err := db.Select(ctx, &rows, olderQuery, codec.UUIDArray(digests), db.Clock(), entity.RepeatWindow.Microseconds()); err != nil {
 		return nil, err
 	}
-	older := make(map[recentRecord]olderRow, len(rows))
+	older := make(map[uuid.UUID]olderRow, len(rows))
 	for _, row := range rows {
-		older[looked[row.Ord-1]] = row
+		older[row.Digest] = row
 	}
 	return older, nil
 }
@@ -142,15 +136,14 @@ func (in *incoming) hashesToMatch() []int64 {
 
 // The steps of a statement for repeats; see placed for their placeholders.
 const (
-	// recentStep inserts the recentRecords of the stored messages. It fails when one of them exists already: then no
+	// recentStep inserts the digests of the stored messages. It fails when one of them exists already: then no
 	// message of the batch is stored, and Store looks for repeats.
 	recentStep = `, recent AS (
-		INSERT INTO dlq.recent_records (incarnation_id, partition, position, digest, message_id, stored_at)
-		SELECT incarnation_id, original_partition, original_offset, digest, id, coalesce(@now::timestamptz, now()) FROM (
+		INSERT INTO dlq.recent_records (digest, message_id, stored_at)
+		SELECT digest, id, coalesce(@now::timestamptz, now()) FROM (
 			SELECT * FROM (
 				SELECT unnest($5::uuid[]) AS id, unnest($15::int4[]) AS incarnation_id, unnest($16::int4[]) AS partition,
-					unnest($17::int8[]) AS dlq_offset, unnest($19::int4[]) AS original_partition,
-					unnest($20::int8[]) AS original_offset, unnest(@1::uuid[]) AS digest
+					unnest($17::int8[]) AS dlq_offset, unnest(@1::uuid[]) AS digest
 			) a WHERE digest IS NOT NULL
 		) r ` + ofMoved + `
 	)`
@@ -171,26 +164,26 @@ const (
 	// replaceStep makes the messages of successors count the repeats of their records.
 	replaceStep = `, replaced AS (
 		UPDATE dlq.recent_records r SET message_id = x.message_id, stored_at = coalesce(@now::timestamptz, now())
-		FROM ` + successors + ` JOIN moved ON moved.incarnation_id = x.incarnation_id AND moved.partition = x.dlq_partition
-		WHERE (r.incarnation_id, r.partition, r.position, r.digest) = (x.incarnation_id, x.partition, x.position, x.digest)
+		FROM ` + successors + ` JOIN moved USING (incarnation_id, partition)
+		WHERE r.digest = x.digest
 	)`
 
-	successors = `unnest(@1::int4[], @2::int4[], @3::int8[], @4::uuid[], @5::uuid[], @6::uuid[], @7::int4[])
-			AS x (incarnation_id, partition, position, digest, message_id, older, dlq_partition)`
+	successors = `unnest(@1::uuid[], @2::uuid[], @3::uuid[], @4::int4[], @5::int4[])
+			AS x (digest, message_id, older, incarnation_id, partition)`
 
 	// countersSteps comes before moveSteps. It locks the messages that count repeats, and the rows that replaceStep
 	// changes, so that what withoutEqual has found stays true. No position moves unless it is true for all of them.
 	countersSteps = `
 	WITH counting AS MATERIALIZED (
 		SELECT m.id FROM dlq.dlq_messages m
-		WHERE m.id = ANY (@8::uuid[]) AND m.status IN ('PENDING', 'RETRYING') ORDER BY m.id FOR SHARE OF m
+		WHERE m.id = ANY (@6::uuid[]) AND m.status IN ('PENDING', 'RETRYING') ORDER BY m.id FOR SHARE OF m
 	), older AS MATERIALIZED (
-		SELECT r.message_id FROM ` + successors + ` JOIN dlq.recent_records r USING (incarnation_id, partition, position, digest)
-		WHERE r.message_id = x.older ORDER BY r.incarnation_id, r.partition, r.position, r.digest FOR UPDATE OF r
+		SELECT r.message_id FROM ` + successors + ` JOIN dlq.recent_records r USING (digest)
+		WHERE r.message_id = x.older ORDER BY r.digest FOR UPDATE OF r
 	), `
 
-	areUnchanged = isAtStart + ` AND (SELECT count(*) FROM counting) = cardinality(@8::uuid[])
-			AND (SELECT count(*) FROM older) = cardinality(@6::uuid[])`
+	areUnchanged = isAtStart + ` AND (SELECT count(*) FROM counting) = cardinality(@6::uuid[])
+			AND (SELECT count(*) FROM older) = cardinality(@3::uuid[])`
 )
 
 // withRecent adds the steps above to a statement, as far as its batch needs them. It returns the steps that move
@@ -251,25 +244,14 @@ func countArgs(found *repeats) []any {
 
 func successorArgs(next []successor) []any {
 	n := len(next)
-	ids, older, partitions := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDInt4, n, 4)
+	digests, ids, older := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
+	incarnations, partitions := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt4, n, 4)
 	for i := range next {
+		digests.UUID(next[i].digest)
 		ids.UUID(next[i].message)
 		older.UUID(next[i].older)
+		incarnations.Int32(next[i].source.Incarnation)
 		partitions.Int32(next[i].source.Partition)
 	}
-	return append(recentArgs(n, func(i int) recentRecord { return next[i].recentRecord }), ids.Arg(), older.Arg(), partitions.Arg())
-}
-
-// recentArgs returns the columns of n recentRecords.
-func recentArgs(n int, record func(i int) recentRecord) []any {
-	incarnations, partitions := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt4, n, 4)
-	positions, digests := codec.NewArray(codec.OIDInt8, n, 8), codec.NewArray(codec.OIDUUID, n, 16)
-	for i := range n {
-		r := record(i)
-		incarnations.Int32(r.incarnation)
-		partitions.Int32(r.partition)
-		positions.Int64(r.position)
-		digests.UUID(r.digest)
-	}
-	return []any{incarnations.Arg(), partitions.Arg(), positions.Arg(), digests.Arg()}
+	return []any{digests.Arg(), ids.Arg(), older.Arg(), incarnations.Arg(), partitions.Arg()}
 }
