@@ -12,7 +12,8 @@ func (d *Decoder) StackTraceOf(m entity.Message) string {
 
 // readAgain reads the record of a stored message.
 func (c *decoding) readAgain(m *entity.Message) {
-	c.exists = func(topic string) bool { return topic == m.OriginalTopic }
+	original := m.OriginalTopic // the function must not hold m, or each message that is decoded is allocated
+	c.exists = func(topic string) bool { return topic == original }
 	c.read(m.Record, m.Source.Timestamp, nil)
 }
 

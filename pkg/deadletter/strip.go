@@ -81,7 +81,7 @@ func (d *Decoder) removal(m *entity.Message, target string, own []ownNames) remo
 			add(weak.name)
 		}
 	}
-	further := func(h entity.Header) bool { return !r.removes(h.Key) && (isAliasName(h.Key) || isFailureName(h.Key)) }
+	further := func(h entity.Header) bool { return (isAliasName(h.Key) || isFailureName(h.Key)) && !r.removes(h.Key) }
 	if len(hops) > 0 && slices.ContainsFunc(m.Record.Headers, further) {
 		r.aliases, r.failure, r.borrowed = c.writtenByHand(m)
 	}
@@ -151,7 +151,7 @@ func (r removal) removes(key string) bool {
 		return true
 	}
 	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
-	producers := strippedAlways[key] || slices.ContainsFunc(strippedPrefixes[:], begins) ||
+	producers := slices.ContainsFunc(strippedPrefixes[:], begins) || strippedAlways[key] ||
 		r.aliases && isAliasName(key) || r.failure && isFailureName(key) || slices.Contains(r.borrowed, key)
 	for i := range r.own {
 		producers = producers || r.own[i].has(key)
@@ -179,11 +179,12 @@ var failureFields = [...]field{fieldMessage, fieldClass, fieldStack, fieldAttemp
 // partOfRecord reports whether a header belongs to the record itself, which could not be read or followed without it:
 // trace context, the types and schemas of key and value, and the attributes of a CloudEvent.
 func partOfRecord(key string) bool {
-	is := func(name string) bool { return strings.EqualFold(key, name) }
+	is := func(name string) bool { return len(key) == len(name) && strings.EqualFold(key, name) }
 	begins := func(prefix string) bool {
 		return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
 	}
-	return slices.ContainsFunc(recordNames[:], is) || strings.HasSuffix(strings.ToLower(key), "schema_id") ||
+	const id = "schema_id"
+	return slices.ContainsFunc(recordNames[:], is) || len(key) >= len(id) && strings.EqualFold(key[len(key)-len(id):], id) ||
 		slices.ContainsFunc(recordPrefixes[:], begins) && !strippedAlways[key]
 }
 
