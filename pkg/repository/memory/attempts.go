@@ -191,8 +191,17 @@ func (r *Row) end(res repository.Result, now time.Time) error {
 
 // wait makes the message PENDING. Its next automatic attempt is due when the time d has passed.
 func (r *Row) wait(d time.Duration, now time.Time) error {
-	r.Message.NextAttemptAt = entity.TruncateTime(now.Add(d))
+	r.Message.NextAttemptAt = nextAttempt(&r.Message, now.Add(d))
 	return r.Message.MarkPending(now)
+}
+
+// nextAttempt returns the NextAttemptAt of a PENDING message: the time at, or none for a repeat of a final message, which
+// automatic retry leaves out.
+func nextAttempt(m *entity.Message, at time.Time) time.Time {
+	if m.Repeats.Of != uuid.Nil {
+		return time.Time{}
+	}
+	return entity.TruncateTime(at)
 }
 
 // countRescues updates the number of attempts in a row that ended as rescues. An attempt with the verdict GivenBack

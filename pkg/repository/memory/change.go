@@ -84,7 +84,7 @@ func (r *Row) requeue(now time.Time) error {
 		return &entity.TransitionError{From: m.Status, To: entity.Pending}
 	}
 	m.RetryCount, r.Rescues = 0, 0
-	m.NextAttemptAt, m.Outcome = now, ""
+	m.NextAttemptAt, m.Outcome = nextAttempt(m, now), ""
 	return m.MarkPending(now)
 }
 

@@ -342,6 +342,11 @@ func repeatsNotDue(h *harness) {
 	h.finishAll(r)
 	h.clock.Advance(time.Hour)
 	h.wantDue(orders, other.ID)
+	check.True(h, h.get(repeat.ID).NextAttemptAt.IsZero(), "a failed repeat has a time at which it is retried")
+	h.attempt(repeat.ID, entity.Rejected)
+	check.Must(h.Repository.Requeue(h.Context(), repeat.ID, entity.By("ops")))(h)
+	check.True(h, h.get(repeat.ID).NextAttemptAt.IsZero(), "a requeued repeat has a time at which it is retried")
+	h.wantDue(orders, other.ID)
 }
 
 func repeatsLeftOut(h *harness) {
