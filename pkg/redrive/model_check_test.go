@@ -22,7 +22,9 @@ type shadow struct {
 	ended   int // number of attempts in the message's history whose end the model has read in the audit trail
 	gone    bool
 	touched bool
-	failed  bool // the last change of the message was a failed attempt
+	repeats int       // number of dead letters that the message must count
+	of      uuid.UUID // the first message of the same record, which was final when this one arrived
+	failed  bool      // the last change of the message was a failed attempt
 }
 
 // watchClaims checks the claims that a process has just made on the messages taken. The caller holds mu.
@@ -51,6 +53,7 @@ const loadToClaim = 2 * time.Minute
 // message that changed within loadToClaim may have been due when automatic retry read the message. The caller holds mu.
 func (w *world) watchAuto(claims []repository.Claim) {
 	for _, c := range claims {
+		w.watchRepeat(c.MessageID, true)
 		m, err := w.store.Get(context.Background(), c.MessageID, 0)
 		if err == nil && m.CanClaim() == nil && (m.OriginalTopic != orders || m.NextAttemptAt.After(time.Now()) && time.Since(m.UpdatedAt) > loadToClaim) {
 			w.fail("too early", "automatic retry takes message %s of %s, which is due at %s", m.ID, m.OriginalTopic, m.NextAttemptAt)
@@ -194,12 +197,12 @@ func (w *world) newLines() []entity.AuditEntry {
 // read applies an audit entry to the model's copy of a message. It fails the test if the copy's state does not allow
 // the change.
 func (w *world) read(s *shadow, line entity.AuditEntry) {
-	if s.gone {
-		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
+	if line.Action == entity.ActionAcceptEnvelope { // it changes no state, and another request may delete the message before it
+		w.want(w.accepts[s.id], "a line without a request", "the trail says %+v", line)
 		return
 	}
-	if line.Action == entity.ActionAcceptEnvelope { // it changes no state
-		w.want(w.accepts[s.id], "a line without a request", "the trail says %+v", line)
+	if s.gone {
+		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
 		return
 	}
 	from := entity.Status(line.From)
@@ -321,6 +324,8 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 		return
 	}
 	w.checkRecord(m)
+	w.want(m.Repeats.Count == s.repeats && m.Repeats.Of == s.of,
+		"other repeats", "message %s has %+v, the model has %d of %s", s.id, m.Repeats, s.repeats, s.of)
 	if m.Claimed() {
 		attempts[m.Claim.ID]++
 		if sent[m.Claim.ID] > 1 {
@@ -337,11 +342,11 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 		"another success", "message %s is %s with %d acknowledged attempts", s.id, m.Status, acknowledged)
 	w.want(m.Status != entity.Pending || m.RetryCount < m.MaxRetries,
 		"nothing left", "message %s is PENDING after %d of %d attempts", s.id, m.RetryCount, m.MaxRetries)
-	w.want(m.Status != entity.Pending || s.touched != m.NextAttemptAt.IsZero(),
+	w.want(m.Status != entity.Pending || (s.touched && s.of == uuid.Nil) != m.NextAttemptAt.IsZero(),
 		"another next attempt", "message %s is PENDING, touched %v, due %s", s.id, s.touched, m.NextAttemptAt)
 	w.want(m.Claimed() != (m.Claim.ID == uuid.Nil) && (!m.Unsettled || m.Claimed()),
 		"a wrong claim", "message %s is %s with claim %+v", s.id, m.Status, m.Claim)
-	if n := len(h); n > 0 && m.Status == entity.Pending && s.failed {
+	if n := len(h); n > 0 && m.Status == entity.Pending && s.failed && s.of == uuid.Nil {
 		w.checkBackoff(m, h[n-1])
 	}
 }

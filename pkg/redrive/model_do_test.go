@@ -86,8 +86,11 @@ func (w *world) doWith(p *process, c command) {
 		w.steer(p, c)
 	default:
 		id, ok := pick(w.messages, c.b)
-		if doubtful, some := pick(w.unsettled(), c.b); some && c.verb == cmdAccept {
+		if doubtful, some := pick(w.those(func(m entity.Message) bool { return m.Unsettled }), c.b); some && c.verb == cmdAccept {
 			id = doubtful
+		}
+		if again, some := pick(w.those(func(m entity.Message) bool { return m.Repeats.Of != uuid.Nil }), c.b); some && c.verb == cmdRetry && c.c%2 == 0 {
+			id = again
 		}
 		if ok {
 			w.others.Go(func() { w.request(p, c, id) })
@@ -95,13 +98,13 @@ func (w *world) doWith(p *process, c command) {
 	}
 }
 
-// unsettled returns the ids of the messages that are marked as unsettled in the store.
-func (w *world) unsettled() []uuid.UUID {
+// those returns the ids of the stored messages for which the function are returns true.
+func (w *world) those(are func(entity.Message) bool) []uuid.UUID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var ids []uuid.UUID
 	for _, id := range w.messages {
-		if m, err := w.store.Get(context.Background(), id, 0); err == nil && m.Unsettled {
+		if m, err := w.store.Get(context.Background(), id, 0); err == nil && are(m) {
 			ids = append(ids, id)
 		}
 	}
@@ -381,7 +384,7 @@ func (w *world) unrest() string {
 		case err != nil:
 		case m.Claimed() && !m.Unsettled:
 			return "message " + id.String() + " is claimed"
-		case m.Status == entity.Pending && m.OriginalTopic == orders && !refusable(m.Record) && !isEnvelope(m.Record):
+		case m.Status == entity.Pending && m.OriginalTopic == orders && !refusable(m.Record) && !isEnvelope(m.Record) && m.Repeats.Of == uuid.Nil:
 			return "message " + id.String() + " waits for automatic retry"
 		}
 	}

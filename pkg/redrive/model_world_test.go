@@ -45,8 +45,10 @@ type world struct {
 	redrives  map[uuid.UUID]*redriveShadow
 	order     []uuid.UUID // ids of the redrives, in the order in which they were created
 	returned  map[uuid.UUID]bool
-	accepts   map[uuid.UUID]bool // messages and redrives for which the operator accepted envelopes
-	seen      int64              // id of the last audit entry that the model has read
+	letters   map[uuid.UUID]entity.Message // the dead letters that name a position, as they were stored
+	firsts    map[uuid.UUID]uuid.UUID      // by digest: the message that counts the repeats of a record
+	accepts   map[uuid.UUID]bool           // messages and redrives for which the operator accepted envelopes
+	seen      int64                        // id of the last audit entry that the model has read
 
 	failure string
 	kind    string // kind of the failure, without details
@@ -69,7 +71,7 @@ func newWorld(seed uint64, store repository.Repository) *world {
 		records: map[uuid.UUID]entity.Record{}, edits: map[uuid.UUID]*entity.Edit{},
 		shadows: map[uuid.UUID]*shadow{}, histories: map[uuid.UUID][]entity.Attempt{},
 		leases: map[batchOf]map[uuid.UUID]bool{}, redrives: map[uuid.UUID]*redriveShadow{}, returned: map[uuid.UUID]bool{},
-		accepts: map[uuid.UUID]bool{},
+		accepts: map[uuid.UUID]bool{}, letters: map[uuid.UUID]entity.Message{}, firsts: map[uuid.UUID]uuid.UUID{},
 	}
 	refs, err := store.OpenTopics(context.Background(), []repository.Topic{{Name: deadLetter, Incarnation: "first"}})
 	if err != nil {
@@ -177,7 +179,7 @@ func (w *world) living() []*process {
 	return living
 }
 
-// add stores new dead letters.
+// add stores new dead letters. Some of them are repeats.
 func (w *world) add(n int, rng *rand.Rand) {
 	for range n {
 		m := entity.NewMessage([]string{orders, orders, payments}[rng.IntN(3)], "boom", time.Now())
@@ -194,6 +196,7 @@ func (w *world) add(n int, rng *rand.Rand) {
 		if rng.IntN(3) > 0 {
 			m.Record.Key = fmt.Appendf(nil, "key %d", rng.IntN(3))
 		}
+		w.sometimesAgain(&m, rng)
 		w.ingest(m)
 	}
 }
@@ -209,6 +212,12 @@ func (w *world) ingest(m entity.Message) repository.Stored {
 	m.ID[8] = m.ID[8]&0x3f | 0x80
 	m.Record.Size = int64(len(m.Record.Value))
 	m.Source = entity.Source{Topic: deadLetter, TopicID: 1, Incarnation: w.place.Incarnation, Offset: w.offset}
+	var counts *shadow
+	var of uuid.UUID
+	if m.NamesPosition() {
+		m.SetDigest(nil)
+		counts, of = w.firstOf(m)
+	}
 	stored, err := w.store.Store(context.Background(), repository.Batch{
 		Ranges:   []repository.Range{{Partition: w.place, From: w.offset, To: w.offset + 1}},
 		Messages: []entity.Message{m}, ReturnWindow: 10 * time.Minute,
@@ -218,9 +227,19 @@ func (w *world) ingest(m entity.Message) repository.Stored {
 		return stored
 	}
 	w.offset++
+	if counts != nil {
+		w.checkCounted(counts, m.ID)
+		return stored
+	}
+	if m.Digest != uuid.Nil {
+		w.letters[m.ID], w.firsts[m.Digest] = m, m.ID
+	}
+	if of != uuid.Nil {
+		w.score.repeats++
+	}
 	w.messages = append(w.messages, m.ID)
 	w.records[m.ID] = m.Record
-	s := &shadow{id: m.ID, status: entity.Pending, max: m.MaxRetries}
+	s := &shadow{id: m.ID, status: entity.Pending, max: m.MaxRetries, of: of}
 	for _, a := range stored.Returns {
 		s.count = a.RetryCount
 		w.checkArrival(m, a)
@@ -235,17 +254,22 @@ func (w *world) write(out entity.Outgoing, at topicPartition) int64 {
 	claim := out.Message.Claim
 	w.watchOrder(out.Message, claim.RedriveID)
 	w.watchBytes(out, at)
+	w.watchRepeat(out.Message.ID, claim.RedriveID != uuid.Nil)
 	w.checkBounds(claim.RedriveID, out.Message.ID, at.topic)
 	w.log.partitions[at] = append(w.log.partitions[at], written{
 		out.Message.ID, claim.ID, claim.RedriveID, at.topic, out.Edit.Apply(out.Message.Record),
 	})
 	w.score.records++
+	if w.shadows[out.Message.ID].of != uuid.Nil {
+		w.score.single++
+	}
 	return int64(len(w.log.partitions[at]) - 1)
 }
 
 // modelScore counts the events of the played sequences, to check that each kind of event occurs often enough.
 type modelScore struct {
 	sequences, commands, messages, attempts, records, resolved, dead, redrives, crashes, returns, unsettled, edited int
+	counted, repeats, single                                                                                        int // repeats that were counted, repeats of final messages, and records of these
 }
 
 func (s *modelScore) add(o modelScore) {
@@ -261,11 +285,14 @@ func (s *modelScore) add(o modelScore) {
 	s.returns += o.returns
 	s.unsettled += o.unsettled
 	s.edited += o.edited
+	s.counted += o.counted
+	s.repeats += o.repeats
+	s.single += o.single
 }
 
 func (s modelScore) String() string {
-	return fmt.Sprintf("%d sequences of %d commands: %d messages (%d resolved, %d dead, %d unsettled), %d attempts, %d records, %d of them edited, %d of them came back, %d redrives, %d crashes",
-		s.sequences, s.commands, s.messages, s.resolved, s.dead, s.unsettled, s.attempts, s.records, s.edited, s.returns, s.redrives, s.crashes)
+	return fmt.Sprintf("%d sequences of %d commands: %d messages (%d resolved, %d dead, %d unsettled), %d attempts, %d records, %d of them edited, %d of them came back, %d redrives, %d crashes, %d repeats counted, %d of final messages, %d records of these",
+		s.sequences, s.commands, s.messages, s.resolved, s.dead, s.unsettled, s.attempts, s.records, s.edited, s.returns, s.redrives, s.crashes, s.counted, s.repeats, s.single)
 }
 
 // wantEnough checks that each kind of event except unsettled messages occurred at least once per sequence on average.
@@ -274,6 +301,7 @@ func (s modelScore) wantEnough(t *testing.T) {
 	for what, n := range map[string]int{
 		"messages": s.messages, "resolved": s.resolved, "dead": s.dead, "attempts": s.attempts,
 		"records": s.records, "redrives": s.redrives, "crashes": s.crashes, "returns": s.returns, "edited": s.edited,
+		"counted repeats": s.counted, "repeats of final messages": s.repeats,
 	} {
 		check.True(t, n >= s.sequences, "%s: %d in %d sequences, want at least one in each", what, n, s.sequences)
 	}
