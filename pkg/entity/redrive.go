@@ -44,8 +44,9 @@ type Redrive struct {
 type TopicBound struct {
 	Topic string // target topic
 	Bound int
-	// Admitted is the number of messages that processes have sent, or may send at any moment. Known counts those whose
-	// outcome is known for long enough, Presumed those whose outcome cannot be known and that did not come back in time.
+	// Admitted is the number of messages that processes have sent, or may send at any moment; without those that are in
+	// doubt, and those that were deleted before their result was saved. Known counts those whose outcome is known for long
+	// enough, Presumed those whose outcome cannot be known and that did not come back in time.
 	Admitted, Known, Presumed int
 	AdmittedAt                time.Time // when a message was last admitted
 	Counted                   int       // Known + Presumed when Bound last changed

@@ -1,3 +1,7 @@
+//go:build !race
+
+// With the race detector, the compiler copies the bytes of each temporary string.
+
 package ingest
 
 import (

@@ -92,19 +92,24 @@ func counting(c entity.RedriveCounts, item entity.RedriveItem) entity.RedriveCou
 	return c
 }
 
-// checkBounds checks the bounds of a redrive that is about to have one more record in a topic. Records whose attempts
-// cannot be settled do not count: the redrive has given them up as in doubt. The caller holds mu.
+// checkBounds checks the bounds of a redrive that is about to have one more record in a topic. Two kinds
+// of records do not count: those whose attempts cannot be settled, which the redrive has given up as in doubt, and those
+// whose messages were deleted before the result was saved. The caller holds mu.
 func (w *world) checkBounds(id, message uuid.UUID, topic string) {
 	r, err := w.store.Redrive(context.Background(), id)
 	if err != nil || !r.Bounded {
 		return
 	}
-	doubts, err := w.store.RedriveItems(context.Background(), id, repository.ItemQuery{Limit: 10_000, Results: []entity.ItemResult{entity.ItemInDoubt}})
+	items, err := w.store.RedriveItems(context.Background(), id, repository.ItemQuery{
+		Limit: 10_000, Results: []entity.ItemResult{entity.ItemInDoubt, entity.ItemSkipped},
+	})
 	if err != nil {
 		return
 	}
 	counts := func(message uuid.UUID) bool {
-		return !slices.ContainsFunc(doubts, func(i entity.RedriveItem) bool { return i.MessageID == message })
+		return !slices.ContainsFunc(items, func(i entity.RedriveItem) bool {
+			return i.MessageID == message && (i.Result == entity.ItemInDoubt || i.Reason == repository.SkippedGone)
+		})
 	}
 	if !counts(message) {
 		return

@@ -49,6 +49,15 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// TestModelFound plays the sequences that have found a fault and that TestModel does not reach. In 5446, a process gives
+// back a batch without results, and another process finishes it: the first must learn the keys that the other blocked.
+func TestModelFound(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{5446} {
+		playSeed(t, seed)
+	}
+}
+
 // modelSeeds returns the first seed and the number of seeds; each seed determines one sequence of commands.
 func modelSeeds(t *testing.T) (first, n uint64) {
 	t.Helper()

@@ -583,6 +583,7 @@ func TestAutoStoreAway(t *testing.T) {
 		elapse(time.Minute)
 		store.here.Store(true)
 		b.Within(2*idleMax, "sending", func() bool { return b.States(ids)[entity.Resolved] == 10 })
+		synctest.Wait()
 		stop()
 		var told []string
 		for _, l := range b.Logs.All() {

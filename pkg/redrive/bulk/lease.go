@@ -68,14 +68,14 @@ func (l *lease) prepare(ctx context.Context) error {
 	if !l.pass.redrive.Options.KeepKeyOrder {
 		return nil
 	}
-	if r.keys == nil || l.begun || l.batch.Number != r.last+1 {
+	if r.keys == nil || l.begun || r.after != (batchOf{l.batch.Topic, l.batch.Number - 1}) {
 		keys, err := loadKeyOrder(ctx, r.deps, r.id, l.items.results)
 		if err != nil {
 			return err
 		}
 		r.keys = keys
 	}
-	r.last = l.batch.Number
+	r.after = batchOf{number: none} // until this batch is finished: another process may finish it
 	return nil
 }
 
@@ -166,6 +166,9 @@ func (l *lease) save() {
 			traces.LogOf(l.span.span))
 	case len(items) > 0:
 		p.progress()
+	}
+	if p.redrive.Options.KeepKeyOrder && saved && len(l.items.unknown()) == 0 {
+		p.run.after = batchOf{l.batch.Topic, l.batch.Number}
 	}
 }
 

@@ -29,7 +29,7 @@ func newRun(r *Runner, id uuid.UUID) *run {
 	return &run{
 		deps: r.deps, redrives: r.redrives, leases: &r.leases, passes: r.passes, targets: map[string]string{}, gone: map[string]time.Time{},
 		sources: map[string]bool{},
-		id:      id, last: -1, locked: lockedMessages{lastRetry: map[uuid.UUID]time.Time{}},
+		id:      id, after: batchOf{number: none}, locked: lockedMessages{lastRetry: map[uuid.UUID]time.Time{}},
 	}
 }
 

@@ -45,9 +45,17 @@ type run struct {
 	targets  map[string]string    // by original topic that was left out because of its target's bound: the target
 	gone     map[string]time.Time // by original topic whose target does not exist: since when
 	keys     *keyOrder            // nil: messages need no order, or the blocked keys were not read yet
-	last     int                  // number of the last batch whose results keys contains
+	after    batchOf              // keys contains the results up to this batch of its topic
 	locked   lockedMessages
 }
+
+// batchOf names a batch of a redrive by its topic and number. Earlier batches of other topics may be unfinished.
+type batchOf struct {
+	topic  string
+	number int
+}
+
+const none = -2 // no batch has this number, nor follows it
 
 // progress is what this process knows of the consumer groups that read the target topics of a redrive.
 type progress struct {
