@@ -132,7 +132,7 @@ func (p *parts) buildServer(store repository.Core) error {
 	}
 	p.service = redrive.New(cfg.Redrive, redrives, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive),
-		redrive.WithArchive(archived), redrive.WithGroups(groups), redrive.WithReplayHeaders(decoder.ReplayHeaders))
+		redrive.WithArchive(archived), redrive.WithGroups(groups), redrive.WithReplayRemoves(decoder.ReplayRemoves))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
 		rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),

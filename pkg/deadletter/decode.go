@@ -59,6 +59,15 @@ type decoding struct {
 	trail  trail
 }
 
+// decodingOf returns the state in which the dialects of a record can be recognised.
+func (d *Decoder) decodingOf(topic string, rec entity.Record) decoding {
+	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key}
+	if d.uber.Match(topic) {
+		c.h = withUberKey(rec)
+	}
+	return c
+}
+
 func (c *decoding) read(rec entity.Record, ts time.Time, room []*dialect) Reading {
 	if c.exists == nil {
 		c.exists = func(string) bool { return false }

@@ -101,11 +101,8 @@ func (d *Decoder) headersNameTopic(m *entity.Message) bool {
 	if len(m.Record.Headers) == 0 && !d.uber.Match(m.Source.Topic) {
 		return false
 	}
-	c := decoding{d: d, topic: m.Source.Topic, h: m.Record.Headers, key: m.Record.Key}
+	c := d.decodingOf(m.Source.Topic, m.Record)
 	c.exists = func(topic string) bool { return topic == m.OriginalTopic }
-	if d.uber.Match(c.topic) {
-		c.h = withUberKey(m.Record)
-	}
 	c.hops = c.recognise(nil)
 	_, found := c.headerPlace(m.Source.Timestamp)
 	return found

@@ -13,10 +13,8 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 		return ""
 	}
 	var room [4]*dialect
-	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: func(string) bool { return false }}
-	if d.uber.Match(topic) {
-		c.h = withUberKey(rec)
-	}
+	c := d.decodingOf(topic, rec)
+	c.exists = func(string) bool { return false }
 	if c.hops = c.recognise(room[:0]); len(c.hops) == 0 {
 		return ""
 	}

@@ -53,10 +53,7 @@ type removal struct {
 
 // removal returns which headers a replay of m to target loses; it appends to own.
 func (d *Decoder) removal(m *entity.Message, target string, own []ownNames) removal {
-	c := decoding{d: d, topic: m.Source.Topic, h: m.Record.Headers, key: m.Record.Key}
-	if d.uber.Match(c.topic) {
-		c.h = withUberKey(m.Record)
-	}
+	c := d.decodingOf(m.Source.Topic, m.Record)
 	r := removal{d: d, own: own}
 	add := func(dialect string) {
 		names, ok := d.strips[dialect]
@@ -194,16 +191,27 @@ var (
 	recordPrefixes = [...]string{"ce_", "apicurio."}
 )
 
-// ReplayHeaders returns what a replay of a message to target does with the message's headers.
-func (d *Decoder) ReplayHeaders(m *entity.Message, target string) entity.ReplayHeaders {
-	var r entity.ReplayHeaders
-	kept := headers(d.Strip(m, target, m.Record.Headers))
+// ReplayRemoves returns the names of the headers that a replay of a message to target removes, each once.
+func (d *Decoder) ReplayRemoves(m *entity.Message, target string) []string {
+	return missing(m, d.Strip(m, target, m.Record.Headers))
+}
+
+// missing returns the names of the message's headers that are not among those that are kept, each once.
+func missing(m *entity.Message, kept headers) (names []string) {
 	for _, h := range m.Record.Headers {
-		if !kept.has(h.Key) && !ours(h.Key) && !slices.Contains(r.Removes, h.Key) {
-			r.Removes = append(r.Removes, h.Key)
+		if !kept.has(h.Key) && !ours(h.Key) && !slices.Contains(names, h.Key) {
+			names = append(names, h.Key)
 		}
 	}
-	for _, from := range d.ExplainMessage(*m).Fields() {
+	return names
+}
+
+// ReplayHeaders returns what a replay of a message to target does with the message's headers. The parameter e is the
+// message's explanation.
+func (d *Decoder) ReplayHeaders(m *entity.Message, target string, e entity.Explanation) entity.ReplayHeaders {
+	kept := headers(d.Strip(m, target, m.Record.Headers))
+	r := entity.ReplayHeaders{Removes: missing(m, kept)}
+	for _, from := range e.Fields() {
 		if kept.has(from.Header) && from.Header != "" && from.Header != nserviceBusSent && from.Header != hexkitEvent && !slices.Contains(r.Keeps, from.Header) {
 			r.Keeps = append(r.Keeps, from.Header)
 		}

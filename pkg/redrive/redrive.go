@@ -62,7 +62,7 @@ type options struct {
 	schemas Schemas
 	archive bulk.Archive
 	groups  bulk.Groups
-	replay  bulk.ReplayHeaders
+	replay  bulk.ReplayRemoves
 }
 
 // Option changes what New returns.
@@ -93,8 +93,8 @@ func WithArchive(a Archive) Option { return func(o *options) { o.archive = a } }
 // redrive learns from RunOutcomes alone what was consumed, and waits for every consumer group that a message names.
 func WithGroups(g Groups) Option { return func(o *options) { o.groups = g } }
 
-// WithReplayHeaders lets previews name the headers that replays lose. Without this option they name none.
-func WithReplayHeaders(f bulk.ReplayHeaders) Option { return func(o *options) { o.replay = f } }
+// WithReplayRemoves lets previews name the headers that replays lose. Without this option they name none.
+func WithReplayRemoves(f bulk.ReplayRemoves) Option { return func(o *options) { o.replay = f } }
 
 // New returns a Service whose metrics are in registry. cfg must be valid.
 func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
@@ -117,7 +117,7 @@ func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Reg
 	}
 	s.Redrives, s.runner = bulk.New(bulk.Config{
 		Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas, Archive: o.archive, Groups: o.groups, Progress: stores.Progress,
-		MetadataGrace: cfg.MetadataGrace, ReplayHeaders: o.replay,
+		MetadataGrace: cfg.MetadataGrace, ReplayRemoves: o.replay,
 	},
 		stores.Redrives, stores.Selections, parts, registry, log, o.attempt.Tracer)
 	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, stores.Outcomes, log)

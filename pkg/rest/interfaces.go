@@ -101,7 +101,7 @@ type noDialects struct{}
 func (noDialects) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
 func (noDialects) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
 func (noDialects) IsPointer(*entity.Message) bool                   { return false }
-func (noDialects) ReplayHeaders(*entity.Message, string) entity.ReplayHeaders {
+func (noDialects) ReplayHeaders(*entity.Message, string, entity.Explanation) entity.ReplayHeaders {
 	return entity.ReplayHeaders{}
 }
 func (noDialects) PositionHolds(*entity.Message) bool                { return true }

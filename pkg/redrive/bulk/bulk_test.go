@@ -138,9 +138,7 @@ func TestPreview(t *testing.T) {
 		b.Add(1, to("payments"))
 		b.Add(1, to("closed"))
 		b.Kafka.PlanError = notTo("closed", &entity.RefusedError{Class: entity.Unauthorized})
-		b.deps.cfg.ReplayHeaders = func(_ *entity.Message, topic string) entity.ReplayHeaders {
-			return entity.ReplayHeaders{Removes: []string{"of-" + topic}}
-		}
+		b.deps.cfg.ReplayRemoves = func(_ *entity.Message, topic string) []string { return []string{"of-" + topic} }
 		p := check.Must(b.Preview(context.Background(), repository.NewRedrive{
 			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		}))(b)

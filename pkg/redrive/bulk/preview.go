@@ -219,8 +219,8 @@ func (s *Redrives) planFor(ctx context.Context, n repository.NewRedrive, batch [
 func (s *Redrives) judged(shown entity.PreviewGroup, m *entity.Message, t entity.Target) entity.PreviewGroup {
 	var refused *entity.RefusedError
 	switch err := t.Err; {
-	case err == nil && s.deps.cfg.ReplayHeaders != nil:
-		shown.ReplayRemoves = s.deps.cfg.ReplayHeaders(m, t.Topic).Removes
+	case err == nil && s.deps.cfg.ReplayRemoves != nil:
+		shown.ReplayRemoves = s.deps.cfg.ReplayRemoves(m, t.Topic)
 	case err == nil:
 	case errors.As(err, &refused):
 		shown.Class, shown.Reason, shown.Missing = string(refused.Class), refused.Reason, refused.Missing

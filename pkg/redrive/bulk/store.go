@@ -82,12 +82,12 @@ type Config struct {
 	// MetadataGrace is how long a redrive waits for a target that does not exist, because Kafka's answers may be late,
 	// before it skips its messages.
 	MetadataGrace time.Duration
-	// ReplayHeaders is used by previews; nil: they name no headers.
-	ReplayHeaders ReplayHeaders
+	// ReplayRemoves is used by previews; nil: they name no headers.
+	ReplayRemoves ReplayRemoves
 }
 
-// ReplayHeaders says what a replay of a message to a topic does with the message's headers.
-type ReplayHeaders func(m *entity.Message, topic string) entity.ReplayHeaders
+// ReplayRemoves returns the names of the headers that a replay of a message to a topic removes.
+type ReplayRemoves func(m *entity.Message, topic string) []string
 
 // dependencies are shared by the types of this package.
 type dependencies struct {

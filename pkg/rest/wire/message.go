@@ -29,8 +29,8 @@ type Dialects interface {
 	IsPointer(m *entity.Message) bool
 
 	// ReplayHeaders returns the headers that a replay of the message to a topic removes, and those that it keeps although
-	// a value of the failure was read from them.
-	ReplayHeaders(m *entity.Message, topic string) entity.ReplayHeaders
+	// a value of the failure was read from them. The parameter e is the message's explanation.
+	ReplayHeaders(m *entity.Message, topic string, e entity.Explanation) entity.ReplayHeaders
 
 	// PositionHolds reports whether the stored partition and offset belong to the message's original topic.
 	PositionHolds(m *entity.Message) bool
@@ -94,10 +94,11 @@ func (w Messages) AppendDetailed(dst []byte, m *entity.Message, v View) []byte {
 	if v.Target != nil {
 		to = v.Target.Topic
 	}
-	replay := w.Dialects.ReplayHeaders(m, to)
+	explanation := w.Dialects.ExplainMessage(*m)
+	replay := w.Dialects.ReplayHeaders(m, to, explanation)
 	r.list("replay_removes", replay.Removes)
 	r.list("replay_keeps", replay.Keeps)
-	return append(appendExplanation(append(r.dst, ','), w.Dialects.ExplainMessage(*m)), '}')
+	return append(appendExplanation(append(r.dst, ','), explanation), '}')
 }
 
 // AppendCSV writes m as one line. Bytes that are not UTF-8 are in base64 after "base64:"; headers are JSON.

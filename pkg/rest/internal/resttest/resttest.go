@@ -79,7 +79,7 @@ type plain struct{}
 func (plain) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
 func (plain) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
 func (plain) IsPointer(*entity.Message) bool                   { return false }
-func (plain) ReplayHeaders(*entity.Message, string) entity.ReplayHeaders {
+func (plain) ReplayHeaders(*entity.Message, string, entity.Explanation) entity.ReplayHeaders {
 	return entity.ReplayHeaders{}
 }
 func (plain) PositionHolds(*entity.Message) bool      { return true }
