@@ -86,14 +86,14 @@ func reached(positions, ends []repository.IngestPosition) bool {
 // follow asks Kafka how far consumer groups have come, and stores it, so that the outcomes of their messages are known.
 // When Kafka cannot be asked about a group, the last answer stays.
 func (r *run) follow(ctx context.Context, wanted []repository.TopicGroup) {
+	if r.deps.cfg.Groups == nil {
+		return
+	}
 	topics := map[string][]string{}
 	for _, w := range wanted {
 		if w.Group != "" && !slices.Contains(topics[w.Group], w.Topic) {
 			topics[w.Group] = append(topics[w.Group], w.Topic)
 		}
-	}
-	if r.deps.cfg.Groups == nil {
-		return
 	}
 	if r.progress.commits == nil {
 		r.progress.commits = map[repository.TopicGroup]commitment{}
@@ -102,7 +102,6 @@ func (r *run) follow(ctx context.Context, wanted []repository.TopicGroup) {
 		offsets, err := r.deps.cfg.Groups.Committed(ctx, group, topics[group])
 		var refused *entity.RefusedError
 		if err != nil && !errors.As(err, &refused) { // what Kafka does not let this program see cannot be known
-
 			if !r.progress.failing {
 				r.warn(ctx, "cannot read the progress of a consumer group", err)
 			}
@@ -193,24 +192,39 @@ func waitOf(redrive entity.Redrive) time.Duration {
 // waitingNote says what the redrive waits for, for operators; "" when no topic waits. endless says that some wait has no
 // end that the redrive knows.
 func (r *run) waitingNote(ctx context.Context, redrive entity.Redrive, bounds []entity.TopicBound) (note string, endless bool) {
+	const most = 3
 	var notes []string
+	more := 0
+	add := func(note func() string) { // a note may need an answer of Kafka
+		if len(notes) < most {
+			notes = append(notes, note())
+		} else {
+			more++
+		}
+	}
 	for _, topic := range slices.Sorted(maps.Keys(r.gone)) {
 		if until := r.gone[topic].Add(r.deps.cfg.MetadataGrace); time.Now().Before(until) {
-			notes = append(notes, fmt.Sprintf("the target of %s does not exist; its messages are skipped at %s UTC if it does not come back",
-				topic, until.UTC().Format(time.TimeOnly)))
+			add(func() string {
+				return fmt.Sprintf("the target of %s does not exist; its messages are skipped at %s UTC if it does not come back",
+					topic, until.UTC().Format(time.TimeOnly))
+			})
 		}
 	}
 	for _, b := range bounds {
 		if b.Full() && time.Since(b.AdmittedAt) > ingestPatience && time.Since(r.ingested) > ingestPatience {
-			notes, endless = append(notes, b.Topic+": it is not known that the ingester has read all dead letters, nor what failed again"), true
+			add(func() string {
+				return b.Topic + ": it is not known that the ingester has read all dead letters, nor what failed again"
+			})
+			endless = true
 		} else if b.Full() {
-			notes = append(notes, r.outcomeNote(ctx, b.Topic, b.Groups, b.Unknown(), b.AdmittedAt.Add(waitOf(redrive))))
+			add(func() string {
+				return r.outcomeNote(ctx, b.Topic, b.Groups, b.Unknown(), b.AdmittedAt.Add(waitOf(redrive)))
+			})
 			endless = endless || !r.hiddenAll(b.Topic, b.Groups)
 		}
 	}
-	const most = 3
-	if n := len(notes) - most; n > 0 {
-		notes = append(notes[:most], fmt.Sprintf("and %d more topics wait", n))
+	if more > 0 {
+		notes = append(notes, fmt.Sprintf("and %d more topics wait", more))
 	}
 	return strings.Join(notes, "; "), endless
 }

@@ -27,9 +27,9 @@ const (
 
 func newRun(r *Runner, id uuid.UUID) *run {
 	return &run{
-		deps: r.deps, redrives: r.redrives, leases: &r.leases, passes: r.passes, targets: map[string]string{}, gone: map[string]time.Time{},
-		sources: map[string]bool{},
-		id:      id, after: batchOf{number: none}, locked: lockedMessages{lastRetry: map[uuid.UUID]time.Time{}},
+		deps: r.deps, redrives: r.redrives, leases: &r.leases, passes: r.passes, id: id,
+		sources: map[string]bool{}, targets: map[string]string{}, gone: map[string]time.Time{},
+		after: batchOf{number: none}, locked: lockedMessages{lastRetry: map[uuid.UUID]time.Time{}},
 	}
 }
 
