@@ -124,11 +124,16 @@ func olderMessages(ctx context.Context, db *conn.DB, digests []uuid.UUID) (map[u
 // hashesToMatch returns the hashes by which returns are found. A repeat of a final message is no return, because it names
 // the position of the first record and not that of a replay.
 func (in *incoming) hashesToMatch() []int64 {
-	hashes := in.hashes
+	if len(in.repeats.next) == 0 {
+		return in.hashes
+	}
+	hashes, ofFinal := slices.Clone(in.hashes), map[uuid.UUID]bool{}
 	for _, next := range in.repeats.next {
-		i := slices.IndexFunc(in.Messages, func(m entity.Message) bool { return m.ID == next.message })
-		if next.repeatOf != uuid.Nil {
-			hashes = slices.Concat(hashes[:i], []int64{0}, hashes[i+1:])
+		ofFinal[next.message] = next.repeatOf != uuid.Nil
+	}
+	for i := range in.Messages {
+		if ofFinal[in.Messages[i].ID] {
+			hashes[i] = 0
 		}
 	}
 	return hashes

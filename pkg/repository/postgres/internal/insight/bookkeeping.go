@@ -69,19 +69,6 @@ const (
 
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 
-	// Edits are deleted together with their message, unless an older version of a program, which does not know edits,
-	// deletes the message. This query deletes the edits that are left; it reads all edits.
-	purgeEditsQuery = `
-	WITH gone AS (
-		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(
-			SELECT e.ctid FROM dlq.edits e
-			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = e.message_id)
-			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = e.message_id)
-			LIMIT $1 FOR UPDATE SKIP LOCKED))
-		RETURNING 1
-	)
-	SELECT count(*) FROM gone`
-
 	// The index of stored_at says only roughly where old rows are, and a further statement would read the places of deleted
 	// rows again. So one statement deletes many batches; no other statement waits for it.
 	purgeRecentQuery = `
@@ -94,22 +81,26 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// This query deletes the rows of messages that no longer exist.
-	purgeRepeatsQuery = `
+	purgeGroupsQuery = `SELECT dlq.purge_groups($1, $2)`
+
+	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
+)
+
+// purgeStrays returns a query that deletes rows of the table whose message_id is that of no message. It reads the whole
+// table. Edits are deleted together with their message, unless an older version of a program, which does not know edits,
+// deletes the message; repeats are always left.
+func purgeStrays(table string) string {
+	return `
 	WITH gone AS (
-		DELETE FROM dlq.repeats WHERE message_id = ANY (ARRAY(
-			SELECT r.message_id FROM dlq.repeats r
+		DELETE FROM ` + table + ` WHERE ctid = ANY (ARRAY(
+			SELECT r.ctid FROM ` + table + ` r
 			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = r.message_id)
 			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = r.message_id)
 			LIMIT $1 FOR UPDATE SKIP LOCKED))
 		RETURNING 1
 	)
 	SELECT count(*) FROM gone`
-
-	purgeGroupsQuery = `SELECT dlq.purge_groups($1, $2)`
-
-	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
-)
+}
 
 // minAuditDays is the minimum number of days that dlq.purge_audit accepts.
 const minAuditDays = 365
@@ -119,9 +110,9 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 // PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after repository.KeyLife; ended
 // redrives, returns without an attempt, and unconfirmed returns without a message, after redriveDays; audit entries
 // after auditDays (at least 365); documents of messages that do not exist or are in an object, edits without a message,
-// and empty partitions of documents; records of dead letters that are too old to have repeats, and repeats without a message; hourly arrivals after repository.TrendLife; error groups without messages (see
-// repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose token has expired; drafts of
-// the console after a day. Each transaction deletes at most batch rows, or 10 redrives with their batches.
+// and empty partitions of documents; records of dead letters that are too old to have repeats, and repeats without a
+// message; hourly arrivals after repository.TrendLife; error groups without messages (see repository.Groups); archive runs
+// after repository.ArchiveRunLife; ended sessions whose token has expired; drafts of the console after a day. Each transaction deletes at most batch rows, or 10 redrives with their batches.
 // PurgeBookkeeping returns the number of deleted rows. When the deletion of one kind of row fails, it continues with
 // the others, unless ctx has ended.
 func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
@@ -140,9 +131,9 @@ func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDa
 		{"purge unconfirmed returns", purgeUnconfirmedQuery, []any{s.db.Clock(), redriveDays, batch}},
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
 		{"purge documents of nothing", search.PurgeStraysQuery, []any{batch}},
-		{"purge edits of nothing", purgeEditsQuery, []any{batch}},
+		{"purge edits of nothing", purgeStrays("dlq.edits"), []any{batch}},
 		{"purge recent records", purgeRecentQuery, []any{s.db.Clock(), entity.RepeatWindow.Microseconds(), batch}},
-		{"purge repeats of nothing", purgeRepeatsQuery, []any{batch}},
+		{"purge repeats of nothing", purgeStrays("dlq.repeats"), []any{batch}},
 		{"purge error groups", purgeGroupsQuery, []any{trendDays, batch}},
 		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},
 		{"purge archive runs", purgeArchiveRunsQuery, []any{s.db.Clock(), int(repository.ArchiveRunLife / (24 * time.Hour)), batch}},
