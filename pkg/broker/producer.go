@@ -208,10 +208,10 @@ func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Rec
 	return p.ProduceWithin(ctx, tp, records, BatchLimit{})
 }
 
-// ProduceWithin writes records to a partition in their order, in one or more batches, and returns when each record's fate is
-// known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
-// until the rejected record is alone. Any other failure ends the call: after TopicRefused the remaining records are
-// TopicRefused too, and otherwise they are NotSent with ErrNotTried.
+// ProduceWithin writes records to a partition in their order, in one or more batches, and returns when each record's
+// fate is known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is
+// split until the rejected record is alone. Any other failure ends the call: after TopicRefused the remaining records
+// are TopicRefused too, and otherwise they are NotSent with ErrNotTried.
 //
 // When ctx ends, the records of the batch in progress are InDoubt if the broker may have written them, and otherwise
 // NotSent; all later records are NotSent. The bytes of a batch in doubt may still reach the broker until the

@@ -13,11 +13,11 @@ import (
 // Redrives stores redrives, so that any process may continue them, batch by batch. When the process that works on a
 // batch dies, another process gets the batch as soon as the lease has ended.
 type Redrives interface {
-	// CreateRedrive selects the messages in one snapshot, oldest first or in the order of the given ids, and stores the
-	// redrive and its batches of at most NewRedrive.BatchSize messages. Messages to which the action cannot be applied
-	// are counted as skipped; if the selection has neither ids nor statuses, these are only RETRYING messages and, for
-	// RedriveRetry, repeats and, for RedriveMap, messages with a known origin. If a redrive with this id exists, CreateRedrive returns it in its
-	// present state. A redrive that selects no messages is finished at once.
+	// CreateRedrive selects the messages in one snapshot, oldest first or in the order of the given ids, and stores
+	// the redrive and its batches of at most NewRedrive.BatchSize messages. Messages to which the action cannot be
+	// applied are counted as skipped; if the selection has neither ids nor statuses, these are only RETRYING messages
+	// and, for RedriveRetry, repeats and, for RedriveMap, messages with a known origin. If a redrive with this id
+	// exists, CreateRedrive returns it in its present state. A redrive that selects no messages is finished at once.
 	//
 	// With KeepKeyOrder, a retry selects the messages in the order of their dead letters' timestamps, except that a message
 	// comes after all messages with the same key, original topic and original partition that have lower original offsets.
@@ -38,14 +38,16 @@ type Redrives interface {
 	// shares of failures and returns start again from zero.
 	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)
 
-	// SaveWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
+	// SaveWaiting records that a redrive waits, for outcomes or for a dependency that cannot be reached, and why; or that it
+	// no longer waits.
 	SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
 
-	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease. It leaves out batches whose
-	// RedriveBatch.Topic is in without, except those whose owner died. It returns nil when there is no such batch now: no batch is left, other owners
-	// hold all remaining batches, the redrive is not active, its rate allows no batch now, or it keeps the order of keys
-	// and an earlier batch of the topic is not done. In state canary only the canary's batches are leased, and of an
-	// inactive redrive only batches whose lease has ended, with OnlyCatchUp set.
+	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease. It leaves out batches
+	// whose RedriveBatch.Topic is in without, except those whose owner died. It returns nil when there is no such
+	// batch now: no batch is left, other owners hold all remaining batches, the redrive is not active, its rate allows
+	// no batch now, or it keeps the order of keys and an earlier batch of the topic is not done. In state canary only
+	// the canary's batches are leased, and of an inactive redrive only batches whose lease has ended, with OnlyCatchUp
+	// set.
 	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration, without ...string) (*RedriveBatch, error)
 
 	// RenewLeases renews all leases of owner.
@@ -79,8 +81,9 @@ type Bounds interface {
 	SaveBound(ctx context.Context, id uuid.UUID, was, now entity.TopicBound) (bool, error)
 
 	// ContinueRedrive ends the wait for outcomes, for the rest of the redrive, in those topics that wait now: in state
-	// running those that are full, in state canary all with an unknown outcome. A canary that was sent passes, unless a
-	// message of it failed or came back. When nothing waits, the error is an *entity.NothingWaitsError, unless the same operation has ended the wait before.
+	// running those that are full, in state canary all with an unknown outcome. A canary that was sent passes, unless
+	// a message of it failed or came back. When nothing waits, the error is an *entity.NothingWaitsError, unless the
+	// same operation has ended the wait before.
 	ContinueRedrive(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
 }
 

@@ -63,9 +63,9 @@ func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	return []byte(id.String())
 }
 
-// partition chooses one of n partitions: the original partition if it still exists and belongs to the original topic, else the partition that Java's
-// default partitioner chooses for the key. For a new key or another topic it ignores the original partition. When that
-// is not used, messages without a key are spread over all partitions.
+// partition chooses one of n partitions: the original partition if it still exists and belongs to the original topic,
+// else the partition that Java's default partitioner chooses for the key. For a new key or another topic it ignores
+// the original partition. When that is not used, messages without a key are spread over all partitions.
 func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	m := &out.Message
 	kept := r.cfg.RepublishKey == KeyOriginal && !elsewhere(out) && (out.Edit == nil || !out.Edit.SetKey)

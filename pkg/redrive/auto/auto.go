@@ -309,8 +309,9 @@ func (d *dispatcher) refuse(ctx context.Context, m entity.Message, err *entity.R
 	}
 }
 
-// refuseValue skips a message whose value may not be read from its dead-letter topic, or looks like an envelope. When heldMax messages are held back
-// already, it skips all messages with the same dead-letter topic and original topic, so that others are still sent.
+// refuseValue skips a message whose value may not be read from its dead-letter topic, or looks like an envelope. When
+// heldMax messages are held back already, it skips all messages with the same dead-letter topic and original topic, so
+// that others are still sent.
 func (d *dispatcher) refuseValue(ctx context.Context, m entity.Message, reason string, err error) {
 	until := time.Now().Add(refusedPause)
 	d.skip(ctx, attempt.TopicPartition{Topic: m.OriginalTopic, Partition: singleMessages}, reason, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// appendExplanation writes the members "derived", "hops" and "envelope", which only the answer for a single message has. It does
-// not write the braces around them.
+// appendExplanation writes the members "derived", "hops" and "envelope", which only the answer for a single message
+// has. It does not write the braces around them.
 func appendExplanation(dst []byte, e entity.Explanation) []byte {
 	fields := e.Fields()
 	r := row{dst: append(dst, `"derived":{`...)}

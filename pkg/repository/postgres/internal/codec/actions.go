@@ -7,10 +7,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// retryPatched is the name in the database for the action of a retry with a patch, archivedPrefix comes before the names
-// of actions on archived messages, and boundedSuffix after the name of a retry whose messages without a known outcome
-// are bounded. Earlier versions of the program, which may run during a roll-out, do not know
-// these names and change nothing for such a redrive.
+// retryPatched is the name in the database for the action of a retry with a patch, archivedPrefix comes before the
+// names of actions on archived messages, and boundedSuffix after the name of a retry whose messages without a known
+// outcome are bounded. Earlier versions of the program, which may run during a roll-out, do not know these names and
+// change nothing for such a redrive.
 const (
 	retryPatched   = "retry_patched"
 	archivedPrefix = "archived_"

@@ -133,8 +133,9 @@ func GroupsOf(topic, group, elsewhere string) string {
 }
 
 // ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offsets of
-// the consumer groups of GroupsOf in the target, and takes the highest if it is higher than that of the sent record. It finds no offset when the consumer group is a share group and its dead letter for the sent
-// record is stored, because then the record failed again.
+// the consumer groups of GroupsOf in the target, and takes the highest if it is higher than that of the sent record.
+// It finds no offset when the consumer group is a share group and its dead letter for the sent record is stored,
+// because then the record failed again.
 var ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -180,8 +181,8 @@ func IsRepeat(m string) string {
 }
 
 // NextAttempt returns the SQL expression for next_attempt_at of the message m: the time at, or NULL for a repeat and
-// while the message's record is not stored. So the index of due messages contains no message that Due would have to skip in each call. When
-// the record is stored, Due finds the message like one that was never attempted.
+// while the message's record is not stored. So the index of due messages contains no message that Due would have to
+// skip in each call. When the record is stored, Due finds the message like one that was never attempted.
 func NextAttempt(m, at string) string {
 	return `CASE WHEN NOT ` + LacksRecord(m) + ` AND NOT ` + IsRepeat(m) + ` THEN ` + at + ` END`
 }

@@ -19,10 +19,10 @@ type AutoSends struct{ db *conn.DB }
 // NewAutoSends returns AutoSends that send their statements to db.
 func NewAutoSends(db *conn.DB) *AutoSends { return &AutoSends{db} }
 
-// watchAutoQuery reads at most $6 rows of each topic, each with its message and attempt; without OFFSET 0, PostgreSQL may
-// read all messages and attempts instead. It deletes rows of the topics that are too old to count, and skips those that
-// SaveAutoSends is changing. $2 is the present time, or NULL to use the
-// database's clock; the other times are in microseconds.
+// watchAutoQuery reads at most $6 rows of each topic, each with its message and attempt; without OFFSET 0, PostgreSQL
+// may read all messages and attempts instead. It deletes rows of the topics that are too old to count, and skips those
+// that SaveAutoSends is changing. $2 is the present time, or NULL to use the database's clock; the other times are in
+// microseconds.
 var watchAutoQuery = `
 	WITH clock AS (
 		SELECT coalesce($2::timestamptz, now()) AS now
