@@ -362,13 +362,14 @@ func (c *fakeCluster) Group(broker.GroupConfig) (*kafka.ConsumerGroup, error) {
 // fakeStore is a store in memory, in which tests can cause faults.
 type fakeStore struct {
 	*fake.Store
-	mu     sync.Mutex
-	fail   func() error             // called before a batch is stored; its error becomes the error of the call
-	lose   func() error             // called after a batch was stored; its error becomes the error of the call
-	hang   chan struct{}            // while it is open, no call below returns, even after its context has ended
-	before func(b repository.Batch) // called with every batch before it is stored
-	calls  int
-	noting func([]repository.TopicGroup) error // called before consumer groups are stored
+	mu      sync.Mutex
+	fail    func() error             // called before a batch is stored; its error becomes the error of the call
+	lose    func() error             // called after a batch was stored; its error becomes the error of the call
+	hang    chan struct{}            // while it is open, no call below returns, even after its context has ended
+	opening chan struct{}            // the next call of OpenPosition waits until it is closed; nil: it does not wait
+	before  func(b repository.Batch) // called with every batch before it is stored
+	calls   int
+	noting  func([]repository.TopicGroup) error // called before consumer groups are stored
 
 	fingerprinting func([]entity.Fingerprint) error // called before fingerprints are stored
 	mapping        func() (entity.Mapping, error)   // called in place of reading the stored mapping; nil reads it
@@ -445,6 +446,13 @@ func (s *fakeStore) OpenTopics(ctx context.Context, t []repository.Topic) ([]rep
 
 func (s *fakeStore) OpenPosition(ctx context.Context, p []repository.Position) ([]repository.Position, error) {
 	s.hung()
+	s.mu.Lock()
+	opening := s.opening
+	s.opening = nil
+	s.mu.Unlock()
+	if opening != nil {
+		<-opening
+	}
 	return s.Store.OpenPosition(ctx, p)
 }
 

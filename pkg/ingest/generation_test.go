@@ -122,6 +122,20 @@ func TestGeneration(t *testing.T) {
 			}
 			w.wantCommitted(a, 52)
 		},
+		"DoesNotTakeALogForCutBecauseAnotherIngesterHasReadOn": func(w *world) {
+			w.cluster.produce(a, numbered(5)...)
+			w.runFor(time.Second, a)
+			slow := make(chan struct{})
+			w.store.set(func() { w.store.opening = slow })
+			_, stop := w.start(a)
+			pass(time.Second)
+			w.cluster.produce(a, numbered(7)...)
+			w.runFor(3*time.Second, a)
+			close(slow)
+			pass(3 * time.Second)
+			_ = stop()
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 12)
+		},
 		"MovesAPositionAboveTheEndOfACutLogBackToIt": func(w *world) {
 			w.cluster.produce(a, numbered(10)...)
 			_, stop := w.start(a)

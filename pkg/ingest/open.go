@@ -127,6 +127,8 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 	}
 	for n, p := range partitions {
 		p.next = positions[n].Next
+	}
+	for _, p := range r.longer(ctx, partitions, ends) {
 		if p.guest != nil && !p.look(p.next, ends[p.TopicPartition]) {
 			continue
 		}
@@ -149,6 +151,38 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 		r.commits.passed(p, p.next)
 	}
 	return nil
+}
+
+// longer reads the end offsets of those logs again that seem to end before their position, and returns the partitions of
+// which ends has an end offset that was read after their position. While this process waited for the store, another one
+// may have stored records that came after the first look at the log. Without the second look, the log would count as
+// truncated, and these records would be stored twice.
+func (r *reader) longer(ctx context.Context, partitions []*partition, ends map[broker.TopicPartition]int64) []*partition {
+	var parts []broker.TopicPartition
+	for _, p := range partitions {
+		if p.next > ends[p.TopicPartition] {
+			parts = append(parts, p.TopicPartition)
+		}
+	}
+	if len(parts) == 0 {
+		return partitions
+	}
+	again, err := r.i.cluster.EndOffsets(ctx, parts)
+	var answered, silent []*partition
+	for _, p := range partitions {
+		end, has := again[p.TopicPartition]
+		switch {
+		case p.next <= ends[p.TopicPartition]:
+			answered = append(answered, p)
+		case has:
+			ends[p.TopicPartition] = end
+			answered = append(answered, p)
+		default:
+			silent = append(silent, p)
+		}
+	}
+	r.failed(ctx, "find the ends of logs", err, silent...)
+	return answered
 }
 
 // bounds reads the start offset and the end offset of each log. It returns the partitions for which both offsets could

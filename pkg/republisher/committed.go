@@ -41,7 +41,7 @@ func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topic
 	}
 	offsets, err := r.offsetsOf(ctx, consumerGroup, parts)
 	if errors.Is(err, broker.ErrUnauthorized) && len(offsets) == 0 {
-		return nil, &entity.RefusedError{Class: entity.Unauthorized, Reason: "Kafka does not let this program describe the consumer group"}
+		return nil, &entity.RefusedError{Class: entity.Unauthorized, Reason: "Kafka does not let this program describe the consumer group (Group Authorization Failed)"}
 	}
 	if err != nil && len(offsets) == 0 {
 		return nil, err
