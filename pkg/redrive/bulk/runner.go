@@ -26,7 +26,12 @@ type Runner struct {
 // Run works on active redrives until ctx ends. It returns when no attempt is under way: results are stored,
 // unsent claims given back, and leases released. With Config.Workers 0 it only waits for ctx.
 func (r *Runner) Run(ctx context.Context) {
-	context.AfterFunc(ctx, r.drain)
+	drained := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		defer close(drained)
+		r.drain()
+	})
+	defer func() { <-drained }() // otherwise the end of one Run could make calls of Wait return during the next
 	if r.deps.cfg.Workers == 0 {
 		<-ctx.Done()
 		return
