@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sr"
@@ -15,16 +17,63 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// errUnknown means that the registry has answered a look-up, and has no such schema or subject.
-var errUnknown = errors.New("the registry does not have it")
+var (
+	// errUnknown means that the registry has answered a question, and has no such schema or subject.
+	errUnknown = errors.New("the registry does not have it")
+	// errRange means that the registry was not asked, because no registry has ids above maxID.
+	errRange = fmt.Errorf("ids of schemas are at most %d", maxID)
+	// errAnswerSize means that an answer of the registry has more bytes than are read. Either the schema is that large,
+	// or the answer is wrong.
+	errAnswerSize = errors.New("the answer of the registry is too large for schemas.max_bytes")
+)
 
-// errAnswerSize means that the answer of the registry has more than maxAnswer bytes. Either the schema is that large,
-// or the answer is wrong.
-var errAnswerSize = fmt.Errorf("the answer of the registry is larger than %d bytes", maxAnswer)
+const maxID = math.MaxInt32
+
+// kind is what the result of a question says about the schema or subject, and about the registry. The names are values
+// of the metric dlq_schema_lookups_total.
+type kind string
+
+const (
+	kindFound   kind = "found"
+	kindUnknown kind = "unknown" // the registry works, and does not have it
+	kindRefused kind = "refused" // the registry works, and has no usable answer to this question: another 4xx, or too much
+	kindBusy    kind = "busy"    // the question may be asked again later: 408, 429
+	kindFailed  kind = "failed"  // no valid answer, 5xx, or credentials that are not accepted: perhaps the registry is down
+)
+
+func kindOf(err error) kind {
+	var answer *statusError
+	switch errors.As(err, &answer); {
+	case err == nil:
+		return kindFound
+	case errors.Is(err, errUnknown):
+		return kindUnknown
+	case errors.Is(err, errAnswerSize) || errors.Is(err, errRange):
+		return kindRefused
+	case answer == nil || answer.status == http.StatusUnauthorized || answer.status == http.StatusProxyAuthRequired:
+		return kindFailed
+	case answer.status == http.StatusRequestTimeout || answer.status == http.StatusTooManyRequests:
+		return kindBusy
+	case answer.status >= 400 && answer.status < 500:
+		return kindRefused
+	}
+	return kindFailed
+}
 
 // missing reports whether an error means that the registry works, but has no usable schema or subject. After such an
 // error the registry is asked again after unknownAge.
-func missing(err error) bool { return errors.Is(err, errUnknown) || errors.Is(err, errAnswerSize) }
+func missing(err error) bool { return kindOf(err) == kindUnknown || kindOf(err) == kindRefused }
+
+// statusError is an answer of the registry without a schema.
+type statusError struct {
+	status int
+	wait   time.Duration // from the header Retry-After; 0 without it
+}
+
+// Error names the status. It does not contain the text of the answer, which may contain anything.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("the registry answers with status %d", e.status)
+}
 
 // errNoSchema means that an answer has the right form but contains no schema. A proxy may give such an answer.
 var errNoSchema = errors.New("the answer has no schema")
@@ -38,9 +87,9 @@ func orNoSchema(found sr.Schema, err error) error {
 	return err
 }
 
-// newClient returns a client for one registry. The client follows no redirects. A request fails when its answer has
-// more than maxAnswer bytes.
-func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
+// newClient returns a client for one registry. A request fails when its answer is a redirect or has more than maxAnswer
+// bytes. It has no time limit of its own.
+func newClient(cfg RegistryConfig, maxAnswer int) (*sr.Client, error) {
 	roots, err := cfg.roots()
 	if err != nil {
 		return nil, err
@@ -49,10 +98,7 @@ func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
 		DisableCompression: true, ForceAttemptHTTP2: true,
 	}
-	client := &http.Client{
-		Transport: limitedTransport{transport}, Timeout: timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := &http.Client{Transport: limitedTransport{transport, maxAnswer}}
 	sign := func(r *http.Request) error { return cfg.sign(r) }
 	made, err := sr.NewClient(sr.URLs(cfg.URL), sr.HTTPClient(client), sr.UserAgent("dlq-manager"), sr.PreReq(sign), sr.LogLevel(sr.LogLevelNone))
 	if err != nil {
@@ -68,20 +114,40 @@ func (c RegistryConfig) sign(r *http.Request) error {
 	return nil
 }
 
-// maxAnswer is the maximum number of bytes of an answer that are read. It is larger than maxSchema, because the answer
-// contains the schema with escapes.
-const maxAnswer = 2 * maxSchema
-
-// limitedTransport lets a request fail while its answer is read, as soon as the answer has more than maxAnswer bytes.
-type limitedTransport struct{ next http.RoundTripper }
+// limitedTransport lets a request fail with a statusError when its answer is not 2xx, and while its answer is read, as
+// soon as the answer has more than max bytes.
+type limitedTransport struct {
+	next http.RoundTripper
+	max  int
+}
 
 // RoundTrip implements http.RoundTripper.
 func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
-	if err == nil {
-		answer.Body = &limitedBody{answer.Body, maxAnswer}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the error of the transport below
 	}
-	return answer, err
+	if answer.StatusCode >= 300 {
+		defer answer.Body.Close()
+		_, _ = io.CopyN(io.Discard, answer.Body, 4<<10) // so that the connection can be used again
+		return nil, &statusError{answer.StatusCode, retryAfter(answer.Header)}
+	}
+	answer.Body = &limitedBody{answer.Body, int64(t.max)}
+	return answer, nil
+}
+
+// retryAfter returns the time in the header Retry-After, at most longestPause; 0 when there is none.
+func retryAfter(h http.Header) time.Duration {
+	text := h.Get("Retry-After")
+	at, err := http.ParseTime(text)
+	wait := time.Until(at)
+	if seconds, notNumber := strconv.Atoi(text); notNumber == nil {
+		wait, err = time.Duration(min(seconds, int(longestPause.Seconds())))*time.Second, nil
+	}
+	if err != nil {
+		return 0
+	}
+	return max(0, min(wait, longestPause))
 }
 
 type limitedBody struct {
@@ -98,20 +164,19 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // the error of the reader below
 }
 
-// translate returns errUnknown if the registry answered that it does not have the schema or subject, and errAnswerSize
-// if the answer was too large. It removes the text of the answer from all other errors, because that text may contain
-// anything.
+// translate returns errUnknown if the registry answered that it does not have the schema or subject, and removes
+// the texts of servers from all other errors.
 func translate(err error) error {
-	var answer *sr.ResponseError
+	var answer *statusError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errAnswerSize):
 		return errAnswerSize
-	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
+	case errors.As(err, &answer) && answer.status == http.StatusNotFound:
 		return errUnknown
 	case errors.As(err, &answer):
-		return fmt.Errorf("the registry answers with status %d", answer.StatusCode)
+		return answer
 	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
 		return errors.New("the registry does not answer in time")
 	}
@@ -138,10 +203,18 @@ func formatOf(t sr.SchemaType) entity.Format {
 
 const maxReferences = 200
 
+var (
+	errSchemaSize = errors.New("the schema and all that it imports are larger than schemas.max_bytes")
+	errReferences = fmt.Errorf("the schema has more than %d references, or they are nested too deeply", maxReferences)
+)
+
 // references reads the schemas to which the schema s refers, directly or through other schemas. In the result, each
-// schema comes after the schemas to which it refers.
-func (r *registry) references(ctx context.Context, s sr.Schema) ([]reference, error) {
-	g := gatherer{registry: r, seen: map[string]bool{}}
+// schema comes after the schemas to which it refers. The error is errSchemaSize if they are too large together with s.
+func (a asker) references(ctx context.Context, s sr.Schema) ([]reference, error) {
+	g := gatherer{asker: a, seen: map[string]bool{}}
+	if err := g.add(s); err != nil {
+		return nil, err
+	}
 	if err := g.gather(ctx, s, 0); err != nil {
 		return nil, err
 	}
@@ -149,13 +222,18 @@ func (r *registry) references(ctx context.Context, s sr.Schema) ([]reference, er
 }
 
 type gatherer struct {
-	registry *registry
-	seen     map[string]bool
-	found    []reference
-	size     int
+	asker asker
+	seen  map[string]bool
+	found []reference
+	size  int
 }
 
-var errReferences = fmt.Errorf("the schema has more than %d references, or they are nested too deeply", maxReferences)
+func (g *gatherer) add(s sr.Schema) error {
+	if g.size += len(s.Schema); g.size > g.asker.maxBytes {
+		return fmt.Errorf("%w: %d bytes", errSchemaSize, g.asker.maxBytes)
+	}
+	return nil
+}
 
 func (g *gatherer) gather(ctx context.Context, s sr.Schema, depth int) error {
 	for _, ref := range s.References {
@@ -167,12 +245,12 @@ func (g *gatherer) gather(ctx context.Context, s sr.Schema, depth int) error {
 		if len(g.seen) > maxReferences || depth > maxReferences/4 {
 			return errReferences
 		}
-		found, err := g.registry.version(ctx, ref.Subject, ref.Version)
+		found, err := g.asker.version(ctx, ref.Subject, ref.Version)
 		if err != nil {
 			return err
 		}
-		if g.size += len(found.Schema.Schema); g.size > maxSchema {
-			return errSchemaSize
+		if err := g.add(found.Schema); err != nil {
+			return err
 		}
 		if err := g.gather(ctx, found.Schema, depth+1); err != nil {
 			return err

@@ -1,9 +1,11 @@
 package schema
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"strings"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
@@ -51,32 +53,165 @@ type compiled struct {
 	json  *jsonschema.Schema
 }
 
-// maxSchema is the maximum size in bytes of a schema together with its references; a larger schema cannot be used.
-const maxSchema = 4 << 20
+const (
+	// compileTime is how long a compilation may take.
+	compileTime = 2 * time.Second
+	// maxWeight is the maximum memory of a compiled schema, so that it leaves room in the cache for others.
+	maxWeight = cacheSize/4 - entrySize
+	// smallWeight is the memory of a schema that is compiled beside the large ones. Other topics wait at most smallTime
+	// for its end.
+	smallWeight = 1 << 20
+	smallTime   = 100 * time.Millisecond
+)
 
-var errSchemaSize = fmt.Errorf("the schema and its references are larger than %d bytes", maxSchema)
+var (
+	errSlow   = fmt.Errorf("the schema takes more than %s to compile", compileTime)
+	errWeight = fmt.Errorf("the schema may need more than %d MiB of memory when it is compiled", cacheSize/4>>20)
+)
+
+// compiler compiles one large and one small schema at a time. The topics take turns. A compilation cannot be stopped:
+// one that takes longer goes on in the background, and only its own topic waits for its end.
+type compiler struct {
+	large, small slot
+	build        func(id int, guid string, s source) *compiled
+}
+
+type slot struct {
+	turns turns
+	taken chan struct{}
+}
+
+func newCompiler() *compiler {
+	return &compiler{large: slot{taken: make(chan struct{}, 1)}, small: slot{taken: make(chan struct{}, 1)}, build: compile}
+}
+
+// compile compiles a schema for a topic. The error is errBusy when too many others wait.
+func (c *compiler) compile(ctx context.Context, topic string, id int, guid string, s source) (*compiled, error) {
+	slot, hold := &c.large, compileTime
+	switch weight := s.weight(); {
+	case weight > maxWeight:
+		return tooHeavy(id, guid, s.format), nil
+	case weight <= smallWeight:
+		slot, hold = &c.small, smallTime
+	}
+	done, err := slot.turns.take(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case slot.taken <- struct{}{}:
+	case <-ctx.Done():
+		done()
+		return nil, errBusy
+	}
+	free := time.AfterFunc(hold, func() { <-slot.taken })
+	defer func() {
+		if free.Stop() {
+			<-slot.taken
+		}
+	}()
+	result := make(chan *compiled, 1)
+	go func() {
+		defer done()
+		result <- c.build(id, guid, s)
+	}()
+	timeout := time.NewTimer(compileTime)
+	defer timeout.Stop()
+	select {
+	case v := <-result:
+		return v, nil
+	case <-timeout.C:
+		return unusable(id, guid, s.format, errSlow), nil
+	}
+}
+
+// unusable is remembered instead of a schema that cannot be used, without its text.
+func unusable(id int, guid string, format entity.Format, fault error) *compiled {
+	return &compiled{source: source{format: format}, id: id, guid: guid, fault: fault}
+}
+
+// tooHeavy is remembered instead of a schema that may need more memory than maxWeight. Values with a JSON Schema are
+// shown without it.
+func tooHeavy(id int, guid string, format entity.Format) *compiled {
+	c := unusable(id, guid, format, errWeight)
+	if format == entity.JSONSchema {
+		c.fault = nil
+	}
+	return c
+}
 
 // compile compiles a schema. It returns no error: if the schema cannot be used, the result contains the fault. So the
 // result can be cached, and the schema is not compiled again for every message.
 func compile(id int, guid string, s source) *compiled {
 	c := &compiled{source: s, id: id, guid: guid}
-	compiling.Lock()
-	defer compiling.Unlock()
 	if err := c.build(); err != nil {
 		c.fault = errors.New(clip(err.Error())) // shortened, because the error may contain the whole schema
+	}
+	if c.weight() > maxWeight {
+		return tooHeavy(id, guid, s.format)
 	}
 	return c
 }
 
-// compiling allows only one compilation at a time, because a compilation may briefly use 300 times the schema's size in
-// memory.
-var compiling sync.Mutex
+// elementSize is how many bytes of memory an element of a compiled schema uses at most: a field, a type, a symbol.
+// Measured with schemas of one kind of element, they were 177 for Avro (fields with a union), 1,208 for Protobuf
+// (groups) and 881 for JSON Schema (true); typical schemas have half of that, and their comments use little.
+var elementSize = map[entity.Format]int{entity.Avro: 250, entity.Protobuf: 1300, entity.JSONSchema: 1000}
 
-// weight returns the approximate number of bytes that a compiled schema uses in memory.
-func (c *compiled) weight() int {
-	factors := map[entity.Format]int{entity.Avro: 30, entity.Protobuf: 100, entity.JSONSchema: 100}
-	return (1 + factors[c.format]) * c.size()
+// weight returns about how many bytes of memory the schema uses at most when it is compiled. It is known before.
+func (s source) weight() int {
+	total := weigh(s.format, s.text)
+	for _, r := range s.refs {
+		total += weigh(s.format, r.text)
+	}
+	return total
 }
+
+// weigh counts the elements of a text by the signs that separate them. Libraries store the full name of each element,
+// or its path, so the longest name counts too, as often as names are joined.
+func weigh(format entity.Format, text string) int {
+	elements, depth, deepest, word, longest := 0, 0, 0, 0, 0
+	for i := range len(text) {
+		switch text[i] {
+		case '{', '[':
+			depth++
+			elements, deepest = elements+1, max(deepest, depth)
+		case '}', ']':
+			depth--
+		case ',', ';':
+			elements++
+		}
+		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"{}[](),;:=", c) >= 0 {
+			word = 0
+			continue
+		}
+		word++
+		longest = max(longest, word)
+	}
+	if format == entity.Protobuf && deepest == 0 {
+		return 100 * len(text) // a descriptor in base64
+	}
+	joined := deepest
+	if format == entity.Avro {
+		joined = 2 // the namespace and the name
+	}
+	return 3*len(text) + elements*(elementSize[format]+joined*longest)
+}
+
+// weight returns about how many bytes of memory the compiled schema uses at most.
+func (c *compiled) weight() int {
+	if c.fault != nil {
+		return c.size()
+	}
+	weight := c.source.weight()
+	if c.json != nil {
+		weight += instructionSize * c.json.Instructions()
+	}
+	return weight
+}
+
+// instructionSize is the memory of one instruction of a regular expression.
+const instructionSize = 64
 
 func (c *compiled) build() (err error) {
 	defer func() {
@@ -84,9 +219,6 @@ func (c *compiled) build() (err error) {
 			err = errors.New("the schema cannot be read: its parser failed")
 		}
 	}()
-	if c.size() > maxSchema {
-		return errSchemaSize
-	}
 	switch c.format {
 	case entity.Avro:
 		texts := make([]string, len(c.refs))
@@ -147,6 +279,9 @@ func (c *compiled) encode(indexes []int, text []byte, original *proto.Original, 
 	case entity.Protobuf:
 		return c.proto.Encode(indexes, text, original, limit)
 	default:
+		if c.json == nil {
+			return nil, &codec.Error{Path: "$", Reason: "cannot be checked: " + errWeight.Error()}
+		}
 		return text, c.json.Check(text)
 	}
 }

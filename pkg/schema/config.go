@@ -19,6 +19,8 @@ type Config struct {
 	Topics     []TopicConfig    `mapstructure:"topics"`
 	// Timeout limits one request to a registry, and the time that one reader waits for all its requests; see refill.
 	Timeout time.Duration `mapstructure:"timeout"`
+	// MaxBytes limits a schema together with all that it imports. The fault of a larger one is entity.SchemaError.
+	MaxBytes int `mapstructure:"max_bytes"`
 }
 
 // RegistryConfig is one registry. The schemas of a message are read from the first registry whose Topics match the
@@ -52,12 +54,13 @@ const (
 )
 
 // DefaultConfig names no registry.
-func DefaultConfig() Config { return Config{Timeout: 2 * time.Second} }
+func DefaultConfig() Config { return Config{Timeout: 2 * time.Second, MaxBytes: 1 << 20} }
 
 // Validate reports every problem at once.
 func (c Config) Validate() error {
 	var p problems
 	p.check(c.Timeout >= 100*time.Millisecond && c.Timeout <= 30*time.Second, "schemas.timeout must be 100ms to 30s, not %s", c.Timeout)
+	p.check(c.MaxBytes >= 1<<10 && c.MaxBytes <= 16<<20, "schemas.max_bytes must be 1KiB to 16MiB, not %d", c.MaxBytes)
 	names := map[string]bool{}
 	for i, r := range c.Registries {
 		at := fmt.Sprintf("schemas.registries[%d]", i)

@@ -40,14 +40,19 @@ func New(cfg Config, reg prometheus.Registerer) (*Decoder, error) {
 	d := &Decoder{cfg: cfg, topics: map[topicPart]TopicConfig{}}
 	lookups := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "dlq_schema_lookups_total",
-		Help: "Requests to schema registries, by result: found, unknown (the registry does not have it) or failed.",
+		Help: "Requests to schema registries, by result: found, unknown (404), refused (another 4xx, or an answer that is too large: " +
+			"the others are not affected), busy (408 or 429) or failed (5xx, 401, 407, no answer or none that is valid).",
 	}, []string{"registry", "result"})
-	shared := newCache(cacheSize)
+	shared, compiler := newCache(cacheSize), newCompiler()
 	for _, c := range cfg.Registries {
-		r, err := newRegistry(c, cfg.Timeout, shared, lookups)
+		r, err := newRegistry(cfg, c, shared, compiler, lookups)
 		if err != nil {
 			return nil, err
 		}
+		promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dlq_schema_registry_down", ConstLabels: prometheus.Labels{"registry": c.Name},
+			Help: "1 while a schema registry counts as down and gets one question every 5 seconds, otherwise 0.",
+		}, r.health.down)
 		d.registries = append(d.registries, r)
 	}
 	for _, t := range cfg.Topics {
@@ -62,6 +67,7 @@ func (d *Decoder) Version() uint64 {
 		return 0
 	}
 	h := sha256.New()
+	fmt.Fprintf(h, "max_bytes %d\n", d.cfg.MaxBytes)
 	for _, r := range d.cfg.Registries {
 		fmt.Fprintf(h, "registry %q %q %q\n", r.Name, r.URL, r.Topics)
 	}
@@ -74,7 +80,7 @@ func (d *Decoder) Version() uint64 {
 // part is the key or the value of a record, with the registry and the subject in which its schema is found.
 type part struct {
 	frame
-	registry *registry
+	registry asker
 	subject  string // subject for a topic whose records do not name their schema; "" when the frame names the schema
 	kind     entity.RecordPart
 }
@@ -90,14 +96,14 @@ func (d *Decoder) part(m *entity.Message, kind entity.RecordPart) (p part, ok bo
 			continue
 		}
 		data := bytesOf(&m.Record, kind)
-		return part{frame: frame{data: data, unframed: true}, registry: d.named(t.Registry), subject: t.Subject, kind: kind}, true
+		return part{frame: frame{data: data, unframed: true}, registry: asker{d.named(t.Registry), m.Source.Topic}, subject: t.Subject, kind: kind}, true
 	}
 	f, framed := frameOf(&m.Record, kind)
 	if !framed {
 		return p, false
 	}
 	r := d.of(m)
-	return part{frame: f, registry: r, kind: kind}, r != nil
+	return part{frame: f, registry: asker{r, m.Source.Topic}, kind: kind}, r != nil
 }
 
 func (d *Decoder) named(name string) *registry {

@@ -7,7 +7,9 @@
 //   - encode.go: encodes edited parts; a part is the key or the value of a record
 //   - decoder.go: decodes parts of records
 //   - registry.go: the look-ups of one registry, and their limits
+//   - health.go: when a registry counts as down
 //   - client.go: the requests of a look-up
+//   - share.go: topics take turns at what is limited
 //   - cache.go: caches schemas that were looked up
 //   - compile.go: a schema of any format
 //   - frame.go: how a part names its schema

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -99,8 +98,9 @@ func newFake() *fakeRegistry {
 
 type fixture struct {
 	*Decoder
-	fake *fakeRegistry
-	url  string
+	fake    *fakeRegistry
+	url     string
+	metrics *prometheus.Registry
 }
 
 func open(t *testing.T, change ...func(*Config)) *fixture {
@@ -229,8 +229,8 @@ func TestSubjectOfProtobufWithoutIndexes(t *testing.T) {
 	}
 }
 
-// A registry fails if it does not answer in time, redirects, or gives an invalid answer. After the first such request,
-// it gets no further request for some time.
+// A registry fails if it does not answer in time, redirects, or gives an invalid answer. After three such answers to
+// different questions, it gets no further request for some time.
 func TestRegistryThatFails(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
@@ -253,19 +253,18 @@ func TestRegistryThatFails(t *testing.T) {
 			t.Parallel()
 			f := open(t, func(c *Config) { c.Timeout = 100 * time.Millisecond })
 			f.fake.failing(fail)
-			reader := f.Reader(t.Context())
+			down := func() bool { return f.registries[0].health.down() == 1 }
 			for id := range uint32(50) {
-				d := reader.Decode(message(framed(id+1, 2)), entity.ValuePart, 99)
+				d := f.decode(t, message(framed(id+1, 2)))
 				check.True(t, d.Omitted == entity.SchemaUnavailable && d.Temporary && d.Reason != "", "got %+v", d)
-				// the reader may have returned before its request failed
-				check.Eventually(t, "the registry counts as down", func() bool { return f.registries[0].down() != nil })
+				if id == downQuestions-1 { // the reader may have returned before its request failed
+					check.Eventually(t, "the registry counts as down", down)
+				}
 			}
-			check.True(t, f.fake.count() == 1, "%d requests", f.fake.count())
+			check.Equal(t, f.fake.count(), downQuestions, "requests")
 			f.fake.failing(nil)
-			f.registries[0].mu.Lock()
-			f.registries[0].downUntil = time.Time{}
-			f.registries[0].mu.Unlock()
-			check.Eventually(t, "it is asked again", func() bool { return f.decode(t, message(framed(1, 2))).JSON != nil })
+			f.registries[0].health.next = time.Time{}
+			check.Eventually(t, "it is asked again", func() bool { return f.decode(t, message(framed(7, 2))).JSON != nil })
 		})
 	}
 }
@@ -274,23 +273,19 @@ func TestRegistryThatFails(t *testing.T) {
 // because it may have been wrong.
 func TestAnswerThatIsTooLarge(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	f.fake.answers["/schemas/ids/9"] = object{"schema": strings.Repeat(" ", maxAnswer)}
-	d := f.decode(t, message(framed(9, 1)))
-	check.True(t, d.Omitted == entity.SchemaUnavailable && !d.Temporary && strings.Contains(d.Reason, "larger than"), "got %+v", d)
-	check.True(t, f.decode(t, message(framed(1, 2))).JSON != nil, "the registry counts as failed")
-	f.fake.mu.Lock()
-	f.fake.answers["/schemas/ids/9"] = object{"schema": oldAvro}
-	f.fake.mu.Unlock()
-	f.decode(t, message(framed(9, 2)))
-	check.Equal(t, f.fake.count(), 2, "requests for two ids")
-	now := time.Now()
-	f.registries[0].now = func() time.Time { return now.Add(unknownAge + time.Second) }
-	check.Equal(t, string(f.decode(t, message(framed(9, 2))).JSON), `{"status":"PAYED"}`, "JSON after a minute")
+	hour(t, func(t *testing.T, f *fixture) {
+		f.fake.answers["/schemas/ids/9"] = object{"schema": strings.Repeat(" ", 3<<20)}
+		f.wantUnavailable(t, "alpha", 9, false, "too large")
+		f.wantDecoded(t, "alpha", 1, "the registry works")
+		f.fake.answers["/schemas/ids/9"] = object{"schema": oldAvro}
+		f.wantUnavailable(t, "alpha", 9, false, "too large")
+		check.Equal(t, f.asked(), ids(9, 1), "requests for two ids")
+		pass(unknownAge)
+		f.wantDecoded(t, "alpha", 9, "after a minute")
+	})
 }
 
-// An answer without a schema, which a proxy may give, counts as a failure of the registry: the schema is requested
-// again after a few seconds.
+// An answer without a schema, which a proxy may give, counts as a failure: the schema is requested again after a second.
 func TestAnswerWithoutSchema(t *testing.T) {
 	t.Parallel()
 	raw := check.Must(uuid.Parse(guid))(t)
@@ -299,15 +294,16 @@ func TestAnswerWithoutSchema(t *testing.T) {
 		"/schemas/guids/" + guid: message([]byte{2}, entity.Header{Key: "__value_schema_id", Value: append([]byte{1}, raw[:]...)}),
 		"/subjects/b/versions/3": message(framed(7, 2)),
 	} {
-		f := open(t)
-		right := f.fake.answers[path]
-		f.fake.answers[path] = object{"id": 1}
-		d := f.decode(t, m)
-		check.True(t, d.Omitted == entity.SchemaUnavailable && d.Temporary, "%s: got %+v", path, d)
-		f.fake.answers[path] = right
-		later := time.Now().Add(downAge + time.Second)
-		f.registries[0].now = func() time.Time { return later }
-		check.True(t, f.decode(t, m).JSON != nil, "%s is not asked for again", path)
+		hour(t, func(t *testing.T, f *fixture) {
+			right := f.fake.answers[path]
+			f.fake.answers[path] = object{"id": 1}
+			d := f.decode(t, m)
+			check.True(t, d.Omitted == entity.SchemaUnavailable && d.Temporary, "%s: got %+v", path, d)
+			f.fake.answers[path] = right
+			check.True(t, f.decode(t, m).JSON == nil, "%s is asked for again at once", path)
+			pass(firstPause)
+			check.True(t, f.decode(t, m).JSON != nil, "%s is not asked for again", path)
+		})
 	}
 }
 
@@ -328,29 +324,28 @@ func TestReferencesThatNeverEnd(t *testing.T) {
 // A known id is requested only once, and an unknown id once a minute.
 func TestLookupsAreFew(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			f.decode(t, message(framed(1, 2)))
-			f.decode(t, message(framed(99, 2)))
-		})
-	}
-	all.Wait()
-	check.Equal(t, f.fake.count(), 2, "requests for two ids")
-	now := time.Now()
-	f.registries[0].now = func() time.Time { return now.Add(unknownAge + time.Second) }
-	f.decode(t, message(framed(99, 2)))
-	f.decode(t, message(framed(1, 2)))
-	check.Equal(t, f.fake.count(), 3, "requests after a minute")
-	r := f.registries[0]
-	for id, want := range map[int]error{1: nil, 99: errUnknown} {
-		r.cache = newCache(cacheSize)
-		before := f.fake.count()
-		_, err := r.byID(lateCaller{t.Context(), sync.OnceFunc(func() { _, _ = r.byID(t.Context(), id) })}, id)
-		check.True(t, errors.Is(err, want), "id %d: %v, want %v", id, err, want)
-		check.Equal(t, f.fake.count()-before, 1, fmt.Sprintf("requests of two callers for the id %d", id))
-	}
+	hour(t, func(t *testing.T, f *fixture) {
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				f.decode(t, message(framed(1, 2)))
+				f.decode(t, message(framed(99, 2)))
+			})
+		}
+		all.Wait()
+		check.Len(t, f.asked(), 2, "requests for two ids")
+		pass(unknownAge)
+		f.decode(t, message(framed(99, 2)))
+		f.decode(t, message(framed(1, 2)))
+		check.Equal(t, f.asked(), ids(99), "requests after a minute")
+		a := asker{f.registries[0], "alpha"}
+		for id, want := range map[int]error{1: nil, 99: errUnknown} {
+			a.cache = newCache(cacheSize)
+			_, err := a.byID(lateCaller{t.Context(), sync.OnceFunc(func() { _, _ = a.byID(t.Context(), id) })}, id)
+			check.True(t, errors.Is(err, want), "id %d: %v, want %v", id, err, want)
+			check.Equal(t, f.asked(), ids(id), "requests of two callers")
+		}
+	})
 }
 
 // lateCaller is the context of a caller that finds nothing in the cache, and goes on after the function other has
@@ -367,20 +362,14 @@ func (c lateCaller) Err() error {
 
 func TestTenLookupsASecond(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := check.Must(New(Config{Timeout: time.Hour, Registries: []RegistryConfig{{Name: "main", URL: "http://registry"}}}, prometheus.NewRegistry()))(t)
-		r := d.registries[0]
+	hour(t, func(t *testing.T, f *fixture) {
+		a := asker{f.registries[0], "alpha"}
 		began, asked := time.Now(), 0
-		for range 100_000 {
-			if asked >= 600 {
-				break
-			}
-			if err := r.request(t.Context(), func() error { asked++; return nil }); err != nil {
-				t.Fatal(err)
-			}
+		for i := range 600 {
+			check.NoError(t, check.Err(request(t.Context(), a, fmt.Sprint(i), func(context.Context) (int, error) { asked++; return 0, nil })))
 		}
 		perSecond := float64(asked) / time.Since(began).Seconds()
-		check.True(t, perSecond < 10.5, "%.1f requests a second", perSecond)
+		check.True(t, asked == 600 && perSecond < 10.5, "%.1f requests a second", perSecond)
 	})
 }
 
@@ -504,10 +493,11 @@ func TestConfig(t *testing.T) {
 	with := func(change func(*RegistryConfig)) Config {
 		c := valid
 		change(&c)
-		return Config{Timeout: time.Second, Registries: []RegistryConfig{c}}
+		return Config{Timeout: time.Second, MaxBytes: 1 << 20, Registries: []RegistryConfig{c}}
 	}
 	for want, c := range map[string]Config{
 		"timeout":                    {Timeout: time.Hour},
+		"max_bytes":                  {MaxBytes: 100},
 		"registries[0].name":         with(func(c *RegistryConfig) { c.Name = "" }),
 		"registries[1].name":         {Timeout: time.Second, Registries: []RegistryConfig{valid, valid}},
 		"registries[0].url":          with(func(c *RegistryConfig) { c.URL = "ftp://x" }),

@@ -18,10 +18,11 @@ type Schemas interface {
 	Version() uint64
 }
 
-// Times until a message is decoded again whose schema could not be read. After a failure of the registry, which usually
-// ends soon, they are short. For a schema that the registry does not have, and may never get, they are long.
+// Times until a message is decoded again whose schema could not be read. After a failure they are those after which the
+// decoder asks for such a schema again; until then a further try costs no question, however many messages have the
+// schema. For a schema that the registry does not have, and may never get, they are long.
 const (
-	failedFirst    = 15 * time.Second
+	failedFirst    = time.Second
 	failedLongest  = 5 * time.Minute
 	unknownFirst   = time.Minute
 	unknownLongest = time.Hour

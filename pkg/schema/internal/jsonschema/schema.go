@@ -90,6 +90,14 @@ func (l loader) Load(url string) (any, error) {
 	return nil, errors.New("the schema has no such reference")
 }
 
+// Instructions returns the number of instructions of all regular expressions in the schema.
+func (s *Schema) Instructions() int {
+	if s.large != nil {
+		return 0
+	}
+	return maxProgram - s.meter.programs
+}
+
 // Check returns nil when a JSON value fits the schema. Otherwise it returns a *codec.Error, which names the first value
 // that does not fit.
 func (s *Schema) Check(text []byte) error {
