@@ -472,7 +472,10 @@ func TestTopicsShareTheLookups(t *testing.T) {
 		cancel()
 		attackers.Wait()
 		pass(time.Minute)
-		check.Len(t, slices.Collect(maps.Keys(f.registries[0].turns.byTopic)), 0, "topics that are remembered")
+		turns := &f.registries[0].turns
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
+		check.Len(t, slices.Collect(maps.Keys(turns.byTopic)), 0, "topics that are remembered")
 	})
 }
 

@@ -263,7 +263,10 @@ func TestRegistryThatFails(t *testing.T) {
 			}
 			check.Equal(t, f.fake.count(), downQuestions, "requests")
 			f.fake.failing(nil)
-			f.registries[0].health.next = time.Time{}
+			health := f.registries[0].health
+			health.mu.Lock()
+			health.next = time.Time{}
+			health.mu.Unlock()
 			check.Eventually(t, "it is asked again", func() bool { return f.decode(t, message(framed(7, 2))).JSON != nil })
 		})
 	}
