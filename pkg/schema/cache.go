@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"container/list"
 	"sync"
 	"time"
 )
@@ -12,16 +11,11 @@ import (
 type cache struct {
 	max int
 
-	mu     sync.Mutex
-	size   int
-	byKey  map[string]*list.Element
-	shares map[string]*share // by topic
-}
-
-// share contains the values of one topic.
-type share struct {
+	mu    sync.Mutex
 	size  int
-	order list.List // its elements have values of type *cached, the most recently used first
+	uses  int // number of calls of get and put
+	items map[string]*cached
+	sizes map[string]int // by topic; only topics that have values
 }
 
 type cached struct {
@@ -30,25 +24,26 @@ type cached struct {
 	value   any
 	size    int
 	expires time.Time // zero when the value does not expire
+	used    int       // number of the last use
 }
 
 func newCache(limit int) *cache {
-	return &cache{max: limit, byKey: map[string]*list.Element{}, shares: map[string]*share{}}
+	return &cache{max: limit, items: map[string]*cached{}, sizes: map[string]int{}}
 }
 
 // get returns a value for a user of the topic.
 func (c *cache) get(key, topic string, now time.Time) (value any, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, ok := c.byKey[key]
-	if !ok {
+	item := c.items[key]
+	switch {
+	case item == nil:
 		return nil, false
-	}
-	item := c.remove(at)
-	if !item.expires.IsZero() && !now.Before(item.expires) {
+	case !item.expires.IsZero() && !now.Before(item.expires):
+		c.remove(item)
 		return nil, false
-	}
-	if c.used(topic) < c.used(item.topic) {
+	case c.sizes[topic] < c.sizes[item.topic]:
+		c.remove(item)
 		item.topic = topic
 	}
 	c.add(item)
@@ -58,51 +53,44 @@ func (c *cache) get(key, topic string, now time.Time) (value any, ok bool) {
 func (c *cache) put(item cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at, ok := c.byKey[item.key]; ok {
-		c.remove(at)
-	}
+	c.remove(c.items[item.key])
 	if item.size > c.max/4 {
 		return
 	}
 	c.add(&item)
 	for c.size > c.max {
-		var most *share
-		for _, s := range c.shares {
-			if most == nil || s.size > most.size {
-				most = s
+		largest, oldest := item.topic, &item
+		for topic, size := range c.sizes {
+			if size > c.sizes[largest] {
+				largest = topic
 			}
 		}
-		c.remove(most.order.Back())
+		for _, other := range c.items {
+			if other.topic == largest && (oldest.topic != largest || other.used < oldest.used) {
+				oldest = other
+			}
+		}
+		c.remove(oldest)
 	}
 }
 
-func (c *cache) used(topic string) int {
-	if s := c.shares[topic]; s != nil {
-		return s.size
-	}
-	return 0
-}
-
+// add adds an item, or notes the use of one that is there.
 func (c *cache) add(item *cached) {
-	s := c.shares[item.topic]
-	if s == nil {
-		s = &share{}
-		c.shares[item.topic] = s
+	if c.uses++; c.items[item.key] == nil {
+		c.items[item.key] = item
+		c.sizes[item.topic] += item.size
+		c.size += item.size
 	}
-	c.byKey[item.key] = s.order.PushFront(item)
-	s.size += item.size
-	c.size += item.size
+	item.used = c.uses
 }
 
-func (c *cache) remove(at *list.Element) *cached {
-	item := at.Value.(*cached) //nolint:forcetypeassert // the lists contain only *cached
-	s := c.shares[item.topic]
-	s.order.Remove(at)
-	delete(c.byKey, item.key)
-	s.size -= item.size
-	c.size -= item.size
-	if s.order.Len() == 0 {
-		delete(c.shares, item.topic)
+func (c *cache) remove(item *cached) {
+	if item == nil {
+		return
 	}
-	return item
+	delete(c.items, item.key)
+	c.size -= item.size
+	if c.sizes[item.topic] -= item.size; c.sizes[item.topic] == 0 {
+		delete(c.sizes, item.topic)
+	}
 }

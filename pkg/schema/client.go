@@ -17,17 +17,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-var (
-	// errUnknown means that the registry has answered a question, and has no such schema or subject.
-	errUnknown = errors.New("the registry does not have it")
-	// errRange means that the registry was not asked, because no registry has ids above maxID.
-	errRange = fmt.Errorf("ids of schemas are at most %d", maxID)
-	// errAnswerSize means that an answer of the registry has more bytes than are read. Either the schema is that large,
-	// or the answer is wrong.
-	errAnswerSize = errors.New("the answer of the registry is too large for schemas.max_bytes")
-)
+// lookupError is the result of a question without a usable answer.
+type lookupError struct {
+	kind   kind
+	reason string        // does not contain the text of an answer, which may contain anything
+	wait   time.Duration // of a 429: the time in the header Retry-After; 0 without it
+}
 
-const maxID = math.MaxInt32
+// Error returns the reason.
+func (e *lookupError) Error() string { return e.reason }
 
 // kind is what the result of a question says about the schema or subject, and about the registry. The names are values
 // of the metric dlq_schema_lookups_total.
@@ -39,40 +37,46 @@ const (
 	kindRefused kind = "refused" // the registry works, and has no usable answer to this question: another 4xx, or too much
 	kindBusy    kind = "busy"    // the question may be asked again later: 408, 429
 	kindFailed  kind = "failed"  // no valid answer, 5xx, or credentials that are not accepted: perhaps the registry is down
+	kindNone    kind = ""        // no question was asked
+)
+
+const maxID = math.MaxInt32
+
+var (
+	errUnknown    = &lookupError{kind: kindUnknown, reason: "the registry does not have it"}
+	errRange      = &lookupError{kind: kindRefused, reason: fmt.Sprintf("ids of schemas are at most %d", maxID)}
+	errAnswerSize = &lookupError{kind: kindRefused, reason: "the answer of the registry is too large for schemas.max_bytes"}
 )
 
 func kindOf(err error) kind {
-	var answer *statusError
-	switch errors.As(err, &answer); {
+	var answer *lookupError
+	switch {
 	case err == nil:
 		return kindFound
-	case errors.Is(err, errUnknown):
-		return kindUnknown
-	case errors.Is(err, errAnswerSize) || errors.Is(err, errRange):
-		return kindRefused
-	case answer == nil || answer.status == http.StatusUnauthorized || answer.status == http.StatusProxyAuthRequired:
-		return kindFailed
-	case answer.status == http.StatusRequestTimeout || answer.status == http.StatusTooManyRequests:
-		return kindBusy
-	case answer.status >= 400 && answer.status < 500:
-		return kindRefused
+	case errors.As(err, &answer):
+		return answer.kind
 	}
-	return kindFailed
+	return kindNone
 }
 
 // missing reports whether an error means that the registry works, but has no usable schema or subject. After such an
 // error the registry is asked again after unknownAge.
 func missing(err error) bool { return kindOf(err) == kindUnknown || kindOf(err) == kindRefused }
 
-// statusError is an answer of the registry without a schema.
-type statusError struct {
-	status int
-	wait   time.Duration // from the header Retry-After; 0 without it
-}
-
-// Error names the status. It does not contain the text of the answer, which may contain anything.
-func (e *statusError) Error() string {
-	return fmt.Sprintf("the registry answers with status %d", e.status)
+// answerError returns the error for an answer that is not 2xx.
+func answerError(status int, h http.Header) error {
+	e := &lookupError{kind: kindFailed, reason: fmt.Sprintf("the registry answers with status %d", status)}
+	switch {
+	case status == http.StatusNotFound:
+		return errUnknown
+	case status == http.StatusTooManyRequests:
+		e.kind, e.wait = kindBusy, retryAfter(h)
+	case status == http.StatusRequestTimeout:
+		e.kind = kindBusy
+	case status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusProxyAuthRequired:
+		e.kind = kindRefused
+	}
+	return e
 }
 
 // errNoSchema means that an answer has the right form but contains no schema. A proxy may give such an answer.
@@ -114,7 +118,7 @@ func (c RegistryConfig) sign(r *http.Request) error {
 	return nil
 }
 
-// limitedTransport lets a request fail with a statusError when its answer is not 2xx, and while its answer is read, as
+// limitedTransport lets a request fail with a lookupError when its answer is not 2xx, and while its answer is read, as
 // soon as the answer has more than max bytes.
 type limitedTransport struct {
 	next http.RoundTripper
@@ -130,7 +134,7 @@ func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if answer.StatusCode >= 300 {
 		defer answer.Body.Close()
 		_, _ = io.CopyN(io.Discard, answer.Body, 4<<10) // so that the connection can be used again
-		return nil, &statusError{answer.StatusCode, retryAfter(answer.Header)}
+		return nil, answerError(answer.StatusCode, answer.Header)
 	}
 	answer.Body = &limitedBody{answer.Body, int64(t.max)}
 	return answer, nil
@@ -164,23 +168,18 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // the error of the reader below
 }
 
-// translate returns errUnknown if the registry answered that it does not have the schema or subject, and removes
-// the texts of servers from all other errors.
+// translate returns a lookupError for any error of a question, without the texts of servers.
 func translate(err error) error {
-	var answer *statusError
+	var answer *lookupError
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errAnswerSize):
-		return errAnswerSize
-	case errors.As(err, &answer) && answer.status == http.StatusNotFound:
-		return errUnknown
 	case errors.As(err, &answer):
 		return answer
 	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
-		return errors.New("the registry does not answer in time")
+		return &lookupError{kind: kindFailed, reason: "the registry does not answer in time"}
 	}
-	return errors.New("the registry cannot be reached, or its answer is not valid")
+	return &lookupError{kind: kindFailed, reason: "the registry cannot be reached, or its answer is not valid"}
 }
 
 func isTimeout(err error) bool {

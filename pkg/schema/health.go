@@ -91,9 +91,9 @@ func (h *health) note(q question, err error, now time.Time) (verify question) {
 	case kindUnknown, kindRefused:
 		h.works(now)
 		return verify
-	case kindBusy:
-		return verify
 	case kindFailed:
+	default:
+		return verify
 	}
 	h.tried[q.topic] = true
 	h.failed[q.key] = now
@@ -121,7 +121,7 @@ func (h *health) settle(err error, now time.Time) {
 		h.works(now)
 	case kindFailed:
 		h.fault, h.next = err, now.Add(probeInterval)
-	case kindBusy:
+	default:
 	}
 }
 

@@ -102,7 +102,7 @@ func TestLargeSchemasOfOthersHarmNobody(t *testing.T) {
 			}
 			var slowest, slowestFirst time.Duration
 			most, lists, next := 0, 0, 100+others
-			for began := time.Now(); time.Since(began) < 6*time.Second; lists++ {
+			for began := time.Now(); time.Since(began) < 2500*time.Millisecond; lists++ {
 				one := time.Now()
 				for id := 100; id < 100+others; id++ {
 					f.wantDecoded(t, "beta", id, "under attack")

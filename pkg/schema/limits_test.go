@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -471,11 +471,83 @@ func TestTopicsShareTheLookups(t *testing.T) {
 		check.True(t, perSecond < 10.5, "%.1f questions a second", perSecond)
 		cancel()
 		attackers.Wait()
-		pass(time.Minute)
-		turns := &f.registries[0].turns
-		turns.mu.Lock()
-		defer turns.mu.Unlock()
-		check.Len(t, slices.Collect(maps.Keys(turns.byTopic)), 0, "topics that are remembered")
+		pass(time.Minute) // until the look-ups in the background have ended
+	})
+}
+
+// A topic that asks for the schema of another topic, behind many others, does not make it wait, and the schema is
+// requested once.
+func TestSchemaOfTwoTopicsIsNotLateForOne(t *testing.T) {
+	t.Parallel()
+	hour(t, func(t *testing.T, f *fixture) {
+		var attackers sync.WaitGroup
+		for i := range maxWaiting + 10 {
+			attackers.Go(func() { f.from(t, "alpha", 10_000+i) })
+			synctest.Wait() // so that the order is that of i
+		}
+		attackers.Wait() // the first ones used what a second allows
+		for i := range maxWaiting - 8 {
+			attackers.Go(func() { f.from(t, "alpha", 20_000+i) })
+			synctest.Wait()
+		}
+		attackers.Go(func() { f.wantDecoded(t, "alpha", 500, "behind others") })
+		synctest.Wait()
+		began := time.Now()
+		f.wantDecoded(t, "beta", 500, "under attack")
+		check.True(t, time.Since(began) <= 200*time.Millisecond, "the look-up took %s", time.Since(began))
+		attackers.Wait()
+		requests := 0
+		for _, path := range f.asked() {
+			if path == "/schemas/ids/500" {
+				requests++
+			}
+		}
+		check.Equal(t, requests, 1, "requests for the schema")
+	})
+}
+
+// Of very many look-ups of a topic at once, most fail at once, so that they use no memory.
+func TestFewLookupsOfATopicWait(t *testing.T) {
+	t.Parallel()
+	hour(t, func(t *testing.T, f *fixture) {
+		var all sync.WaitGroup
+		var refused atomic.Int64
+		for i := range 1000 {
+			all.Go(func() {
+				began := time.Now()
+				if d := f.from(t, "alpha", 10_000+i); strings.Contains(d.Reason, "too many look-ups") && time.Since(began) == 0 {
+					refused.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		check.True(t, refused.Load() >= 900, "%d of 1000 look-ups failed at once", refused.Load())
+	})
+}
+
+// What a page has no time left for is looked up in the background, and shown by the next page.
+func TestPageWithoutTimeLooksUpForTheNextOne(t *testing.T) {
+	t.Parallel()
+	hour(t, func(t *testing.T, f *fixture) {
+		f.fake.failing(func(_ http.ResponseWriter, r *http.Request) bool {
+			silent := r.URL.Path == "/schemas/ids/10000"
+			if silent {
+				<-r.Context().Done()
+			}
+			return silent
+		})
+		page := f.Reader(t.Context())
+		page.Decode(message(framed(10_000)), entity.ValuePart, 99)
+		for id := range uint32(10) {
+			d := page.Decode(message(framed(100+id, 2)), entity.ValuePart, 99)
+			check.True(t, d.Temporary, "got %+v", d)
+		}
+		synctest.Wait()
+		check.Len(t, f.asked(), 11, "requests of the page, and in the background")
+		for id := range 10 {
+			f.wantDecoded(t, "orders", 100+id, "the next page")
+		}
+		check.Len(t, f.asked(), 0, "requests of the next page")
 	})
 }
 
@@ -548,7 +620,7 @@ func TestTopicPushesOutOnlyItsOwnSchemas(t *testing.T) {
 	later := now.Add(time.Hour)
 	c.put(cached{key: "old", topic: "gamma", value: 1, size: 100, expires: later})
 	_, ok := c.get("old", "gamma", later)
-	check.True(t, !ok && c.size <= 1000 && c.shares["gamma"] == nil, "an expired value stays")
+	check.True(t, !ok && c.size <= 1000 && c.sizes["gamma"] == 0, "an expired value stays")
 }
 
 // A schema that is too large with all that it imports, or that would be too large when it is compiled, has a fault. The
@@ -635,6 +707,25 @@ func TestSchemaThatTakesTooLongToCompile(t *testing.T) {
 		check.Equal(t, f.from(t, "alpha", 100).Omitted, entity.SchemaError, "the slow schema")
 		pass(time.Hour)
 		f.wantDecoded(t, "alpha", 100, "after an hour")
+	})
+}
+
+// A large schema is compiled beside the small ones of other topics. Other large ones wait two seconds for it.
+func TestLargeSchemaDoesNotDelaySmallOnes(t *testing.T) {
+	t.Parallel()
+	hour(t, func(t *testing.T, f *fixture) {
+		large := `{"type":"record","name":"R","fields":[` + each(1000, ",", `{"name":"f%d","type":["null","int"]}`) + `]}`
+		f.fake.answers["/schemas/ids/10000"] = object{"schema": large}
+		f.fake.answers["/schemas/ids/10001"] = object{"schema": large}
+		end := f.slowly(10_000)
+		defer close(end)
+		go f.from(t, "alpha", 10_000)
+		pass(10 * time.Millisecond)
+		began := time.Now()
+		f.wantDecoded(t, "beta", 100, "beside a large one")
+		check.Equal(t, time.Since(began), 0, "time of a small schema")
+		d := f.from(t, "beta", 10_001)
+		check.True(t, d.Omitted == entity.SchemaError && time.Since(began) == 1990*time.Millisecond, "a large one after %s: %+v", time.Since(began), d)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -116,14 +115,13 @@ func find[T any](ctx context.Context, a asker, key string, look func(context.Con
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 		defer cancel()
 		v, err := look(ctx, key)
-		var own *failure
 		switch {
 		case errors.Is(err, errAnswered):
 			if v, ok, err := a.known(key); ok {
 				return v, err
 			}
 			return nil, errBusy
-		case missing(err) || errors.As(err, &own):
+		case err != nil && kindOf(err) != kindNone:
 			a.refuse(key, err)
 			return nil, err
 		case err != nil:
@@ -176,12 +174,6 @@ var (
 	errAnswered = errors.New("another topic's look-up has ended meanwhile")
 )
 
-// failure is the error of a question that failed, so that it is put off.
-type failure struct{ error }
-
-// Unwrap returns why the question failed.
-func (f *failure) Unwrap() error { return f.error }
-
 // request asks the registry a question, within the limits, and returns its answer.
 func request[T any](ctx context.Context, a asker, key string, send func(context.Context) (T, error)) (v T, err error) {
 	if err := a.health.check(a.topic, time.Now()); err != nil {
@@ -208,9 +200,6 @@ func request[T any](ctx context.Context, a asker, key string, send func(context.
 	if verify := a.health.note(question{key, a.topic, again}, err, time.Now()); verify.key != "" {
 		_ = a.probe(ctx, verify)
 	}
-	if kind := kindOf(err); kind == kindFailed || kind == kindBusy {
-		return v, &failure{err}
-	}
 	return v, err
 }
 
@@ -228,9 +217,6 @@ func (a asker) waitForLimit(ctx context.Context, key string) error {
 	a.pace(0)
 	if a.limiter.Wait(ctx) != nil {
 		return errBusy
-	}
-	if _, ok, _ := a.known(key); ok {
-		return errAnswered
 	}
 	return nil
 }
@@ -265,8 +251,8 @@ func (r *registry) ask(ctx context.Context, send func(context.Context) error) er
 	defer cancel()
 	err := translate(send(ctx))
 	r.lookups.WithLabelValues(r.cfg.Name, string(kindOf(err))).Inc()
-	var answer *statusError
-	if errors.As(err, &answer) && answer.status == http.StatusTooManyRequests {
+	var answer *lookupError
+	if errors.As(err, &answer) && answer.wait > 0 {
 		r.pace(answer.wait)
 	}
 	return err

@@ -29,13 +29,9 @@ const (
 )
 
 // lookupTime limits the time in which all schemas of a batch are looked up, because other messages wait until the batch
-// is stored. A look-up that takes longer continues in the background. Its result is known when the message is decoded
-// again.
-const lookupTime = 500 * time.Millisecond
-
-// shortestLookup is the shortest time limit for the look-ups of a batch. The limit is halved with each batch whose
-// look-ups were cut off, so that a producer that invents schema ids does not delay the messages of other topics.
-const shortestLookup = 10 * time.Millisecond
+// is stored, and a producer may invent schema ids. A look-up that takes longer continues in the background. Its result is
+// known when the message is decoded again, a second later.
+const lookupTime = 50 * time.Millisecond
 
 // parts are the value and the key of a record as they are indexed: decoded if they have a schema.
 type parts struct {
@@ -78,10 +74,8 @@ func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repos
 // are complete.
 func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete []uuid.UUID, err error) {
 	var reader entity.PartReader
-	looking, allowed := ctx, w.lookup
 	if w.schemas != nil {
-		var cancel context.CancelFunc
-		looking, cancel = context.WithTimeout(ctx, w.lookup)
+		looking, cancel := context.WithTimeout(ctx, lookupTime)
 		defer cancel()
 		reader = w.schemas.Reader(looking)
 	}
@@ -94,9 +88,6 @@ func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete
 		} else {
 			complete = append(complete, messages[i].ID)
 		}
-	}
-	if w.lookup = lookupTime; len(deferred) > 0 && looking.Err() != nil {
-		w.lookup = max(allowed/2, shortestLookup)
 	}
 	if len(deferred) > 0 {
 		if err := w.store.DeferDecoding(ctx, deferred); err != nil {

@@ -95,9 +95,8 @@ type Worker struct {
 	version int64
 
 	// The following fields are used only by Run.
-	held   time.Time     // last renewal of the lease; zero when this worker does not hold it
-	first  uuid.UUID     // id of the first message of the previous batch
-	lookup time.Duration // time limit for looking up the schemas of the next batch
+	held   time.Time // last renewal of the lease; zero when this worker does not hold it
+	first  uuid.UUID // id of the first message of the previous batch
 	outage outage.Log
 	pace   pace
 
@@ -115,7 +114,7 @@ func New(cfg Config, store Store, decode func(entity.Message) (class, message, s
 ) *Worker {
 	w := &Worker{
 		cfg: cfg, store: store, decode: decode, maker: maker, masks: masks, hidden: hidden, metrics: newMetrics(registry), log: log,
-		owner: uuid.New(), lookup: lookupTime,
+		owner: uuid.New(),
 	}
 	for _, change := range options {
 		change(w)

@@ -23,7 +23,9 @@ type Schema struct {
 	// the compiled schema; quick reports one error without its path, and full reports the paths of errors
 	quick, full *jsonschema.Schema
 	meter       *meter
-	large       error // set if the schema is too large to be compiled; then values are shown, but Check accepts none
+	// number of instructions of all regular expressions
+	instructions int
+	large        error // set if the schema is too large to be compiled; then values are shown, but Check accepts none
 }
 
 const (
@@ -72,6 +74,7 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	case err != nil:
 		return nil, fmt.Errorf("compile the JSON Schema: %w", err)
 	}
+	s.instructions = maxProgram - s.meter.programs
 	s.meter.attach(reflect.ValueOf(s.quick), map[*jsonschema.Schema]bool{})
 	return s, nil
 }
@@ -91,12 +94,7 @@ func (l loader) Load(url string) (any, error) {
 }
 
 // Instructions returns the number of instructions of all regular expressions in the schema.
-func (s *Schema) Instructions() int {
-	if s.large != nil {
-		return 0
-	}
-	return maxProgram - s.meter.programs
-}
+func (s *Schema) Instructions() int { return s.instructions }
 
 // Check returns nil when a JSON value fits the schema. Otherwise it returns a *codec.Error, which names the first value
 // that does not fit.

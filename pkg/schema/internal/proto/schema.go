@@ -2,7 +2,7 @@
 //
 // Reading order:
 //   - schema.go: a compiled schema, and how a value names its message type
-//   - limits.go: limits for compiling schemas and for reading messages
+//   - limits.go: limits for reading messages
 //   - decode.go: binary to JSON
 //   - encode.go: JSON to binary; keeps unknown fields
 //   - explain.go: finds the field that does not fit
@@ -38,6 +38,8 @@ type Schema struct {
 const (
 	mainFile       = "dlq-manager/schema.proto"
 	compileTimeout = 10 * time.Second
+	// MaxNesting is the maximum nesting of a FileDescriptorProto.
+	MaxNesting = 30
 )
 
 // Parse compiles a file. The parameter schema is its text, or a FileDescriptorProto in base64. references are the files
@@ -80,27 +82,19 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	return &Schema{file: files[0], types: dynamicpb.NewTypes(registry)}, nil
 }
 
-// open parses a file of a schema. It refuses a file that is small but would become large when it is compiled.
+// open parses a file of a schema.
 func open(path, text string) (found protocompile.SearchResult, err error) {
-	file := decodeFile(text)
-	if file != nil {
-		file.Name = proto.String(path)
-		found.Proto = file
-	} else {
-		if err := lex(text); err != nil {
-			return found, err
-		}
-		handler := reporter.NewHandler(nil)
-		parsed, err := parser.Parse(path, strings.NewReader(text), handler)
-		if err != nil {
-			return found, err //nolint:wrapcheck // the error names the file and the line
-		}
-		if found.ParseResult, err = parser.ResultFromAST(parsed, true, handler); err != nil {
-			return found, err //nolint:wrapcheck // the error names the file and the line
-		}
-		file = found.ParseResult.FileDescriptorProto()
+	if found.Proto = decodeFile(text); found.Proto != nil {
+		found.Proto.Name = proto.String(path)
+		return found, nil
 	}
-	return found, new(census).file(file)
+	handler := reporter.NewHandler(nil)
+	parsed, err := parser.Parse(path, strings.NewReader(text), handler)
+	if err != nil {
+		return found, err //nolint:wrapcheck // the error names the file and the line
+	}
+	found.ParseResult, err = parser.ResultFromAST(parsed, true, handler)
+	return found, err //nolint:wrapcheck // as above
 }
 
 func register(registry *protoregistry.Files, file protoreflect.FileDescriptor) error {
@@ -115,15 +109,21 @@ func register(registry *protoregistry.Files, file protoreflect.FileDescriptor) e
 	return registry.RegisterFile(file)
 }
 
+// Raw decodes a text in base64. ok is false for any other text, as that of a .proto file.
+func Raw(text string) (raw []byte, ok bool) {
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	return raw, err == nil && len(raw) > 0
+}
+
 // decodeFile decodes a FileDescriptorProto in base64, the form in which some clients register schemas. It returns nil
 // when the text is no such descriptor.
 func decodeFile(text string) *descriptorpb.FileDescriptorProto {
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil || len(raw) == 0 {
+	raw, ok := Raw(text)
+	if !ok {
 		return nil
 	}
 	var file descriptorpb.FileDescriptorProto
-	if proto.Unmarshal(raw, &file) != nil {
+	if (proto.UnmarshalOptions{RecursionLimit: MaxNesting}).Unmarshal(raw, &file) != nil {
 		return nil
 	}
 	return &file
