@@ -35,22 +35,24 @@ type health struct {
 	verifying bool                 // a known question is being asked, because others have failed
 	fault     error                // why the registry counts as down; nil when it does not
 	next      time.Time            // time of the next probe of a registry that is down
+	doubtful  bool                 // the registry is down, and no known question can tell: there is none, or a probe failed
 }
 
 func newHealth() *health {
 	return &health{failed: map[string]time.Time{}, tried: map[string]bool{}, known: map[string]question{}}
 }
 
-// check returns an error when no question of the topic may be asked now. While a registry is down that has answered
-// nothing yet, the first question of each topic is allowed, so that no topic decides for the others.
+// check returns an error when no question of the topic may be asked now.
 func (h *health) check(topic string, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.closed(topic, now)
 }
 
+// closed is check with the lock held. While known questions cannot tell whether a registry is down, the first question
+// of each topic is allowed, so that no topic decides for the others.
 func (h *health) closed(topic string, now time.Time) error {
-	if h.fault == nil || !now.Before(h.next) || len(h.known) == 0 && !h.tried[topic] {
+	if h.fault == nil || !now.Before(h.next) || h.doubtful && !h.tried[topic] {
 		return nil
 	}
 	return errors.New(h.fault.Error()) // not the error itself: it is not a failure of the question that is not asked
@@ -64,7 +66,11 @@ func (h *health) enter(topic string, now time.Time) (first question, err error) 
 	if err := h.closed(topic, now); err != nil || h.fault == nil {
 		return first, err
 	}
-	h.next, h.tried[topic] = now.Add(probeInterval), true
+	h.tried[topic] = true
+	if now.Before(h.next) {
+		return first, nil
+	}
+	h.next = now.Add(probeInterval)
 	return h.pick(), nil
 }
 
@@ -103,7 +109,7 @@ func (h *health) note(q question, err error, now time.Time) (verify question) {
 		h.fault = err
 	case h.verifying || len(h.failed) < downQuestions || now.Sub(h.answered) < downWindow:
 	case len(h.known) == 0:
-		h.fault, h.next = err, now.Add(probeInterval)
+		h.fault, h.next, h.doubtful = err, now.Add(probeInterval), true
 	default:
 		h.verifying = true
 		return h.pick()
@@ -120,13 +126,14 @@ func (h *health) settle(err error, now time.Time) {
 	case kindFound, kindUnknown, kindRefused:
 		h.works(now)
 	case kindFailed:
+		h.doubtful = h.fault != nil // the second time
 		h.fault, h.next = err, now.Add(probeInterval)
 	default:
 	}
 }
 
 func (h *health) works(now time.Time) {
-	h.answered, h.fault = now, nil
+	h.answered, h.fault, h.doubtful = now, nil, false
 	clear(h.failed)
 	clear(h.tried)
 }

@@ -339,6 +339,23 @@ func TestManyHostileIDsSwitchNothingOff(t *testing.T) {
 	}
 }
 
+// A question that was answered once and fails now does not keep the registry down for the others.
+func TestQuestionThatWasAnsweredOnceDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	hour(t, func(t *testing.T, f *fixture) {
+		f.wantDecoded(t, "alpha", 100, "before")
+		pass(time.Minute)
+		f.answer(func(id int) int { return map[bool]int{true: 502}[id == 100 || id >= 10_000] })
+		for tick := range 200 {
+			f.from(t, "alpha", 10_000+tick)
+			if tick >= 30 { // after 7.5 seconds
+				f.wantDecoded(t, "beta", 101+tick, "under attack")
+			}
+			pass(250 * time.Millisecond)
+		}
+	})
+}
+
 // A question that fails is put off: for a second, then for twice as long, up to five minutes. Lists, pages, edits and
 // the search index share that memory.
 func TestQuestionThatFailsIsPutOff(t *testing.T) {
