@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"pkg/rest/openapi": {},
 	// The schemas of registries, with a part for each format.
 	"pkg/schema":                     {"pkg/entity", "pkg/payload", "pkg/secret", "pkg/schema/internal/avro", "pkg/schema/internal/codec", "pkg/schema/internal/jsonschema", "pkg/schema/internal/proto"},
-	"pkg/schema/internal/avro":       {"pkg/schema/internal/codec"},
+	"pkg/schema/internal/avro":       {"pkg/entity", "pkg/schema/internal/codec"},
 	"pkg/schema/internal/codec":      {},
 	"pkg/schema/internal/jsonschema": {"pkg/schema/internal/codec"},
 	"pkg/schema/internal/proto":      {"pkg/schema/internal/codec"},

@@ -8,6 +8,7 @@
 //   - decode.go: binary to JSON
 //   - encode.go: JSON to binary
 //   - logical.go: decimals and times
+//   - names.go: the names by which masks call the members of values
 package avro
 
 import (
@@ -65,14 +66,17 @@ type node struct {
 	precision, scale int // precision and scale of a decimal
 
 	branches []*node
-	wrapped  bool // whether values of this union name their branch, unless they are null
+	wrapped  bool    // whether values of this union name their branch, unless they are null
+	objects  []*node // branches of a union that are records and maps, at most maxObjects
+	list     *node   // branch of a union that is an array; nil: none
 
 	position map[string]int // by name: the position of a field, a symbol or a branch in its list
 }
 
 type field struct {
 	name     string
-	quoted   []byte // the name as a JSON string, and a colon
+	names    []string // the name and the aliases
+	quoted   []byte   // the name as a JSON string, and a colon
 	node     *node
 	filled   bool // whether the field has a default
 	fallback any  // the default, as codec.Value returns it
@@ -110,6 +114,7 @@ func Parse(schema string, references []string) (*Schema, error) {
 	}
 	for _, u := range c.unions {
 		u.wrapped = ambiguous(u.branches)
+		u.findObjects()
 	}
 	return &Schema{root: c.root, name: c.root.name}, nil
 }
@@ -236,7 +241,7 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 		}
 	case record:
 		for i := range s.Fields {
-			f := field{name: s.Fields[i].Name}
+			f := field{name: s.Fields[i].Name, names: append([]string{s.Fields[i].Name}, s.Fields[i].Aliases...)}
 			f.quoted = append(codec.AppendString(nil, f.name), ':')
 			if f.node, err = c.compile(&s.Fields[i].Type, namespace, depth); err != nil {
 				return err
