@@ -205,6 +205,21 @@ func TestHostileDataIsBounded(t *testing.T) {
 	}
 }
 
+// In an optional map, Decode does not name the branch, so a key "map" is a key.
+func TestKeyThatIsCalledLikeItsBranch(t *testing.T) {
+	t.Parallel()
+	for schema, text := range map[string]string{
+		`["null",{"type":"map","values":"int"}]`:                                   `{"map":5}`,
+		`["null",{"type":"map","values":{"type":"map","values":"int"}}]`:           `{"map":{"k":5}}`,
+		`["null","string",{"type":"map","values":{"type":"array","items":"int"}}]`: `{"map":{"map":[5]}}`,
+	} {
+		s := parse(t, schema)
+		data, err := s.Encode([]byte(text), limit)
+		check.NoError(t, err)
+		check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), text, schema)
+	}
+}
+
 func TestSchemaThatIsNotValid(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{`, `"x"`, `{"type":"array"}`, `{"type":"enum","name":"E","symbols":["A","A"]}`} {

@@ -168,10 +168,7 @@ func (e *encoder) text(n *node, v any) error {
 	case n.kind == text:
 		b = []byte(s)
 	case l == decimal:
-		if b, err = parseDecimal(s, n); err == nil && n.kind == fixed {
-			b = extend(b, n.size)
-		}
-		if err != nil {
+		if b, err = parseDecimal(s, n); err != nil {
 			return e.path.Errorf("%s", err.Error())
 		}
 	case l == uuidLogical:
@@ -209,22 +206,6 @@ func (e *encoder) logical(n *node) logical {
 		return plain
 	}
 	return n.logical
-}
-
-// extend extends a number in two's complement to the given size, unless it has that size already.
-func extend(b []byte, size int) []byte {
-	if len(b) >= size || size > maxDecimal {
-		return b
-	}
-	sign := byte(0)
-	if b[0] >= 0x80 {
-		sign = 0xff
-	}
-	longer := make([]byte, 0, size)
-	for range size - len(b) {
-		longer = append(longer, sign)
-	}
-	return append(longer, b...)
 }
 
 func (e *encoder) array(n *node, v any, depth int) error {
@@ -332,42 +313,28 @@ func (e *encoder) defaultUnion(n *node, v any, depth int) error {
 }
 
 func (e *encoder) union(n *node, v any, depth int) error {
-	i, inner, err := e.choose(n, v)
+	if wrapper, ok := v.(map[string]any); ok && len(wrapper) == 1 && !n.plainMap() {
+		for name, inner := range wrapper {
+			if i := n.find(name); i >= 0 {
+				e.varint(int64(i))
+				e.path.Member(name)
+				defer e.path.Pop()
+				return e.value(n.branches[i], inner, depth+1)
+			}
+		}
+	}
+	i, err := e.choose(n, v)
 	if err != nil {
 		return err
 	}
 	e.varint(int64(i))
-	if wrapper, named := v.(map[string]any); named && len(wrapper) == 1 && !isSame(wrapper, inner) {
-		e.path.Member(n.branches[i].name)
-		defer e.path.Pop()
-	}
-	return e.value(n.branches[i], inner, depth+1)
+	return e.value(n.branches[i], v, depth+1)
 }
 
-func isSame(wrapper map[string]any, inner any) bool {
-	other, ok := inner.(map[string]any)
-	if !ok || len(other) != len(wrapper) {
-		return false
-	}
-	for name := range wrapper {
-		_, has := other[name]
-		return has
-	}
-	return true
-}
-
-// choose returns the branch of a union to which a JSON value belongs. If the value is wrapped in an object that names
-// the branch, inner is the value without that object.
-func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
-	if wrapper, ok := v.(map[string]any); ok && len(wrapper) == 1 {
-		for name, inner := range wrapper {
-			if i := n.find(name); i >= 0 {
-				return i, inner, nil
-			}
-		}
-	}
+// choose returns the branch of a union to which a JSON value belongs that does not name its branch.
+func (e *encoder) choose(n *node, v any) (branch int, err error) {
 	if e.steps -= len(n.branches) / 8; e.steps <= 0 {
-		return 0, nil, &codec.LimitError{Kind: codec.TooLarge}
+		return 0, &codec.LimitError{Kind: codec.TooLarge}
 	}
 	var found []int
 	for i, b := range n.branches {
@@ -379,16 +346,16 @@ func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 		found = n.numeric()
 	}
 	if len(found) == 1 {
-		return found[0], v, nil
+		return found[0], nil
 	}
 	var names []string
 	for _, b := range n.branches {
 		names = append(names, b.name)
 	}
 	if len(found) == 0 {
-		return 0, nil, e.path.Errorf("must be one of %s", codec.Listed(names))
+		return 0, e.path.Errorf("must be one of %s", codec.Listed(names))
 	}
-	return 0, nil, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], codec.Listed(names))
+	return 0, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], codec.Listed(names))
 }
 
 // numeric returns the branches of a union that are times or decimals. Decode writes their values as text, but Encode

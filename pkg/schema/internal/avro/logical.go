@@ -177,9 +177,9 @@ func appendDecimal(dst, b []byte, scale int) ([]byte, error) {
 	return append(dst, '"'), nil
 }
 
-// parseDecimal returns a decimal in two's complement, in as few bytes as possible.
+// parseDecimal returns a decimal in two's complement, in as few bytes as possible, or with the size of a fixed type.
 func parseDecimal(text string, n *node) ([]byte, error) {
-	if n.scale > maxDecimal {
+	if n.scale > maxDecimal || n.size > maxDecimal {
 		return nil, errDecimal
 	}
 	whole, fraction, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
@@ -200,13 +200,15 @@ func parseDecimal(text string, n *node) ([]byte, error) {
 	if strings.HasPrefix(text, "-") {
 		v.Neg(v)
 	}
-	return twosComplement(v), nil
+	return twosComplement(v, n.size), nil
 }
 
-func twosComplement(v *big.Int) []byte {
-	size := v.BitLen()/8 + 1
-	if v.Sign() < 0 {
-		size = new(big.Int).Not(v).BitLen()/8 + 1
+// twosComplement returns a number in two's complement, in at least size bytes.
+func twosComplement(v *big.Int, size int) []byte {
+	if v.Sign() >= 0 {
+		size = max(size, v.BitLen()/8+1)
+	} else {
+		size = max(size, new(big.Int).Not(v).BitLen()/8+1)
 		v = new(big.Int).Add(v, new(big.Int).Lsh(big.NewInt(1), uint(8*size)))
 	}
 	return v.FillBytes(make([]byte, size))

@@ -47,12 +47,12 @@ func (n *node) Member(name string) (all []string, value entity.Names, branch boo
 func (n *node) unionMember(name string) (all []string, value entity.Names, branch bool) {
 	i := n.find(name)
 	if !n.wrapped {
-		// at most one branch is written as an object, and its members are not called like a branch, unless it is a map
-		switch o := n.objects; {
-		case i >= 0 && (len(o) == 0 || o[0].kind == record):
+		// at most one branch is written as an object; no field of a record is called like a branch
+		switch {
+		case i >= 0 && !n.plainMap():
 			return nil, n.branches[i].named(), true
-		case len(o) > 0:
-			return o[0].Member(name)
+		case len(n.objects) > 0:
+			return n.objects[0].Member(name)
 		}
 		return []string{name}, nil, false
 	}

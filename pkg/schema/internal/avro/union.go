@@ -67,3 +67,9 @@ func ambiguous(branches []*node) bool {
 	}
 	return false
 }
+
+// plainMap reports whether Decode writes the maps of a union without their branch. A key may be called like the branch,
+// so such an object is not read as one that names its branch.
+func (n *node) plainMap() bool {
+	return !n.wrapped && len(n.objects) > 0 && n.objects[0].kind == mapKind
+}
