@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/avro"
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
@@ -55,6 +56,9 @@ func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to en
 	indexes, data, err := p.message(own)
 	if err != nil {
 		return entity.EncodedPart{}, err
+	}
+	if own.avro != nil && len(data) > avro.MaxData {
+		return entity.EncodedPart{}, &codec.LimitError{Kind: codec.TooLarge}
 	}
 	c, original := own, &proto.Original{Schema: own.proto, Indexes: indexes, Data: data}
 	if to.Schema == entity.LatestSchema {

@@ -243,7 +243,7 @@ func TestHostileDataIsBounded(t *testing.T) {
 		{"LongVarint", entity.Avro, `"long"`, []byte(strings.Repeat("\xff", 20))},
 		{"RecursiveWithoutData", entity.Avro, `{"type":"record","name":"A","fields":[{"name":"a","type":"A"}]}`, nil},
 		{"LargeScale", entity.Avro, `{"type":"bytes","logicalType":"decimal","precision":65536,"scale":65536}`, []byte{2, 1}},
-		{"EscapedBytes", entity.Avro, `"bytes"`, append([]byte{0x80, 0x80, 0x7e}, make([]byte, 0x7e<<13)...)},
+		{"EscapedBytes", entity.Avro, `"bytes"`, append([]byte{0x80, 0x80, 0x1e}, make([]byte, 0x1e<<13)...)},
 		{"EmptyMessages", entity.Protobuf, proto, []byte("\x00" + strings.Repeat("\x12\x00", 1<<19))},
 		{"PackedFlood", entity.Protobuf, proto, append([]byte{0}, field(4, make([]byte, 1<<20))...)},
 		{"UnknownGroups", entity.Protobuf, proto, groups},

@@ -192,7 +192,7 @@ func TestWhyThereIsNoJSON(t *testing.T) {
 	}{
 		{"UnknownID", framed(99, 1), entity.SchemaUnavailable, "schema 99 of registry main: the registry does not have it", false},
 		{"InvalidSchema", framed(6, 1), entity.SchemaError, "parse the Avro schema", false},
-		{"InvalidData", framed(1, 9), entity.SchemaError, "$.status: the enum has no symbol number -5", false},
+		{"InvalidData", framed(1, 9), entity.SchemaError, "$.status: the enum does not have the symbol", false},
 		{"DataIsLeft", framed(1, 2, 2), entity.SchemaError, "1 bytes are left", false},
 		{"NoIndexes", framed(3), entity.SchemaError, "message indexes", false},
 		{"NotJSON", framed(5, '{'), entity.SchemaError, "is not JSON", false},
@@ -473,6 +473,8 @@ func TestEncodeSaysWhyNot(t *testing.T) {
 	}
 	_, err := encode(message(framed(5, []byte(`{"n":1}`)...)), `{"n":"x"}`, entity.EncodeTarget{})
 	check.Says(t, err, "$.n: does not fit the JSON Schema", "JSON Schema")
+	_, err = encode(message(framed(1, make([]byte, 256<<10+1)...)), `{"status":"NEW"}`, entity.EncodeTarget{})
+	check.Says(t, err, "larger than the limit", "an Avro value of more than 256 KiB")
 	ok, err := encode(message([]byte(`{}`)), `{}`, entity.EncodeTarget{})
 	check.True(t, !ok && err == nil, "plain JSON: got %v, %v", ok, err)
 

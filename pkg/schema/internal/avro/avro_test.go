@@ -2,6 +2,7 @@ package avro
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
@@ -51,6 +52,7 @@ func TestDecodeAndEncode(t *testing.T) {
 		{"Decimal", `{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}`, big.NewRat(-1205, 100), `"-12.05"`},
 		{"SmallDecimal", `{"type":"bytes","logicalType":"decimal","precision":9,"scale":4}`, big.NewRat(1, 100), `"0.0100"`},
 		{"FixedDecimal", `{"type":"fixed","name":"D","size":8,"logicalType":"decimal","precision":9,"scale":0}`, big.NewRat(-128, 1), `"-128"`},
+		{"PositiveFixedDecimal", `{"type":"fixed","name":"D","size":8,"logicalType":"decimal","precision":9,"scale":0}`, big.NewRat(200, 1), `"200"`},
 		{"UUID", `{"type":"fixed","name":"U","size":16,"logicalType":"uuid"}`, "123e4567-e89b-12d3-a456-426614174000", `"123e4567-e89b-12d3-a456-426614174000"`},
 		{"Date", `{"type":"int","logicalType":"date"}`, int32(-1), `"1969-12-31"`},
 		{"TimeMillis", `{"type":"int","logicalType":"time-millis"}`, int32(3_723_004), `"01:02:03.004"`},
@@ -185,10 +187,12 @@ func TestHostileDataIsBounded(t *testing.T) {
 	}{
 		{"ABillionNulls", `{"type":"array","items":"null"}`, []byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 0}, true},
 		{"WideRecords", `{"type":"array","items":{"type":"record","name":"R","fields":[` + many.String() + `]}}`, []byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 0}, true},
-		{"LongSymbol", `{"type":"array","items":{"type":"enum","name":"E","symbols":["` + strings.Repeat("S", 60_000) + `"]}}`, append([]byte{0x80, 0x80, 0x80, 0x01}, make([]byte, 1<<20)...), true},
+		{"LongSymbol", `{"type":"array","items":{"type":"enum","name":"E","symbols":["` + strings.Repeat("S", 60_000) + `"]}}`, append([]byte{0x80, 0x80, 0x1e}, make([]byte, 0x1e<<13)...), true},
 		{"DeclaredTwoGigabytes", `"bytes"`, []byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 1}, false},
 		{"NegativeLength", `"string"`, []byte{1}, false},
-		{"EndlessRecursion", `{"type":"record","name":"L","fields":[{"name":"n","type":["null","L"]}]}`, bytes.Repeat([]byte{2}, 10_000), true},
+		{"EndlessRecursion", `{"type":"record","name":"L","fields":[{"name":"n","type":["null","L"]}]}`, bytes.Repeat([]byte{2}, 100_000), true},
+		{"ATrillionEmptyRecords", `{"type":"array","items":{"type":"record","name":"R","fields":[]}}`, []byte{0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0}, true},
+		{"WideRecordsOfOneByte", `{"type":"array","items":{"type":"record","name":"R","fields":[{"name":"n","type":["null","int"]},` + many.String() + `]}}`, append([]byte{0x80, 0x80, 0x1e}, make([]byte, 0x1e<<13+1)...), true},
 		{"LongDecimal", `{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}`, append([]byte{0x80, 0x80, 0x10}, make([]byte, 1<<17)...), false},
 	}
 	for _, tt := range tests {
@@ -202,6 +206,18 @@ func TestHostileDataIsBounded(t *testing.T) {
 			check.True(t, err != nil && errors.As(err, &over) == tt.tooLarge, "got %v", err)
 			check.True(t, after.TotalAlloc-before.TotalAlloc < 32*limit, "allocated %d bytes", after.TotalAlloc-before.TotalAlloc)
 		})
+	}
+}
+
+func TestDecodesAtMost256KiB(t *testing.T) {
+	t.Parallel()
+	s := parse(t, `"string"`)
+	for _, size := range []int{256 << 10, 256<<10 + 1} {
+		data := binary.AppendVarint(nil, int64(size-3))
+		data = append(data, bytes.Repeat([]byte("x"), size-len(data))...)
+		_, err := s.Decode(data, limit)
+		var over *codec.LimitError
+		check.True(t, errors.As(err, &over) == (size > 256<<10) && (err == nil || over.Kind == codec.TooLarge), "%d bytes: %v", size, err)
 	}
 }
 

@@ -9,10 +9,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Decode returns the JSON of one encoded value, of at most limit bytes. The error is a *codec.Error when the bytes do
-// not fit the schema, or a *codec.LimitError. Time and memory depend only on the size of the data, on the limit, and on
-// the longest name in the schema.
+// MaxData is the maximum size in bytes of an encoded value that is decoded.
+const MaxData = 256 << 10
+
+// Decode returns the JSON, of at most limit bytes, of one encoded value of at most MaxData bytes. The error is a
+// *codec.Error when the bytes do not fit the schema, or a *codec.LimitError. Time and memory depend only on the size of
+// the data, on the limit, and on the longest name in the schema.
 func (s *Schema) Decode(data []byte, limit int) ([]byte, error) {
+	if len(data) > MaxData {
+		return nil, &codec.LimitError{Kind: codec.TooLarge}
+	}
 	d := decoder{in: data, limit: limit}
 	if err := d.value(s.root, 0); err != nil {
 		return nil, err
@@ -185,7 +191,7 @@ func (d *decoder) enum(n *node) error {
 		return err
 	}
 	if i < 0 || i >= int64(len(n.symbols)) {
-		return d.path.Errorf("the enum has no symbol number %d", i)
+		return d.path.Errorf("the enum does not have the symbol")
 	}
 	d.out = codec.AppendString(d.out, n.symbols[i])
 	return nil
@@ -253,7 +259,7 @@ func (d *decoder) union(n *node, depth int) error {
 		return err
 	}
 	if i < 0 || i >= int64(len(n.branches)) {
-		return d.path.Errorf("the union has no branch number %d", i)
+		return d.path.Errorf("the union does not have the branch")
 	}
 	b := n.branches[i]
 	begin := len(d.out)

@@ -105,7 +105,7 @@ func Parse(schema string, references []string) (*Schema, error) {
 			return nil, fmt.Errorf("parse the Avro schema: %w", err)
 		}
 		root := parsed.Root()
-		if c.root, err = c.compile(root, "", 0); err != nil {
+		if c.root, err = c.compile(root, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -184,15 +184,9 @@ func fullNames(v any, namespace int) (sum int) {
 	return sum
 }
 
-const maxNesting = 1000
-
-var errNesting = errors.New("the Avro schema nests too deeply")
-
-// compile compiles a type. A name without a dot is looked up in the namespace first.
-func (c *compiler) compile(s *avro.SchemaNode, namespace string, depth int) (*node, error) {
-	if depth > maxNesting {
-		return nil, errNesting
-	}
+// compile compiles a type, whose nesting the library has limited. A name without a dot is looked up in the namespace
+// first.
+func (c *compiler) compile(s *avro.SchemaNode, namespace string) (*node, error) {
 	k, known := kinds[s.Type]
 	if !known {
 		for _, name := range []string{fullName(namespace, s.Type), s.Type} {
@@ -215,10 +209,10 @@ func (c *compiler) compile(s *avro.SchemaNode, namespace string, depth int) (*no
 		c.types[n.name] = n
 		namespace = n.name[:max(0, strings.LastIndexByte(n.name, '.'))]
 	}
-	return n, c.children(n, s, namespace, depth+1)
+	return n, c.children(n, s, namespace)
 }
 
-func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth int) (err error) {
+func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string) (err error) {
 	items := s.Items
 	if n.kind == mapKind {
 		items = s.Values
@@ -228,12 +222,12 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 		if items == nil {
 			return errors.New("the Avro schema has an array or map without a type of its items")
 		}
-		n.items, err = c.compile(items, namespace, depth)
+		n.items, err = c.compile(items, namespace)
 		return err
 	case union:
 		c.unions = append(c.unions, n)
 		for i := range s.Branches {
-			branch, err := c.compile(&s.Branches[i], namespace, depth)
+			branch, err := c.compile(&s.Branches[i], namespace)
 			if err != nil {
 				return err
 			}
@@ -243,7 +237,7 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 		for i := range s.Fields {
 			f := field{name: s.Fields[i].Name, names: append([]string{s.Fields[i].Name}, s.Fields[i].Aliases...)}
 			f.quoted = append(codec.AppendString(nil, f.name), ':')
-			if f.node, err = c.compile(&s.Fields[i].Type, namespace, depth); err != nil {
+			if f.node, err = c.compile(&s.Fields[i].Type, namespace); err != nil {
 				return err
 			}
 			if value, ok := s.Fields[i].Props[defaultName].(string); ok {
