@@ -5180,7 +5180,8 @@ type ClientInterface interface {
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+	// unmask on all topics. `patch_complete` is true when all messages were checked; the
 	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes any type of body and a specified content type.
@@ -5216,7 +5217,8 @@ type ClientInterface interface {
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+	// unmask on all topics. `patch_complete` is true when all messages were checked; the
 	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes a body of the `application/json` content type.
@@ -6645,7 +6647,8 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 // `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 // number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+// unmask on all topics. `patch_complete` is true when all messages were checked; the
 // others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes any type of body and a specified content type.
@@ -6691,7 +6694,8 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 // `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 // number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+// unmask on all topics. `patch_complete` is true when all messages were checked; the
 // others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes a body of the `application/json` content type.
@@ -12348,7 +12352,8 @@ type ClientWithResponsesInterface interface {
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+	// unmask on all topics. `patch_complete` is true when all messages were checked; the
 	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -12384,7 +12389,8 @@ type ClientWithResponsesInterface interface {
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+	// unmask on all topics. `patch_complete` is true when all messages were checked; the
 	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -16513,7 +16519,8 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 // `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 // number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+// unmask on all topics. `patch_complete` is true when all messages were checked; the
 // others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -16555,7 +16562,8 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
 // `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
 // number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
-// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// with the path of the value that cannot be encoded; with masks on payload fields, only for principals with the grant
+// unmask on all topics. `patch_complete` is true when all messages were checked; the
 // others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

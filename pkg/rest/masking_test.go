@@ -320,12 +320,16 @@ func TestPatch_SamplesAreMasked(t *testing.T) {
 			After: []byte(`{"order":2,"card":{"number":"` + secretCard + `"}}`),
 		},
 		{MessageID: idB, Before: []byte(`{"card":{"number":"` + secretCard + `"}}`), Reason: "no such path"},
-	}}}
+	}, Check: entity.PatchCheck{Checked: 5, Failed: 3, Failures: []entity.PatchFailure{
+		{Reason: `$.cards["` + secretCard + `"]: a number is required`, Messages: 2, Example: idA}, {Reason: "no such path", Messages: 1, Example: idB},
+	}}}}
 	f.open()
 	order := `{"filter":{"topic":"orders.dlq.v1"},"dry_run":true,"patch":[{"op":"replace","path":"/order","value":2}]}`
 	w := f.by("ana", "POST", redrivesPath, order)
-	wantStatus(t, w, 200, `"after":{"order":2,"card":{"number":"***"}},"reason":null`, `"after":null,"reason":"no such path"`)
-	wantWithout(t, w, secretCard)
+	wantStatus(t, w, 200, `"after":{"order":2,"card":{"number":"***"}},"reason":null`, `"after":null,"reason":"the reason is hidden`,
+		`"patch_failures":[{"reason":"the reason is hidden, because fields of payloads are masked","messages":3,"example":"`+idA.String())
+	wantWithout(t, w, secretCard, "no such path")
+	wantStatus(t, f.by("root", "POST", redrivesPath, order), 200, `"after":null,"reason":"no such path"`, `"patch_failures":[{"reason":"$.cards[`)
 	wantEnvelope(t, f.by("ana", "POST", redrivesPath, strings.Replace(order, "/order", "/card/number", 1)), 403, "patch")
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
 // Redrive is a redrive with its progress.
@@ -369,8 +370,29 @@ func newPreviewGroup(g entity.PreviewGroup) PreviewGroup {
 	return PreviewGroup{OrNull(g.Topic), OrNull(g.Target), g.Messages, OrNull(g.Class), OrNull(g.Reason), g.Missing, ListOf(g.ReplayRemoves)}
 }
 
-// NewPreview shows the result of a dry run. searchedUntil is null when the search index was not used.
-func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *string, by Masking) Preview {
+// maskedReason replaces the reasons why a patch cannot be applied, because these reasons name paths, and a path may
+// contain values.
+const maskedReason = "the reason is hidden, because fields of payloads are masked"
+
+func maskReasons(p *entity.Preview) {
+	failures := p.Check.Failures
+	if p.Check.Failures = nil; len(failures) > 0 {
+		p.Check.Failures = []entity.PatchFailure{{Reason: maskedReason, Messages: p.Check.Failed, Example: failures[0].Example}}
+	}
+	p.Samples = slices.Clone(p.Samples)
+	for i := range p.Samples {
+		if p.Samples[i].Reason != "" {
+			p.Samples[i].Reason = maskedReason
+		}
+	}
+}
+
+// NewPreview shows the result of a dry run. searchedUntil is null when the search index was not used. If payload fields
+// are masked, the reasons why a patch cannot be applied are shown only with unmasked.
+func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *string, by Masking, unmasked bool) Preview {
+	if !unmasked && by.CoversPath(payload.Path{}) {
+		maskReasons(&p)
+	}
 	var overlaps []Overlap
 	if p.Overlaps != nil {
 		overlaps = Each(p.Overlaps, NewOverlap)

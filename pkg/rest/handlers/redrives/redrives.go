@@ -102,7 +102,7 @@ func (h Redrives) Create(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		respond.JSON(w, http.StatusOK, wire.NewPreview(order.Action, preview, searched.Show(), h.Unmask.Masking))
+		respond.JSON(w, http.StatusOK, wire.NewPreview(order.Action, preview, searched.Show(), h.Unmask.Masking, access.Principal(r).Everywhere(auth.Unmask)))
 		return nil
 	}
 	if err := h.mayBegin(ctx, order, searched); err != nil {

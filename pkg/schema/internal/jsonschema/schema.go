@@ -119,13 +119,61 @@ func (s *Schema) Check(text []byte) error {
 	for len(invalid.Causes) > 0 {
 		invalid = invalid.Causes[0]
 	}
-	var path codec.Path
-	for _, step := range invalid.InstanceLocation {
-		if i, err := strconv.Atoi(step); err == nil {
+	path := s.path(v, invalid.InstanceLocation)
+	return path.Errorf("does not fit the JSON Schema: %s", codec.Clip(strings.Join(invalid.ErrorKind.KeywordPath(), "/"), 200))
+}
+
+// path returns the path to a part of v. It contains only names from the schema's `properties`. Other names of members
+// are data, like the keys of a map, and errors must not contain data.
+func (s *Schema) path(v any, location []string) (path codec.Path) {
+	here := applied{}
+	here.add(s.full)
+	for _, step := range location[:min(len(location), codec.MaxDepth)] {
+		next, named := applied{}, false
+		for at := range here {
+			named = named || at.Properties[step] != nil
+			next.add(at.Properties[step], at.PatternProperties, at.AdditionalProperties, at.UnevaluatedProperties,
+				at.PrefixItems, at.Items2020, at.Items, at.AdditionalItems, at.UnevaluatedItems, at.Contains)
+		}
+		here = next
+		switch of := v.(type) {
+		case []any:
+			i, _ := strconv.Atoi(step) // the library made the step of a number
 			path.Element(i)
-		} else {
-			path.Member(step)
+			v = of[i]
+		case map[string]any:
+			if v = of[step]; named {
+				path.Member(step)
+			} else {
+				path.Entry()
+			}
 		}
 	}
-	return path.Errorf("does not fit the JSON Schema: %s", codec.Clip(strings.Join(invalid.ErrorKind.KeywordPath(), "/"), 200))
+	return path
+}
+
+// applied are the schemas that may apply to one value.
+type applied map[*jsonschema.Schema]bool
+
+// add adds schemas, and the schemas that these apply to the same value.
+func (a applied) add(parts ...any) {
+	for _, part := range parts {
+		switch v := reflect.ValueOf(part); v.Kind() {
+		case reflect.Slice:
+			for i := range v.Len() {
+				a.add(v.Index(i).Interface())
+			}
+		case reflect.Map:
+			for entries := v.MapRange(); entries.Next(); {
+				a.add(entries.Value().Interface())
+			}
+		}
+		if of, ok := part.(*jsonschema.DynamicRef); ok && of != nil {
+			part = of.Ref
+		}
+		if of, ok := part.(*jsonschema.Schema); ok && of != nil && !a[of] {
+			a[of] = true
+			a.add(of.Ref, of.RecursiveRef, of.DynamicRef, of.Not, of.AllOf, of.AnyOf, of.OneOf, of.If, of.Then, of.Else, of.Dependencies, of.DependentSchemas)
+		}
+	}
 }
