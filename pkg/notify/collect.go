@@ -47,7 +47,8 @@ func (n *Notifier) notifications(found repository.Events) []repository.NewNotifi
 			continue
 		}
 		for _, s := range n.sinks {
-			if !s.wants(e) {
+			e, wanted := s.hear(e)
+			if !wanted {
 				continue
 			}
 			key := about{s.name, e.Kind, objectOf(e)}

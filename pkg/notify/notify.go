@@ -112,11 +112,28 @@ func newSink(s SinkConfig, cfg Config, client *http.Client, masked bool) (*sink,
 	return made, nil
 }
 
-func (s *sink) wants(e repository.Event) bool {
+// hear returns what the sink may know of an event, and reports whether the sink wants it. A sink with topics hears
+// nothing of other topics: of an event that also concerns these, it gets neither the title of the error group, which is
+// that of its first message, nor the note of the redrive. It gets the counts of a redrive only if they are certain to
+// count no messages of other topics.
+func (s *sink) hear(e repository.Event) (repository.Event, bool) {
 	if len(s.kinds) > 0 && !slices.Contains(s.kinds, string(e.Kind)) {
-		return false
+		return e, false
 	}
-	return s.topics == nil || slices.ContainsFunc(e.Topics, s.topics.Match)
+	if s.topics == nil {
+		return e, true
+	}
+	of := len(e.Topics)
+	e.Topics = slices.DeleteFunc(slices.Clone(e.Topics), func(topic string) bool { return !s.topics.Match(topic) })
+	r := &e.Redrive
+	if len(e.Topics) < of {
+		e.Title, r.Note = "", ""
+	}
+	allSent := len(e.Topics) == of && r.Action == string(entity.RedriveRetry) && r.Succeeded == r.Selected // the topics are those to which it sent
+	if !s.topics.Match(r.Topic) && !allSent {
+		*r = repository.RedriveEnd{Action: r.Action, Partial: true}
+	}
+	return e, len(e.Topics) > 0
 }
 
 // Run sends notifications until ctx ends, and returns when no request to a receiver is in progress. Without sinks, it

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -59,5 +61,61 @@ func TestQuiet_IsOfWhatIsOfItsTopicsAlone(t *testing.T) {
 		if got := q.has(c.event); got != c.want {
 			t.Errorf("%s: got %t, want %t", c.name, got, c.want)
 		}
+	}
+}
+
+// The receiver of a sink with topics belongs to a team that may know nothing of other topics: neither their names, nor
+// their messages' numbers, nor what their messages say.
+func TestSink_HearsOnlyOfItsTopics(t *testing.T) {
+	t.Parallel()
+	both, mine := []string{"alpha.one", "beta.one", "beta.two"}, []string{"beta.one"}
+	end := func(change func(*repository.RedriveEnd)) repository.RedriveEnd {
+		r := repository.RedriveEnd{Action: "retry", Note: "alpha failed", Selected: 977, Succeeded: 3, Skipped: 974}
+		change(&r)
+		return r
+	}
+	sent := func(r *repository.RedriveEnd) { r.Note, r.Selected, r.Skipped = "", 3, 0 }
+	for name, c := range map[string]struct {
+		event repository.Event
+		want  string // "" for no notification
+	}{
+		"NewGroup":       {repository.Event{Kind: repository.GroupNew, Class: "E", Title: "alpha said", Topics: both}, "New error group in beta.one, beta.two: E"},
+		"OwnGroup":       {repository.Event{Kind: repository.GroupNew, Class: "E", Title: "said", Topics: mine}, "New error group in beta.one: E: said"},
+		"Regressed":      {repository.Event{Kind: repository.GroupRegressed, Class: "E", Title: "alpha said", Topics: both}, "Error group failed again in beta.one, beta.two after all its messages were resolved: E"},
+		"Spike":          {repository.Event{Kind: repository.Spike, Topics: both[:1]}, ""},
+		"Dead":           {repository.Event{Kind: repository.MessageDead, Topics: both[:1]}, ""},
+		"UnknownTopic":   {repository.Event{Kind: repository.LoopStopped}, ""},
+		"OthersAlone":    {repository.Event{Kind: repository.RedriveFinished, Topics: both[:1], Redrive: end(sent)}, ""},
+		"Redrive":        {repository.Event{Kind: repository.RedriveStopped, Topics: both, Redrive: end(func(*repository.RedriveEnd) {})}, "Redrive (retry) stopped itself in beta.one, beta.two: not counted, because it may have messages of other topics"},
+		"SkippedOfOther": {repository.Event{Kind: repository.RedriveFinished, Topics: mine, Redrive: end(func(*repository.RedriveEnd) {})}, "Redrive (retry) finished in beta.one: not counted, because it may have messages of other topics"},
+		"DeadOfOthers": {
+			repository.Event{Kind: repository.RedriveFinished, Topics: mine, Redrive: end(func(r *repository.RedriveEnd) { r.Action, r.Succeeded = "dead", r.Selected })},
+			"Redrive (dead) finished in beta.one: not counted, because it may have messages of other topics",
+		},
+		"AllSent": {
+			repository.Event{Kind: repository.RedriveFinished, Topics: mine, Redrive: end(sent)},
+			"Redrive (retry) finished in beta.one: of 3 selected 3 succeeded, 0 failed, 0 in doubt, 0 skipped",
+		},
+		"OfItsTopic": {
+			repository.Event{Kind: repository.RedriveStopped, Topics: mine, Redrive: end(func(r *repository.RedriveEnd) { r.Note, r.Topic = "too many", "beta.one" })},
+			"Redrive (retry) stopped itself in beta.one: of 977 selected 3 succeeded, 0 failed, 0 in doubt, 974 skipped (too many)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := DefaultConfig()
+			cfg.Sinks = []SinkConfig{{Name: "beta", Type: TypeWebhook, URL: "https://example.com", Topics: []string{"beta*"}}}
+			n := check.Must(New(cfg, nil, prometheus.NewRegistry(), zap.NewNop()))(t)
+			made := n.notifications(repository.Events{List: []repository.Event{c.event}})
+			if c.want == "" {
+				check.Equal(t, len(made), 0, "notifications")
+				return
+			}
+			told := repository.Notification{NewNotification: made[0]}
+			body := string(check.Must(words{}.cloudEvent(told))(t))
+			if d := check.Must(words{}.unpack(told))(t); summary(told, d) != c.want || strings.Contains(body, "alpha") || strings.Contains(body, "977") != strings.Contains(c.want, "977") {
+				t.Errorf("got %q and %s, want %q", summary(told, d), body, c.want)
+			}
+		})
 	}
 }

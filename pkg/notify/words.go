@@ -37,14 +37,19 @@ type spikeDetail struct {
 }
 
 type redriveDetail struct {
-	ID        uuid.UUID `json:"id"`
-	Action    string    `json:"action"`
-	Note      string    `json:"note,omitempty"`
-	Selected  int       `json:"selected"`
-	Succeeded int       `json:"succeeded"`
-	Failed    int       `json:"failed"`
-	InDoubt   int       `json:"in_doubt"`
-	Skipped   int       `json:"skipped"`
+	ID     uuid.UUID `json:"id"`
+	Action string    `json:"action"`
+	Note   string    `json:"note,omitempty"`
+	*RedriveCounts
+}
+
+// RedriveCounts are left out when they may count messages of topics of which the sink must not hear.
+type RedriveCounts struct {
+	Selected  int `json:"selected"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	InDoubt   int `json:"in_doubt"`
+	Skipped   int `json:"skipped"`
 }
 
 func packDetail(e repository.Event) []byte {
@@ -57,9 +62,9 @@ func packDetail(e repository.Event) []byte {
 		d.Spike = &spikeDetail{Arrived: e.Arrived, Usual: e.Usual}
 	case repository.RedriveFinished, repository.RedriveStopped:
 		r := e.Redrive
-		d.Redrive = &redriveDetail{
-			ID: e.Object, Action: r.Action, Note: plain(r.Note), Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed,
-			InDoubt: r.InDoubt, Skipped: r.Skipped,
+		d.Redrive = &redriveDetail{ID: e.Object, Action: r.Action, Note: plain(r.Note)}
+		if !r.Partial {
+			d.Redrive.RedriveCounts = &RedriveCounts{r.Selected, r.Succeeded, r.Failed, r.InDoubt, r.Skipped}
 		}
 	case repository.LoopStopped, repository.MessageDead:
 	}
@@ -169,6 +174,9 @@ func (g *groupDetail) name() string {
 }
 
 func (r *redriveDetail) counts() string {
+	if r.RedriveCounts == nil {
+		return "not counted, because it may have messages of other topics"
+	}
 	return fmt.Sprintf("of %d selected %d succeeded, %d failed, %d in doubt, %d skipped",
 		r.Selected, r.Succeeded, r.Failed, r.InDoubt, r.Skipped)
 }

@@ -122,9 +122,11 @@ type Event struct {
 	Redrive RedriveEnd // set for RedriveFinished and RedriveStopped
 }
 
-// RedriveEnd is the progress of a redrive at its end. Note is "" when the redrive was resumed later.
+// RedriveEnd is the progress of a redrive at its end. Note is "" when the redrive was resumed later. Topic is the topic
+// to which the redrive's filter is limited; "" for none. Partial is set when the receiver may not know the counts.
 type RedriveEnd struct {
-	Action                                        string
+	Partial                                       bool
+	Action, Topic                                 string
 	Note                                          string
 	Selected, Succeeded, Failed, InDoubt, Skipped int
 }
@@ -196,7 +198,7 @@ type WaitingNotifications struct {
 // EndOf returns the progress of a redrive that has just changed to the given state.
 func EndOf(r entity.Redrive, state entity.RedriveState) RedriveEnd {
 	end := RedriveEnd{
-		Action: string(r.Action), Selected: r.Selected, Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed,
+		Action: string(r.Action), Topic: r.Selection.Topic, Selected: r.Selected, Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed,
 		InDoubt: r.Counts.InDoubt, Skipped: r.Counts.Skipped,
 	}
 	if r.State == state {
