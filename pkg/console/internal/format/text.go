@@ -30,7 +30,7 @@ func Visible(s string) string {
 // unseen reports whether a character is a control character, reverses text, or has no width.
 func unseen(r rune) bool {
 	switch {
-	case r == '\n' || r == '\t':
+	case r == '\n' || r == '\t' || r >= ' ' && r < 0x7f:
 		return false
 	case r == 0x200c || r == 0x200d: // zero-width joiners are shown, because scripts and emoji need them
 		return false

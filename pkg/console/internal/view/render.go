@@ -8,10 +8,12 @@ import (
 	"compress/gzip"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -131,12 +133,13 @@ func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, na
 	}); err != nil {
 		return fmt.Errorf("render %s: %w", name, err)
 	}
+	page := visible(b.String())
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Add("Vary", "Accept-Encoding")
-	if b.Len() < worthPacking || !acceptsGzip(r) {
+	if len(page) < worthPacking || !acceptsGzip(r) {
 		w.WriteHeader(status)
-		_, _ = w.Write(b.Bytes()) // an error means that the client has disconnected
+		_, _ = io.WriteString(w, page) // an error means that the client has disconnected
 		return nil
 	}
 	h.Set("Content-Encoding", "gzip")
@@ -144,9 +147,29 @@ func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, na
 	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has only *gzip.Writer
 	defer packers.Put(z)
 	z.Reset(w)
-	_, _ = z.Write(b.Bytes())
+	_, _ = io.WriteString(z, page)
 	_ = z.Close()
 	return nil
+}
+
+// exact matches the parts of a page that forms send back and buttons copy. Text from elsewhere cannot look like one,
+// because templates escape its angle brackets and quotation marks.
+var exact = regexp.MustCompile(`(?s)<textarea.*?</textarea>|\s(?:value|name|data-text)="[^"]*"`)
+
+// visible escapes invisible characters, and characters that reverse text, in a whole page: in its texts, its title and
+// its attributes. Only the exact parts stay as they are.
+func visible(page string) string {
+	if format.Visible(page) == page {
+		return page
+	}
+	var b strings.Builder
+	last := 0
+	for _, at := range exact.FindAllStringIndex(page, -1) {
+		b.WriteString(format.Visible(page[last:at[0]]) + page[at[0]:at[1]])
+		last = at[1]
+	}
+	b.WriteString(format.Visible(page[last:]))
+	return b.String()
 }
 
 // ThemeCookie is the cookie of the chosen colours: light or dark.

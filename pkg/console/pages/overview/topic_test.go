@@ -2,9 +2,12 @@ package overview_test
 
 import (
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/consoletest"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 )
 
 const oneTopic = `{"topic": {"topic": "orders/HOSTILE", "dlq_topics": ["orders.dlq.v1"], "counts": {"PENDING": 3, "RETRYING": 0, "RESOLVED": 1, "DEAD": 2}, "total": 6,
@@ -52,4 +55,28 @@ func TestTopicPage(t *testing.T) {
 			Has: []string{`aria-disabled="true">Retry all pending`, "needs the role operator"},
 		},
 	})
+}
+
+// Text that turns around could make one topic look like another, in the title of the tab and in hints too. A field keeps
+// the characters, because its text is sent back.
+func TestTextThatTurnsAroundIsEscapedInTitlesAndAttributes(t *testing.T) {
+	t.Parallel()
+	const turned = "a\u202eb\u2066\u200b\ufeff"
+	escaped := format.Visible(turned)
+	a := consoletest.NewAPI(t).Says("GET /api/v1/topics/"+turned, consoletest.Raw(strings.ReplaceAll(oneTopic, "HOSTILE", turned))).
+		Says("GET /api/v1/activity", consoletest.Raw(`{"points": [], "counted_until": null}`)).Says("GET /api/v1/groups", consoletest.Raw(`{"groups": []}`)).
+		Says("GET /api/v1/redrives", consoletest.Raw(`{"redrives": []}`)).Says("GET /api/v1/mappings", consoletest.Raw(`{"rules": [], "configured": []}`)).
+		Says("GET /api/v1/messages", consoletest.Raw(`{"messages": [{"id": "`+consoletest.MessageID+`", "original_topic": "`+turned+`", "error_class": "`+turned+`"}]}`))
+	for path, want := range map[string]string{
+		"/topics/" + url.PathEscape(turned):                    "<title>" + escaped,
+		"/messages?error_class=" + url.QueryEscape(turned):     `title="` + escaped,
+		"/messages?error_class=x&q=" + url.QueryEscape(turned): `value="` + turned,
+	} {
+		body := consoletest.Get(t, consoletest.Site(t, a), path).Body.String()
+		consoletest.MustHave(t, body, want)
+		if rest := strings.ReplaceAll(body, `value="`+turned+`"`, ""); strings.ContainsAny(rest, "\u202e\u2066\u200b\ufeff") {
+			i := strings.IndexAny(rest, "\u202e\u2066\u200b\ufeff")
+			t.Errorf("%s: %q is raw", path, rest[max(0, i-80):i+20])
+		}
+	}
 }
