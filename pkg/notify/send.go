@@ -3,9 +3,11 @@ package notify
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,15 +20,13 @@ import (
 // maxRetryAfter is the longest pause that a receiver may ask for: a longer one counts as this long.
 const maxRetryAfter = time.Hour
 
-// sender sends a notification to one receiver. Its errors contain no URL and no secret.
+// sender sends a notification to one receiver. Its errors contain no URL and no secret, and so nothing of the receiver's
+// answer, which may repeat them.
 type sender interface {
 	send(ctx context.Context, n repository.Notification) error
 }
 
-const (
-	maxAnswer   = 4 << 10
-	shownAnswer = 200
-)
+const maxAnswer = 4 << 10
 
 // newClient returns a client that follows no redirects.
 func newClient(timeout time.Duration) *http.Client {
@@ -47,15 +47,16 @@ func newClient(timeout time.Duration) *http.Client {
 
 type refusedError struct {
 	status     int
-	text       string
+	length     int64         // bytes of the answer's body, of which at most maxAnswer are read
 	retryAfter time.Duration // 0: not given
 }
 
 func (e *refusedError) Error() string {
-	if e.text == "" {
-		return fmt.Sprintf("the receiver answered %d", e.status)
+	more := ""
+	if e.length == maxAnswer {
+		more = " or more"
 	}
-	return fmt.Sprintf("the receiver answered %d: %q", e.status, e.text)
+	return fmt.Sprintf("the receiver answered %d, with a body of %d bytes%s", e.status, e.length, more)
 }
 
 // busy reports whether the receiver would refuse any notification now.
@@ -103,23 +104,26 @@ func (t target) post(ctx context.Context, body []byte, header http.Header) error
 		return withoutURL(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // only the status counts
+	length, _ := io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // only the status counts
 	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
 		return nil
 	}
-	return &refusedError{
-		status: answer.StatusCode, text: plain(string(text[:min(len(text), shownAnswer)])), retryAfter: retryAfter(answer.Header),
-	}
+	return &refusedError{status: answer.StatusCode, length: length, retryAfter: retryAfter(answer.Header)}
 }
 
 // withoutURL returns the cause of an error of the HTTP client, because the text of the error itself contains the
-// receiver's URL, which is a secret.
+// receiver's URL, which is a secret. It returns only causes that quote nothing of the receiver's answer.
 func withoutURL(err error) error {
 	var named *url.Error
 	if errors.As(err, &named) {
 		err = named.Err
 	}
-	return fmt.Errorf("send a notification: %w", err)
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &network) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("send a notification: %w", err)
+	}
+	return errors.New("send a notification: the connection ended, or the answer is not valid")
 }
 
 // retryAfter parses seconds. It ignores dates, which are rare and depend on equal clocks.

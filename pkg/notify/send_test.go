@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"reflect"
@@ -112,6 +113,9 @@ func TestTarget_TrustsNoAnswer(t *testing.T) {
 	if err == nil || len(err.Error()) > 400 || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("got %.500v, want a short error", err)
 	}
+	if err == nil || !strings.Contains(err.Error(), "400, with a body of 4096 bytes or more") {
+		t.Errorf("got %v, want the status and the length", err)
+	}
 	hang := make(chan struct{})
 	defer close(hang)
 	silent := newReceiver(t)
@@ -120,6 +124,38 @@ func TestTarget_TrustsNoAnswer(t *testing.T) {
 	hook.target.client = newClient(50 * time.Millisecond)
 	if err := hook.send(t.Context(), aNotification()); err == nil || strings.Contains(err.Error(), silent.URL) {
 		t.Errorf("got %v, want an error that does not show the URL", err)
+	}
+}
+
+// A receiver may repeat the request's address, which is a secret, in any encoding, and anywhere in its answer.
+func TestTarget_AnswersAreNotQuoted(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"Body":          "HTTP/1.1 500 Oops\r\nContent-Length: 9\r\n\r\n/s%65CRET",
+		"Status":        "HTTP/1.1 /s%65CRET\r\n\r\n",
+		"Reason":        "HTTP/1.1 503 /s%65CRET\r\n\r\n",
+		"NoHTTP":        "/s%65CRET\r\n\r\n",
+		"Header":        "HTTP/1.1 200 OK\r\n/s%65CRET\r\n\r\n",
+		"ContentLength": "HTTP/1.1 200 OK\r\nContent-Length: /s%65CRET\r\n\r\n",
+		"Encoding":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: /s%65CRET\r\n\r\n",
+		"Location":      "HTTP/1.1 302 Found\r\nLocation: http://[/s%65CRET\r\n\r\n",
+		"RetryAfter":    "HTTP/1.1 429 Wait\r\nRetry-After: /s%65CRET\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReceiver(t)
+			r.answer = func(w http.ResponseWriter) {
+				conn, _, err := w.(http.Hijacker).Hijack()
+				if err == nil {
+					_, _ = io.WriteString(conn, answer)
+					_ = conn.Close()
+				}
+			}
+			err := webhookTo(t, r, "").send(t.Context(), aNotification())
+			if err == nil || strings.Contains(err.Error(), "CRET") {
+				t.Errorf("got %v, want an error that quotes nothing", err)
+			}
+		})
 	}
 }
 
