@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,9 +28,19 @@ func newAuthDisabled(mode string) prometheus.Gauge {
 }
 
 // complainUnprotected logs an error at once and then every hour until ctx ends: the API runs in production without
-// authentication, so every client may do anything. Outside production, and with authentication, it returns at once.
+// authentication, so every client may do anything. Outside production it logs one warning if other machines reach the
+// API. With authentication it logs nothing.
 func complainUnprotected(ctx context.Context, cfg program.Config, log *zap.Logger) {
-	if cfg.Auth.Mode != auth.ModeNone || !cfg.Production() {
+	ip, err := netip.ParseAddr(cfg.Server.Host)
+	local := cfg.Server.Host == "localhost" || err == nil && ip.IsLoopback()
+	switch {
+	case cfg.Auth.Mode != auth.ModeNone:
+		return
+	case !cfg.Production() && !local:
+		log.Warn("auth.mode is none, and other machines reach the port: every client may read, send and delete every message; "+
+			"set auth.mode, or server.host to 127.0.0.1", zap.String("address", cfg.Server.Address()))
+		return
+	case !cfg.Production():
 		return
 	}
 	ticker := time.NewTicker(reminder)

@@ -49,6 +49,22 @@ func TestUnprotectedProductionIsComplainedAbout(t *testing.T) {
 	}
 }
 
+// Outside production, an API without authentication warns once if it listens for other machines.
+func TestUnprotectedNetworkIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]int{"0.0.0.0": 1, "": 1, "::": 1, "192.0.2.1": 1, "dlq.example.com": 1, "127.0.0.1": 0, "127.1.2.3": 0, "::1": 0, "localhost": 0} {
+		for mode, want := range map[string]int{auth.ModeNone: want, auth.ModeToken: 0} {
+			core, logs := observer.New(zap.WarnLevel)
+			cfg := program.DefaultConfig()
+			cfg.App.Environment, cfg.Auth.Mode, cfg.Server.Host = "dev", mode, host
+			complainUnprotected(t.Context(), cfg, zap.New(core))
+			if logs.Len() != want {
+				t.Errorf("%q, %s: %d warnings, want %d", host, mode, logs.Len(), want)
+			}
+		}
+	}
+}
+
 func TestAuthDisabledGauge(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]float64{auth.ModeNone: 1, auth.ModeToken: 0, auth.ModeOIDC: 0} {
