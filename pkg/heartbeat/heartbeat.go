@@ -43,10 +43,9 @@ const (
 	lookEvery = 250 * time.Millisecond
 	// callTimeout limits each send of a record, and all calls of the store in one call of look together.
 	callTimeout = 10 * time.Second
-	// pageSize is the number of messages of a heartbeat topic that one query reads. A page is larger than the number of
-	// heartbeats that one process waits for, even at the shortest useful interval. A killed process leaves no more
-	// heartbeats than it waited for.
-	pageSize = 100
+	// pageSize is the number of messages that one query reads. The key, value and headers of so many always fit into
+	// repository.ListPageLimit, so the headers of all of them are loaded.
+	pageSize = 50
 )
 
 // Producer writes records; see broker.Producer.
@@ -125,18 +124,27 @@ func (h *Heart) send(ctx context.Context) {
 }
 
 // look deletes the heartbeats that have reached the store. It counts a heartbeat as lost that is still missing there
-// after Config.LostAfter.
+// after Config.LostAfter. Records of other dead-letter topics that claim the heartbeats' topic are in the list too, so
+// look reads page after page, until it has met all heartbeats that it waits for, or the messages are older than these.
 func (h *Heart) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := h.store.List(bounded, h.cfg.Topic, repository.Page{Number: 1, Size: pageSize})
-	if err != nil {
-		h.log.Debug("cannot list heartbeats", zap.Error(err))
-	}
 	now := time.Now()
-	for n := range list.Messages {
-		h.meet(bounded, &list.Messages[n], now)
+	for number := 1; ; number++ {
+		list, err := h.store.List(bounded, h.cfg.Topic, repository.Page{Number: number, Size: pageSize})
+		if err != nil {
+			h.log.Debug("cannot list heartbeats", zap.Error(err))
+		}
+		for n := range list.Messages {
+			h.meet(bounded, &list.Messages[n], now)
+		}
+		const skew = time.Minute // between the clocks of this process and of the store
+		last := len(list.Messages) - 1
+		if len(h.underWay) == 0 || last < pageSize-1 || list.Messages[last].CreatedAt.Before(now.Add(-h.cfg.LostAfter-skew)) {
+			break
+		}
 	}
+	now = time.Now()
 	for id, sent := range h.underWay {
 		if now.Sub(sent) > h.cfg.LostAfter {
 			delete(h.underWay, id)
@@ -152,7 +160,7 @@ func (h *Heart) meet(ctx context.Context, m *entity.Message, now time.Time) {
 	id := idOf(m)
 	sent, ours := h.underWay[id]
 	switch {
-	case id == "":
+	case id == "" || m.Source.Topic != h.cfg.Topic:
 		return
 	case ours:
 		delete(h.underWay, id)

@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,19 +46,22 @@ func (p *pipeline) Produce(_ context.Context, tp broker.TopicPartition, records 
 }
 
 func (p *pipeline) add(header, value string, at time.Time) uuid.UUID {
-	m := entity.Message{ID: uuid.New(), CreatedAt: at}
+	m := entity.Message{ID: uuid.New(), CreatedAt: at, Source: entity.Source{Topic: topic}}
 	m.Record.Headers = []entity.Header{{Key: header, Value: []byte(value)}}
 	p.messages = append(p.messages, m)
 	return m.ID
 }
 
-func (p *pipeline) List(_ context.Context, asked string, _ repository.Page) (repository.List, error) {
+func (p *pipeline) List(_ context.Context, asked string, page repository.Page) (repository.List, error) {
 	var list repository.List
 	for _, m := range p.messages {
 		if asked == topic && !m.CreatedAt.After(time.Now()) && !p.deleted[m.ID] {
 			list.Messages = append(list.Messages, m)
 		}
 	}
+	slices.SortFunc(list.Messages, func(a, b entity.Message) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	list.Messages = list.Messages[min(len(list.Messages), int(page.Offset())):]
+	list.Messages = list.Messages[:min(len(list.Messages), page.Size)]
 	return list, nil
 }
 
@@ -156,6 +160,30 @@ func TestHeart_DeletesHeartbeatsAlone(t *testing.T) {
 		for id, want := range map[uuid.UUID]bool{foreign: false, left: true, awaited: false} {
 			if p.deleted[id] != want {
 				t.Errorf("deleted: got %t, want %t", p.deleted[id], want)
+			}
+		}
+	})
+}
+
+// Any program that may write to a dead-letter topic can claim the heartbeats' topic for its records. They neither push
+// heartbeats out of sight, nor are they deleted as heartbeats.
+func TestHeart_FindsItsOwnAmongForeignRecords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipeline{delay: 1100 * time.Millisecond}
+		foreign := map[uuid.UUID]bool{p.add(Header, "of nobody", time.Now()): true}
+		for range 200 { // between a heartbeat and the next query
+			foreign[p.add("claims", "the topic", time.Now().Add(DefaultConfig().Interval+p.delay+50*time.Millisecond))] = true
+		}
+		for i := range p.messages {
+			p.messages[i].Source.Topic = "evil.dlq.v1"
+		}
+		if got := beat(p, 10*time.Minute+30*time.Second); got[fresh] < 9 || got[lost] > 0 || len(got) != 1 {
+			t.Errorf("got %v, want all fresh", got)
+		}
+		for id := range p.deleted {
+			if foreign[id] {
+				t.Fatal("a foreign record was deleted as a heartbeat")
 			}
 		}
 	})
