@@ -3196,17 +3196,20 @@ type SchemaTexts struct {
 	Error  *string           `json:"error"`
 	Format SchemaTextsFormat `json:"format"`
 	Guid   *string           `json:"guid"`
-	Id     *int              `json:"id"`
 
-	// Latest The latest version; null when it is not known.
+	// Hidden Why the caller may not see the texts, the subject and its versions.
+	Hidden *string `json:"hidden"`
+	Id     *int    `json:"id"`
+
+	// Latest The latest version; null when it is not known or hidden.
 	Latest        *string `json:"latest"`
 	LatestVersion *int    `json:"latest_version"`
 	Registry      string  `json:"registry"`
 	Subject       *string `json:"subject"`
 	Version       *int    `json:"version"`
 
-	// Writer The schema that the record was written with, as the registry has it.
-	Writer string `json:"writer"`
+	// Writer The schema that the record was written with, as the registry has it; null when `hidden` says why.
+	Writer *string `json:"writer"`
 }
 
 // SchemaTextsFormat defines model for SchemaTexts.Format.
@@ -4327,7 +4330,7 @@ type SaveViewJSONBody struct {
 	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Shared All callers see the view.
+	// Shared All callers see the view, whatever their topics: its name and its filter values too.
 	Shared *bool `json:"shared,omitempty"`
 
 	// Version The version that the caller read; any other version is 409.
@@ -4799,7 +4802,9 @@ type ClientInterface interface {
 
 	// GetSchema Get the schema of a message's payload or key, and the latest version of it
 	//
-	// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+	// The texts are those of the schema registry. A record can name any schema of the registry: callers who may not see
+	// all topics see the texts, the subject and its versions only if a subject of the schema belongs to a topic of the message that
+	// they may see. 204 for bytes without a schema, 404 for a schema that the registry
 	// does not have, and 503 while the registry cannot be read.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/schema (the `GetSchema` operationId).
@@ -6026,7 +6031,9 @@ func (c *Client) RetryMessage(ctx context.Context, id InMessageID, params *Retry
 
 // GetSchema Get the schema of a message's payload or key, and the latest version of it
 //
-// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+// The texts are those of the schema registry. A record can name any schema of the registry: callers who may not see
+// all topics see the texts, the subject and its versions only if a subject of the schema belongs to a topic of the message that
+// they may see. 204 for bytes without a schema, 404 for a schema that the registry
 // does not have, and 503 while the registry cannot be read.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id}/schema (the `GetSchema` operationId).
@@ -11947,7 +11954,9 @@ type ClientWithResponsesInterface interface {
 
 	// GetSchemaWithResponse Get the schema of a message's payload or key, and the latest version of it
 	//
-	// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+	// The texts are those of the schema registry. A record can name any schema of the registry: callers who may not see
+	// all topics see the texts, the subject and its versions only if a subject of the schema belongs to a topic of the message that
+	// they may see. 204 for bytes without a schema, 404 for a schema that the registry
 	// does not have, and 503 while the registry cannot be read.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -15970,7 +15979,9 @@ func (c *ClientWithResponses) RetryMessageWithResponse(ctx context.Context, id I
 
 // GetSchemaWithResponse Get the schema of a message's payload or key, and the latest version of it
 //
-// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+// The texts are those of the schema registry. A record can name any schema of the registry: callers who may not see
+// all topics see the texts, the subject and its versions only if a subject of the schema belongs to a topic of the message that
+// they may see. 204 for bytes without a schema, 404 for a schema that the registry
 // does not have, and 503 while the registry cannot be read.
 //
 // Returns a wrapper object for the known response body format(s).

@@ -94,7 +94,8 @@ type EncodeTarget struct {
 type SchemaComparison struct {
 	Format Format
 	Schema SchemaRef
-	Writer string // text of the schema with which the key or the value was written
+	Writer string // text of the schema with which the key or the value was written; "" if Hidden
+	Hidden string // why the caller may not see the texts; "" when the caller may
 	Fault  string // why the schema in Writer cannot be used; "" when it can
 	Latest string // text of the latest version of the schema's subject; "" when this version is not known
 }

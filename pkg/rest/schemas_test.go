@@ -13,9 +13,14 @@ import (
 
 // fakeSchemas decodes a value that begins with "enc:" to the JSON after this prefix. It reports the schema of the value
 // "lost" as unavailable.
-type fakeSchemas struct{ to *entity.EncodeTarget }
+type fakeSchemas struct {
+	to      *entity.EncodeTarget
+	visible *entity.TopicPatterns // topics of the caller of a Reader
+}
 
-func (f *fakeSchemas) Reader(context.Context) entity.PartReader { return f }
+func (f *fakeSchemas) ReaderFor(_ context.Context, visible *entity.TopicPatterns) entity.PartReader {
+	return &fakeSchemas{f.to, visible}
+}
 
 func (f *fakeSchemas) Decode(m *entity.Message, part entity.RecordPart, _ int) entity.Decoded {
 	data := string(m.Record.Value)
@@ -33,7 +38,9 @@ func (f *fakeSchemas) Decode(m *entity.Message, part entity.RecordPart, _ int) e
 }
 
 func (f *fakeSchemas) Complete(_ *entity.Message, _ entity.RecordPart, d *entity.Decoded) {
-	d.Schema.Subject, d.Schema.Version, d.Schema.LatestVersion = "orders-value", 1, 2
+	if f.visible == nil {
+		d.Schema.Subject, d.Schema.Version, d.Schema.LatestVersion = "orders-value", 1, 2
+	}
 }
 
 func (f *fakeSchemas) Encode(_ context.Context, m *entity.Message, part entity.RecordPart, text []byte, to entity.EncodeTarget, field string) (e entity.EncodedPart, ok bool, err error) {
@@ -50,9 +57,12 @@ func (f *fakeSchemas) Encode(_ context.Context, m *entity.Message, part entity.R
 	return entity.EncodedPart{Data: append([]byte("enc:"), text...)}, true, nil
 }
 
-func (f *fakeSchemas) Compare(_ context.Context, m *entity.Message, part entity.RecordPart) (c entity.SchemaComparison, ok bool, err error) {
+func (f *fakeSchemas) Compare(_ context.Context, m *entity.Message, part entity.RecordPart, visible *entity.TopicPatterns) (c entity.SchemaComparison, ok bool, err error) {
 	if f.Decode(m, part, 0).Format == entity.NoFormat {
 		return c, false, nil
+	}
+	if visible != nil {
+		return entity.SchemaComparison{Format: entity.Avro, Schema: entity.SchemaRef{Registry: "main", ID: 7}, Hidden: "foreign to " + visible.String()}, true, nil
 	}
 	return entity.SchemaComparison{Format: entity.Avro, Schema: entity.SchemaRef{Registry: "main", ID: 7}, Writer: "old", Latest: "new"}, true, nil
 }
@@ -75,6 +85,22 @@ func TestSchemas_DecodedPartsAreShown(t *testing.T) {
 
 	f = newFixture(message(idA, withValue("lost"))).with(WithSchemas(&fakeSchemas{})).open()
 	wantStatus(t, f.do("GET", oneA, ""), 200, `"payload":null,`, `"payload_omitted":"schema_unavailable"`, `"payload_format":"unknown"`, `"payload_reason":"schema 7 is secret"`)
+}
+
+// The caller's topics decide whether a schema that the record names, which may be any of the registry, is shown.
+func TestSchemas_CallersOfSomeTopicsAreKnownToTheReader(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA, withValue(`enc:{"a":1}`), withKey(`enc:{"k":2}`))).with(WithSchemas(&fakeSchemas{}))
+	f.guarded(person("ana", "orders*", auth.Viewer), person("root", "*", auth.Viewer))
+	f.open()
+	wantStatus(t, f.by("ana", "GET", oneA+"/schema", ""), 200, `"id":7,"guid":null,"subject":null,"version":null,"latest_version":null,"writer":null,"latest":null,"hidden":"foreign to orders*"`)
+	wantStatus(t, f.by("root", "GET", oneA+"/schema", ""), 200, `"writer":"old","latest":"new","hidden":null`)
+	for _, target := range []string{oneA, "/api/v1/messages", "/api/v1/export", "/api/v1/export?format=csv", "/api/v1/dlq/orders.dlq.v1"} {
+		w := f.by("ana", "GET", target, "")
+		wantStatus(t, w, 200, idA.String())
+		wantWithout(t, w, "orders-value")
+		wantStatus(t, f.by("root", "GET", target, ""), 200, "orders-value")
+	}
 }
 
 // Masks apply to decoded payloads and keys; the reason why a value cannot be decoded is hidden.

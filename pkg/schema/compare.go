@@ -8,8 +8,9 @@ import (
 
 // Compare returns the schema of a part and the latest version of its subject, with the texts that the registry returns.
 // ok is false when the part has no schema. The error is of kind entity.ErrNotFound when the registry has no such
-// schema, and of kind entity.ErrUnavailable when it cannot be read now.
-func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.RecordPart) (c entity.SchemaComparison, ok bool, err error) {
+// schema, and of kind entity.ErrUnavailable when it cannot be read now. A caller who may see only some topics gets the
+// texts only if a subject of the schema belongs to these; nil means all topics.
+func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.RecordPart, visible *entity.TopicPatterns) (c entity.SchemaComparison, ok bool, err error) {
 	p, ok := d.part(m, kind)
 	if !ok {
 		return c, false, nil
@@ -28,7 +29,15 @@ func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.Re
 	if own.fault != nil {
 		c.Fault = clip(own.fault.Error())
 	}
-	if err := p.complete(ctx, m, own, &c.Schema); err != nil || c.Schema.Subject == "" {
+	err = d.complete(ctx, &p, m, own, &c.Schema, visible)
+	if visible != nil && c.Schema.Subject == "" {
+		c.Writer, c.Fault = "", ""
+		c.Hidden = "none of its subjects belongs to the topics of the message that you may see, and only who may see all topics may see every schema"
+		if err != nil {
+			c.Hidden = "the registry does not say now to which subjects it belongs"
+		}
+	}
+	if err != nil || c.Schema.Subject == "" {
 		return c, true, nil //nolint:nilerr // the answer then leaves out the latest version
 	}
 	if latest, err := p.registry.latest(ctx, c.Schema.Subject); err == nil {

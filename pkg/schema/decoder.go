@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -139,6 +141,7 @@ func loaded(m *entity.Message, kind entity.RecordPart) bool {
 // and what refill adds. After that, parts whose schema is not in the cache get the reason entity.SchemaUnavailable.
 type reader struct {
 	decoder *Decoder
+	visible *entity.TopicPatterns
 	ctx     context.Context //nolint:containedctx // a reader is used only while ctx lives
 	budget  time.Duration
 	used    time.Time
@@ -146,8 +149,12 @@ type reader struct {
 
 // Reader returns a PartReader whose look-ups end with ctx, and which waits for all of its look-ups together for at most
 // the configured timeout, and what refill adds.
-func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
-	r := &reader{decoder: d, ctx: ctx, used: time.Now()}
+func (d *Decoder) Reader(ctx context.Context) entity.PartReader { return d.ReaderFor(ctx, nil) }
+
+// ReaderFor returns a Reader for a caller who may see only some topics; nil means all. A record may name any schema of
+// the registry, so to this caller Complete names only subjects that belong to these topics.
+func (d *Decoder) ReaderFor(ctx context.Context, visible *entity.TopicPatterns) entity.PartReader {
+	r := &reader{decoder: d, visible: visible, ctx: ctx, used: time.Now()}
 	if d != nil {
 		r.budget = d.cfg.Timeout
 	}
@@ -238,19 +245,27 @@ func (r *reader) Complete(m *entity.Message, kind entity.RecordPart, d *entity.D
 		if err != nil {
 			return err
 		}
-		return p.complete(ctx, m, c, &d.Schema)
+		return r.decoder.complete(ctx, &p, m, c, &d.Schema, r.visible)
 	})
+	if r.visible != nil && d.Schema.Subject == "" && d.Omitted == entity.SchemaError {
+		d.Reason = "" // it may quote the schema
+	}
 }
 
 // complete adds to ref one of the subjects that contain the schema, and its latest version. It prefers the configured
 // subject, otherwise the subject that the strategy gives for the original topic, otherwise the subject for the
-// dead-letter topic, otherwise the first one.
-func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref *entity.SchemaRef) error {
+// dead-letter topic. If no such subject contains the schema, and the caller may see all topics, it takes the first one.
+func (d *Decoder) complete(ctx context.Context, p *part, m *entity.Message, c *compiled, ref *entity.SchemaRef, visible *entity.TopicPatterns) error {
 	found, err := p.registry.subjects(ctx, c.id)
 	if err != nil {
 		return err
 	}
-	wanted := []string{p.subject, p.subjectFor(m.OriginalTopic, c), p.subjectFor(m.Source.Topic, c)}
+	wanted := []string{p.subject}
+	for _, topic := range []string{m.OriginalTopic, m.Source.Topic} {
+		if visible == nil || visible.Match(topic) && d.namesTopic(p.registry, visible) {
+			wanted = append(wanted, p.subjectFor(topic, c))
+		}
+	}
 	for _, name := range wanted {
 		for _, s := range found {
 			if s.Subject == name && ref.Subject == "" {
@@ -258,7 +273,7 @@ func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref
 			}
 		}
 	}
-	if ref.Subject == "" && len(found) > 0 {
+	if ref.Subject == "" && len(found) > 0 && visible == nil {
 		ref.Subject, ref.Version = found[0].Subject, found[0].Version
 	}
 	if ref.Subject == "" {
@@ -267,6 +282,21 @@ func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref
 	latest, err := p.registry.latest(ctx, ref.Subject)
 	ref.LatestVersion = latest.Version
 	return err
+}
+
+// namesTopic reports whether a subject of the registry belongs to a topic because it has the topic's subject name. The
+// name of a record names no topic, so with that strategy every subject belongs to all topics of the registry, under any
+// of its names in the configuration, and the caller must be permitted to see all of these.
+func (d *Decoder) namesTopic(r *registry, visible *entity.TopicPatterns) bool {
+	if r.cfg.SubjectStrategy != recordName {
+		return true
+	}
+	address := func(r *registry) string { return strings.TrimRight(r.cfg.URL, "/") }
+	return !slices.ContainsFunc(d.registries, func(same *registry) bool {
+		return address(same) == address(r) && (len(same.cfg.Topics) == 0 || slices.ContainsFunc(same.cfg.Topics, func(pattern string) bool {
+			return !slices.Contains(visible.Texts(), pattern) && (!entity.ValidTopic(pattern) || !visible.Match(pattern))
+		}))
+	})
 }
 
 // subjectFor returns the subject under which producers to the topic register their schemas.

@@ -209,8 +209,77 @@ func TestSubjectAndVersions(t *testing.T) {
 	d := f.decode(t, m)
 	f.Reader(t.Context()).Complete(m, entity.ValuePart, &d)
 	check.Equal(t, d.Schema, entity.SchemaRef{Registry: "main", ID: 1, Subject: "orders-value", Version: 1, LatestVersion: 2}, "schema")
-	c, ok, err := f.Compare(t.Context(), m, entity.ValuePart)
+	c, ok, err := f.Compare(t.Context(), m, entity.ValuePart, nil)
 	check.True(t, ok && err == nil && c.Writer == oldAvro && c.Latest == newAvro, "got %+v, %v", c, err)
+}
+
+// A record can name any schema of the registry. Callers who may see only some topics must not read others' schemas
+// through it: neither texts, nor names of subjects, nor what an error quotes of them.
+func TestForeignSchemasAreNotShown(t *testing.T) {
+	t.Parallel()
+	const all, none = "", "-"
+	for name, tt := range map[string]struct {
+		strategy, original, dlq, visible string
+		registryTopics                   []string
+		want                             string // subject that the caller learns; "" for none
+	}{
+		"Everything":              {"", "payments", "payments.dlq", all, nil, "copies-value"},
+		"ItsOriginalTopic":        {"", "orders", "x.dlq", "orders", nil, "orders-value"},
+		"ItsDeadLetterTopic":      {"", "x", "orders", "^x$ orders", nil, "orders-value"},
+		"DeadLetterTopicOfOthers": {"", "x", "orders", "x*", nil, ""},
+		"ClaimedTopicOfOthers":    {"", "orders", "x.dlq", "x*", nil, ""},
+		"ForgedID":                {"", "payments", "payments.dlq", "payments*", nil, ""},
+		"NoRight":                 {"", "orders", "orders", none, nil, ""},
+		"TopicAndRecord":          {"topic_record_name", "orders", "orders.dlq", "orders", nil, "orders-Order"},
+		"TopicAndRecordForged":    {"topic_record_name", "payments", "payments.dlq", "payments*", nil, ""},
+		"RecordOfAll":             {"record_name", "orders", "orders.dlq", "orders*", nil, ""},
+		"RecordOfItsTopics":       {"record_name", "orders", "orders.dlq", "orders*", []string{"orders*"}, "Order"},
+		"RecordOfNamedTopics":     {"record_name", "orders", "orders.dlq", "^o.*$", []string{"orders", "others"}, "Order"},
+		"RecordOfMoreTopics":      {"record_name", "orders", "orders.dlq", "orders*", []string{"orders*", "payments*"}, ""},
+		"RecordOfWiderTopics":     {"record_name", "orders", "orders.dlq", "orders", []string{"orders*"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, func(c *Config) {
+				c.Registries[0].SubjectStrategy, c.Registries[0].Topics = tt.strategy, tt.registryTopics
+			})
+			f.fake.answers["/schemas/ids/1/versions"] = []object{
+				{"subject": "copies-value", "version": 4}, {"subject": "orders-value", "version": 1}, {"subject": "Order", "version": 1}, {"subject": "orders-Order", "version": 1},
+			}
+			f.fake.answers["/schemas/ids/9"] = object{"schema": `{"type":"record","name":"Top","fields":[{"name":"a","type":"Secret"}]}`}
+			visible := &entity.TopicPatterns{}
+			if tt.visible == all {
+				visible = nil
+			} else if tt.visible != none {
+				*visible = check.Must(entity.ParseTopicPatterns("topics", strings.Fields(tt.visible)...))(t)
+			}
+			m := message(framed(1, 2))
+			m.OriginalTopic, m.Source.Topic = tt.original, tt.dlq
+			d := f.decode(t, m)
+			f.ReaderFor(t.Context(), visible).Complete(m, entity.ValuePart, &d)
+			c, ok, err := f.Compare(t.Context(), m, entity.ValuePart, visible)
+			check.True(t, ok && err == nil && d.Schema.Subject == tt.want && c.Schema.Subject == tt.want, "got %q, %+v, %v, want subject %q", d.Schema.Subject, c, err, tt.want)
+			check.True(t, c.Format == entity.Avro && c.Schema.ID == 1 && (c.Writer == "") == (tt.want == "") && (c.Hidden == "") == (tt.want != "") && (tt.want != "" || c.Latest == ""), "got %+v", c)
+			m.Record.Value = framed(9, 2)
+			d = f.decode(t, m)
+			f.ReaderFor(t.Context(), visible).Complete(m, entity.ValuePart, &d)
+			c, _, err = f.Compare(t.Context(), m, entity.ValuePart, visible)
+			check.True(t, err == nil && (visible == nil) == strings.Contains(d.Reason+c.Fault+c.Writer, "Secret"), "got %q and %+v, %v", d.Reason, c, err)
+		})
+	}
+}
+
+// Two names of one registry in the configuration do not make its schemas the topics' of one of them.
+func TestForeignSchemasOfARegistryWithTwoNames(t *testing.T) {
+	t.Parallel()
+	f := open(t, func(c *Config) {
+		r := c.Registries[0]
+		c.Registries = []RegistryConfig{{Name: "a", URL: r.URL + "/", Topics: []string{"orders*"}, SubjectStrategy: "record_name"}, {Name: "b", URL: r.URL, Topics: []string{"payments*"}}}
+	})
+	f.fake.answers["/schemas/ids/1/versions"] = []object{{"subject": "Order", "version": 1}}
+	visible := check.Must(entity.ParseTopicPatterns("topics", "orders*"))(t)
+	c, _, err := f.Compare(t.Context(), message(framed(1, 2)), entity.ValuePart, &visible)
+	check.True(t, err == nil && c.Hidden != "" && c.Writer == "", "got %+v, %v", c, err)
 }
 
 // Some clients write Protobuf values without valid message indexes. Such a value does not name its message type, but
@@ -224,7 +293,7 @@ func TestSubjectOfProtobufWithoutIndexes(t *testing.T) {
 		d := f.decode(t, m)
 		f.Reader(t.Context()).Complete(m, entity.ValuePart, &d)
 		check.True(t, d.Omitted == entity.SchemaError && d.Schema.Subject == "protos-value" && d.Schema.LatestVersion == 2, "%x: got %+v", data, d)
-		_, ok, err := f.Compare(t.Context(), m, entity.ValuePart)
+		_, ok, err := f.Compare(t.Context(), m, entity.ValuePart, nil)
 		check.True(t, ok && err == nil, "%x: Compare = %v, %v", data, ok, err)
 	}
 }

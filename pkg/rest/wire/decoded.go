@@ -102,8 +102,9 @@ type SchemaTexts struct {
 	Subject       *string       `json:"subject"`
 	Version       *int          `json:"version"`
 	LatestVersion *int          `json:"latest_version"`
-	Writer        string        `json:"writer"`
+	Writer        *string       `json:"writer"`
 	Latest        *string       `json:"latest"`
+	Hidden        *string       `json:"hidden"`
 	Error         *string       `json:"error"`
 }
 
@@ -111,7 +112,7 @@ type SchemaTexts struct {
 func NewSchemaTexts(c entity.SchemaComparison) SchemaTexts {
 	return SchemaTexts{
 		Format: c.Format, Registry: c.Schema.Registry, ID: OrNull(c.Schema.ID), GUID: OrNull(c.Schema.GUID), Subject: OrNull(c.Schema.Subject),
-		Version: OrNull(c.Schema.Version), LatestVersion: OrNull(c.Schema.LatestVersion), Writer: c.Writer, Latest: OrNull(c.Latest),
-		Error: OrNull(c.Fault),
+		Version: OrNull(c.Schema.Version), LatestVersion: OrNull(c.Schema.LatestVersion), Writer: OrNull(c.Writer), Latest: OrNull(c.Latest),
+		Hidden: OrNull(c.Hidden), Error: OrNull(c.Fault),
 	}
 }

@@ -37,6 +37,7 @@ type SchemaComparison struct {
 	Format string `json:"format"`
 	Writer string `json:"writer"`
 	Newest string `json:"latest"` // text of the subject's latest version of the schema; empty: not known
+	Hidden string `json:"hidden"` // the reason why the viewer may not see the texts
 	Fault  string `json:"error"`  // the reason why the schema cannot be used
 }
 

@@ -63,6 +63,8 @@ func TestSchemaIsComparedWithTheLatest(t *testing.T) {
 			"writer":"\"int\"","latest":"\"int\"","error":null}`), []string{"written with the latest version"}},
 		"Faulty": {consoletest.Raw(`{"format":"avro","registry":"main","id":7,"guid":null,"subject":null,"version":null,"latest_version":null,
 			"writer":"{","latest":null,"error":"not JSON"}`), []string{"The schema cannot be used: not JSON", "The latest version is not known"}},
+		"Hidden": {consoletest.Raw(`{"format":"avro","registry":"main","id":90,"guid":null,"subject":null,"version":null,"latest_version":null,
+			"writer":null,"latest":null,"hidden":"none of its subjects belongs to you","error":null}`), []string{"The text of the schema is not shown: none of its subjects belongs to you."}},
 		"None": {http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), []string{"The payload has no schema"}},
 		"Down": {consoletest.Refuse(http.StatusServiceUnavailable, "UNAVAILABLE", "registry main cannot be read", nil), []string{"registry main cannot be read"}},
 	} {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
@@ -13,9 +15,9 @@ import (
 
 // SchemaReader reads the schemas of messages.
 type SchemaReader interface {
-	// Compare returns the schema of a part and the latest version of that schema; ok is false for a part without a
-	// schema. The error is of kind entity.ErrNotFound or entity.ErrUnavailable.
-	Compare(ctx context.Context, m *entity.Message, part entity.RecordPart) (c entity.SchemaComparison, ok bool, err error)
+	// Compare returns the schema of a part and the latest version of that schema, as far as a caller may see them who
+	// may see these topics; nil means all. ok is false for a part without a schema. The error is of kind entity.ErrNotFound or entity.ErrUnavailable.
+	Compare(ctx context.Context, m *entity.Message, part entity.RecordPart, visible *entity.TopicPatterns) (c entity.SchemaComparison, ok bool, err error)
 }
 
 // shownReason lets the client see why a schema cannot be read, as a detail about the field.
@@ -55,7 +57,7 @@ func (h SchemaTexts) Get(w http.ResponseWriter, r *http.Request) error {
 	var c entity.SchemaComparison
 	ok := false
 	if h.Schemas != nil {
-		c, ok, err = h.Schemas.Compare(r.Context(), &m, entity.RecordPart(part))
+		c, ok, err = h.Schemas.Compare(r.Context(), &m, entity.RecordPart(part), access.Principal(r).Scope(auth.Viewer))
 	}
 	if err != nil {
 		return shownReason(err, "part")

@@ -33,8 +33,8 @@ type Rules struct {
 
 // Schemas decodes keys and values that are encoded with the schemas of a registry.
 type Schemas interface {
-	// Reader returns a decoder of keys and values for one answer.
-	Reader(ctx context.Context) entity.PartReader
+	// ReaderFor returns a decoder of keys and values for one answer to a caller who may see these topics; nil means all.
+	ReaderFor(ctx context.Context, visible *entity.TopicPatterns) entity.PartReader
 }
 
 // Reader returns a decoder of keys and values for the answer to a request; nil when nothing is decoded.
@@ -42,7 +42,7 @@ func (u Rules) Reader(ctx context.Context) entity.PartReader {
 	if u.Schemas == nil {
 		return nil
 	}
-	return u.Schemas.Reader(ctx)
+	return u.Schemas.ReaderFor(ctx, access.PrincipalFrom(ctx).Scope(auth.Viewer))
 }
 
 // Origins checks the original topics of messages that are displayed.
