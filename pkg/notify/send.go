@@ -34,8 +34,7 @@ func newClient(timeout time.Duration) *http.Client {
 		Proxy:                  http.ProxyFromEnvironment,
 		TLSHandshakeTimeout:    timeout,
 		ResponseHeaderTimeout:  timeout,
-		IdleConnTimeout:        time.Minute,
-		MaxIdleConnsPerHost:    1,
+		DisableKeepAlives:      true, // the library would log what a receiver sends after its answer
 		MaxResponseHeaderBytes: 64 << 10,
 		ForceAttemptHTTP2:      true,
 	}

@@ -159,6 +159,19 @@ func TestTarget_AnswersAreNotQuoted(t *testing.T) {
 	}
 }
 
+// The HTTP library logs what it reads from an idle connection, so a connection must not be kept.
+func TestTarget_NothingIsReadAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	hook := webhookTo(t, r, "")
+	for range 2 {
+		check.NoError(t, hook.send(t.Context(), aNotification()))
+	}
+	for _, g := range r.want(t, "two", 2) {
+		check.Equal(t, g.header.Get("Connection"), "close", "the header Connection")
+	}
+}
+
 func TestTarget_ReadsTheURLsFileEveryTime(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)

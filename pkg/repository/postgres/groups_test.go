@@ -104,6 +104,13 @@ func TestPurgeGroups(t *testing.T) {
 		}
 	})
 
+	withDB(t, "AtOnceAfterAnErasure", func(t *testing.T, db *sqlx.DB) { // as docs/archive.md says
+		put(t, db, "erased", "1m", false)
+		put(t, db, "live", "1m", true)
+		check.Same(t, postgrestest.Get[int](t, db, `SELECT dlq.purge_groups(0, 1000)`), 1, "purged groups")
+		check.Same(t, rows(t, db, "erased"), 0, "rows of the group without messages")
+	})
+
 	withDB(t, "NotWhileAMessageOfItComes", func(t *testing.T, db *sqlx.DB) {
 		put(t, db, "old", "91d", false)
 		tx := begin(t, db)
