@@ -31,16 +31,14 @@ func newAuthDisabled(mode string) prometheus.Gauge {
 // authentication, so every client may do anything. Outside production it logs one warning if other machines reach the
 // API. With authentication it logs nothing.
 func complainUnprotected(ctx context.Context, cfg program.Config, log *zap.Logger) {
-	ip, err := netip.ParseAddr(cfg.Server.Host)
-	local := cfg.Server.Host == "localhost" || err == nil && ip.IsLoopback()
-	switch {
-	case cfg.Auth.Mode != auth.ModeNone:
+	if cfg.Auth.Mode != auth.ModeNone {
 		return
-	case !cfg.Production() && !local:
-		log.Warn("auth.mode is none, and other machines reach the port: every client may read, send and delete every message; "+
-			"set auth.mode, or server.host to 127.0.0.1", zap.String("address", cfg.Server.Address()))
-		return
-	case !cfg.Production():
+	}
+	if ip, err := netip.ParseAddr(cfg.Server.Host); !cfg.Production() {
+		if cfg.Server.Host != "localhost" && (err != nil || !ip.IsLoopback()) {
+			log.Warn("auth.mode is none, and other machines reach the port: every client may read, send and delete every message; "+
+				"set auth.mode, or server.host to 127.0.0.1", zap.String("address", cfg.Server.Address()))
+		}
 		return
 	}
 	ticker := time.NewTicker(reminder)

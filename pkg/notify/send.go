@@ -51,11 +51,7 @@ type refusedError struct {
 }
 
 func (e *refusedError) Error() string {
-	more := ""
-	if e.length == maxAnswer {
-		more = " or more"
-	}
-	return fmt.Sprintf("the receiver answered %d, with a body of %d bytes%s", e.status, e.length, more)
+	return fmt.Sprintf("the receiver answered %d, with a body of %d bytes or more", e.status, e.length)
 }
 
 // busy reports whether the receiver would refuse any notification now.
