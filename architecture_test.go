@@ -43,7 +43,7 @@ var layers = map[string][]string{
 	"pkg/schema/internal/avro":       {"pkg/entity", "pkg/schema/internal/codec"},
 	"pkg/schema/internal/codec":      {},
 	"pkg/schema/internal/jsonschema": {"pkg/schema/internal/codec"},
-	"pkg/schema/internal/proto":      {"pkg/schema/internal/codec"},
+	"pkg/schema/internal/proto":      {"pkg/entity", "pkg/schema/internal/codec"},
 	"pkg/repository":                 {"pkg/entity"},
 	"pkg/repository/memory":          {"pkg/entity", "pkg/repository"},
 	// The store in production. pkg/repository/postgres joins the parts below it.
@@ -83,7 +83,7 @@ var layers = map[string][]string{
 	"pkg/sharegroup":                  {"pkg/broker", "pkg/entity", "pkg/outage", "pkg/wait"},
 	"pkg/completion":                  {"pkg/broker", "pkg/deadletter", "pkg/entity", "pkg/outage", "pkg/repository", "pkg/wait"},
 	"pkg/republisher":                 {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
-	"pkg/redrive":                     {"pkg/redrive/attempt", "pkg/redrive/auto", "pkg/redrive/bulk", "pkg/redrive/outcomes", "pkg/traces"},
+	"pkg/redrive":                     {"pkg/payload", "pkg/redrive/attempt", "pkg/redrive/auto", "pkg/redrive/bulk", "pkg/redrive/outcomes", "pkg/traces"},
 	"pkg/redrive/attempt":             {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/redrive/auto":                {"pkg/entity", "pkg/redrive/attempt", "pkg/redrive/internal/harm", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/traces", "pkg/wait"},
 	"pkg/redrive/internal/harm":       {"pkg/entity", "pkg/repository"},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/archive/tier"
@@ -93,7 +92,7 @@ func (p *parts) buildServer(store repository.Core) error {
 	if err := p.buildAuth(); err != nil {
 		return err
 	}
-	with, err := buildSchemas(cfg.Schemas, base.Registry)
+	with, err := buildSchemas(cfg.Schemas, masks, base)
 	if err != nil {
 		return err
 	}
@@ -131,7 +130,7 @@ func (p *parts) buildServer(store repository.Core) error {
 		groups = p.publisher
 	}
 	p.service = redrive.New(cfg.Redrive, redrives, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
-		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive),
+		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive), redrive.WithMasks(masks),
 		redrive.WithArchive(archived), redrive.WithGroups(groups), redrive.WithReplayRemoves(decoder.ReplayRemoves))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
@@ -159,11 +158,12 @@ type decoding struct {
 	rest    []rest.Option
 }
 
-func buildSchemas(cfg schema.Config, registry prometheus.Registerer) (decoding, error) {
-	decoder, err := schema.New(cfg, registry)
+func buildSchemas(cfg schema.Config, masks *payload.Masks, base program.Base) (decoding, error) {
+	decoder, err := schema.New(cfg, base.Registry)
 	if err != nil || decoder == nil {
 		return decoding{}, err
 	}
+	decoder.WatchMasks(masks, base.Registry, base.Log)
 	return decoding{decoder, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
 }
 

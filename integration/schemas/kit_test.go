@@ -155,8 +155,8 @@ func (s *site) call(method, path string, body any, want int, out any) {
 	}
 }
 
-// register adds a schema to a subject, with references whose subjects have one version.
-func (s *site) register(subject, format, schema string, references []official.Reference) {
+// register adds a schema to a subject, with references whose subjects have one version, and returns its id.
+func (s *site) register(subject, format, schema string, references []official.Reference) (id int) {
 	s.t.Helper()
 	uses := []map[string]any{}
 	for _, r := range references {
@@ -170,4 +170,7 @@ func (s *site) register(subject, format, schema string, references []official.Re
 	check.NoError(s.t, err)
 	defer res.Body.Close()
 	check.Require(s.t, res.StatusCode == http.StatusOK, "register %s: status %d", subject, res.StatusCode)
+	var answer struct{ ID int }
+	check.NoError(s.t, json.NewDecoder(res.Body).Decode(&answer))
+	return answer.ID
 }

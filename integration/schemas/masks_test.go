@@ -42,17 +42,8 @@ const (
 // or an export. A payload that cannot be decoded is hidden completely, because it may contain masked fields. Logs and
 // traces do not contain the masked text either.
 func TestMaskedFieldsAreNowhere(t *testing.T) {
-	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
+	tokens := tokensFile(t, map[string][]string{"admin": {"admin", "unmask"}, "viewer": {"viewer", "edit"}})
 	admin, viewer := tokenOf("admin"), tokenOf("viewer")
-	var text strings.Builder
-	for name, roles := range map[string][]string{"admin": {"admin", "unmask"}, "viewer": {"viewer", "edit"}} {
-		fmt.Fprintf(&text, "- name: %s\n  sha256: %x\n  expires_at: %s\n  grants:\n", name,
-			sha256.Sum256([]byte(tokenOf(name))), time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
-		for _, role := range roles {
-			fmt.Fprintf(&text, "    - {role: %s, topics: [\"*\"]}\n", role)
-		}
-	}
-	check.NoError(t, os.WriteFile(tokens, []byte(text.String()), 0o600))
 	traces := newTraces(t)
 	s := newSite(t, fmt.Sprintf("masking: {payload: [$.card.holderName]}\nauth: {mode: token, tokens_file: %q}\n"+
 		"tracing: {endpoint: %q}\n", tokens, traces.url))
@@ -182,6 +173,22 @@ func (s *site) wantHistoryOfEdits(found []map[string]any) {
 	check.Equal(s.t, differences, 2, "histories with the difference of an edit")
 }
 
+// tokensFile returns a file with a token for each principal, who has the roles on all topics.
+func tokensFile(t *testing.T, principals map[string][]string) string {
+	t.Helper()
+	var text strings.Builder
+	for name, roles := range principals {
+		fmt.Fprintf(&text, "- name: %s\n  sha256: %x\n  expires_at: %s\n  grants:\n", name,
+			sha256.Sum256([]byte(tokenOf(name))), time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		for _, role := range roles {
+			fmt.Fprintf(&text, "    - {role: %s, topics: [\"*\"]}\n", role)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	check.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	return path
+}
+
 // tokenOf derives a token from the name of a principal, so that the same name always has the same token.
 func tokenOf(name string) string {
 	secret := sha256.Sum256([]byte(name))
@@ -191,8 +198,17 @@ func tokenOf(name string) string {
 // get requests a path of the API with the site's token, and returns the status and the body of the answer.
 func (s *site) get(path string) (status int, body []byte) {
 	s.t.Helper()
-	req := check.Must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path, nil))(s.t)
+	return s.send(http.MethodGet, path, nil)
+}
+
+// send sends a request like get, with a body in JSON.
+func (s *site) send(method, path string, text io.Reader) (status int, body []byte) {
+	s.t.Helper()
+	req := check.Must(http.NewRequestWithContext(s.t.Context(), method, s.api+path, text))(s.t)
 	req.Header.Set("Authorization", "Bearer "+s.token)
+	if text != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	res, err := http.DefaultClient.Do(req)
 	check.NoError(s.t, err)
 	defer res.Body.Close()

@@ -5,6 +5,7 @@ package entity
 type Decoded struct {
 	Format Format // NoFormat when the bytes were not written with a schema; then the other fields are zero
 	JSON   []byte // nil when Omitted is not empty
+	Names  Names  // the schema's names of the members of JSON; nil when only those in JSON are known
 	// Omitted is SchemaUnavailable, SchemaError, or one of the reasons for which payloads are omitted, when there is no
 	// JSON.
 	Omitted string
@@ -75,6 +76,14 @@ type PartReader interface {
 	Decode(m *Message, part RecordPart, limit int) Decoded
 	// Complete adds to d the subject and the versions of the schema, if the registry knows them and answers in time.
 	Complete(m *Message, part RecordPart, d *Decoded)
+}
+
+// DecodePart is Decode of a reader that may be nil. A nil reader decodes nothing.
+func DecodePart(r PartReader, m *Message, part RecordPart, limit int) Decoded {
+	if r == nil {
+		return Decoded{}
+	}
+	return r.Decode(m, part, limit)
 }
 
 // EncodedPart is an edited key or value after it was encoded for sending.

@@ -65,5 +65,6 @@ type PatchSample struct {
 	Topic         string // original topic
 	MessageID     uuid.UUID
 	Before, After []byte // JSON; After is nil when the patch cannot be applied to the message
+	Names         Names  // names of the members of Before and After in their schema; nil without one
 	Reason        string // why the patch cannot be applied; "" when it can
 }

@@ -33,6 +33,9 @@ type Filter struct {
 	Fields  []FieldMatch  // each of these must occur in the record's JSON
 	Words   []string      // each must be a part of the error message or of the record's text; upper and lower case do not matter
 
+	// HiddenKeys also compares Key with keys in which masks hide something. It is set only for those who may see them.
+	HiddenKeys bool
+
 	// Visible limits the filter to messages of topics that the caller may see (see TopicPatterns.Sees); nil for all.
 	Visible *TopicPatterns
 }
@@ -68,7 +71,11 @@ func (f Filter) NeedsSearchIndex() bool {
 func (f Filter) Terms() [][]int64 {
 	var all [][]int64
 	if f.Key != nil {
-		all = append(all, []int64{KeyTerm(f.Key)})
+		any := []int64{KeyTerm(f.Key)}
+		if f.HiddenKeys {
+			any = append(any, HiddenKeyTerm(f.Key))
+		}
+		all = append(all, any)
 	}
 	for _, h := range f.Headers {
 		all = append(all, []int64{HeaderTerm(h.Name, h.Value)})
@@ -119,6 +126,9 @@ type DocumentValue struct {
 
 // KeyTerm returns the term for a record's key.
 func KeyTerm(key []byte) int64 { return term("key", "", key) }
+
+// HiddenKeyTerm returns the term for a record's key in which masks hide something.
+func HiddenKeyTerm(key []byte) int64 { return term("hidden key", "", key) }
 
 // HeaderTerm returns the term by which the search index finds a header with that value, or with any value when the
 // parameter value is nil. A header whose value is null has the same term as a header whose value is empty.

@@ -185,6 +185,9 @@ type RedriveOptions struct {
 	// Patch is a JSON Patch (RFC 6902) that is applied to each message's payload before it is sent; nil for none. A
 	// message to which the patch cannot be applied is skipped.
 	Patch []byte
+	// KeepsMasked leaves out messages in which the patch would read or change something that masks hide. It is set for
+	// those who may not see it.
+	KeepsMasked bool
 	// Schema says with which schema a payload is encoded after it was patched, if the payload has a schema; "" means
 	// SameSchema.
 	Schema SchemaChoice

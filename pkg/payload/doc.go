@@ -7,11 +7,11 @@
 //   - diff.go: the patch between two values
 //   - members.go: the members of one object
 //   - terms.go: the terms by which a field search finds a record
-//   - scalars.go: all scalars that are not masked
+//   - scalars.go: all scalars that are not hidden
 //   - values.go: the values at some paths
 //   - text.go: the text for free-text search
-//   - mask.go: hides the values of one document
-//   - masks.go: hides the values of messages
+//   - reading.go: a key or a value as masks let it be seen
+//   - masks.go: the masked paths and headers
 //   - rules.go: the masked paths while a document is read
 //   - mask_config.go: the masked fields in the configuration
 //   - scalar.go: the canonical form of a value

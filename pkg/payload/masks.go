@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // Mask is the JSON string that replaces a masked value.
@@ -37,6 +39,15 @@ func NewMasks(cfg MaskConfig) (*Masks, error) {
 		m.headers = append(m.headers, strings.ToLower(strings.TrimSpace(name)))
 	}
 	return m, nil
+}
+
+// OrAll returns masks that hide every value, if m masks any path. They are for texts of which the schema's names are not
+// known.
+func (m *Masks) OrAll() *Masks {
+	if len(m.rules()) == 0 {
+		return m
+	}
+	return &Masks{paths: rules{{}}, headers: m.headers}
 }
 
 func (m *Masks) rules() rules {
@@ -111,4 +122,35 @@ func (m *Masks) CoversPath(p Path) bool {
 		states = m.rules().follow(states, s.name, !s.each, s.each)
 	}
 	return len(states) > 0
+}
+
+// Fits reports for each masked path, in the form of Path.String, whether a schema with these names has a value there.
+func (m *Masks) Fits(names entity.Names) map[string]bool {
+	all := map[string]bool{}
+	for _, p := range m.rules() {
+		all[p.String()] = fits(p.steps, names)
+	}
+	return all
+}
+
+func fits(steps []step, names entity.Names) bool {
+	switch {
+	case len(steps) == 0:
+		return true
+	case steps[0].each:
+		return fits(steps[1:], names) || names != nil && fits(steps[1:], names.Element())
+	case names == nil:
+		return false
+	}
+	known := names.Known()
+	if known == nil {
+		if element := names.Element(); element != nil {
+			return fits(steps, element)
+		}
+		known = []string{steps[0].name} // of a map
+	}
+	return slices.ContainsFunc(known, func(name string) bool {
+		all, value, branch := names.Member(name)
+		return slices.Contains(all, steps[0].name) && fits(steps[1:], value) || branch && fits(steps, value)
+	})
 }

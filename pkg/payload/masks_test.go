@@ -39,7 +39,7 @@ func TestMasks_Payload(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, names := newMasks(t, c.paths...).Payload([]byte(c.value))
+			got, names := newMasks(t, c.paths...).Read([]byte(c.value), nil).Shown()
 			if string(got) != c.want || !slices.Equal(names, c.names) {
 				t.Errorf("Payload(%s) = %s %q, want %s %q", c.value, got, names, c.want, c.names)
 			}
@@ -49,7 +49,7 @@ func TestMasks_Payload(t *testing.T) {
 
 func TestMasks_NullStaysNull(t *testing.T) {
 	t.Parallel()
-	if got, names := newMasks(t, "$").Payload(nil); got != nil || names != nil {
+	if got, names := newMasks(t, "$").Read(nil, nil).Shown(); got != nil || names != nil {
 		t.Errorf("Payload(nil) = %q %q, want nil: a tombstone hides nothing", got, names)
 	}
 }
@@ -58,7 +58,7 @@ func TestMasks_NeverChangeTheirInput(t *testing.T) {
 	t.Parallel()
 	value := []byte(`{"a":1,"b":[{"a":2}]}`)
 	before := bytes.Clone(value)
-	newMasks(t, "$.a", "$.b[*].a").Payload(value)
+	newMasks(t, "$.a", "$.b[*].a").Read(value, nil).Shown()
 	if !bytes.Equal(value, before) {
 		t.Errorf("got %s, want %s", value, before)
 	}
@@ -67,12 +67,12 @@ func TestMasks_NeverChangeTheirInput(t *testing.T) {
 func TestMasks_DeepTexts(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("[", 9000) + `{"a":"secret"}` + strings.Repeat("]", 9000)
-	got, _ := newMasks(t, "$.a").Payload([]byte(value))
+	got, _ := newMasks(t, "$.a").Read([]byte(value), nil).Shown()
 	if bytes.Contains(got, []byte("secret")) {
 		t.Error("got the secret, want it masked")
 	}
 	value = strings.Repeat("[", 20_000) + `{"a":"secret"}` + strings.Repeat("]", 20_000)
-	if got, _ := newMasks(t, "$.a").Payload([]byte(value)); string(got) != "***" {
+	if got, _ := newMasks(t, "$.a").Read([]byte(value), nil).Shown(); string(got) != "***" {
 		t.Errorf("got %.20s, want all of it masked: too deep to be read", got)
 	}
 }
@@ -146,7 +146,7 @@ func FuzzMask(f *testing.F) {
 	m, err := NewMasks(MaskConfig{Payload: []string{"$.a", "$.b[*].c"}})
 	check.NoError(f, err)
 	f.Fuzz(func(t *testing.T, value []byte) {
-		got, names := m.Payload(value)
+		got, names := m.Read(value, nil).Shown()
 		if json.Valid(value) != json.Valid(got) && len(value) > 0 {
 			t.Fatalf("Payload(%q) = %q, want JSON of JSON", value, got)
 		}
@@ -157,10 +157,10 @@ func FuzzMask(f *testing.F) {
 		if json.Unmarshal(got, &doc) == nil && leaks(doc) {
 			t.Errorf("Payload(%q) = %q, want a masked", value, got)
 		}
-		if again, _ := m.Payload(got); !bytes.Equal(again, got) {
+		if again, _ := m.Read(got, nil).Shown(); !bytes.Equal(again, got) {
 			t.Errorf("Payload(%q) = %q, and of that %q", value, got, again)
 		}
-		m.Patch(value)
+		m.Patch(value, nil)
 	})
 }
 

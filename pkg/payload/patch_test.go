@@ -173,11 +173,11 @@ func TestMasks_Patch(t *testing.T) {
 		{"NoPatch", `{"path":"/pins","value":1}`, `"***"`},
 		{"Broken", `[{"path":"/pins","value":1}`, `"***"`},
 	} {
-		if got := m.Patch([]byte(c.patch)); string(got) != c.want {
+		if got := m.Patch([]byte(c.patch), nil); string(got) != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}
-	if got := newMasks(t).Patch([]byte("x")); string(got) != "x" {
+	if got := newMasks(t).Patch([]byte("x"), nil); string(got) != "x" {
 		t.Errorf("without rules: got %s, want it as it was", got)
 	}
 }

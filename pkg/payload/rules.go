@@ -1,6 +1,10 @@
 package payload
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
 
 // rules are the masked paths. While a document is read, a state belongs to one rule: it is the number of the rule's
 // steps that match the path from the root of the document to the value at the cursor. When all steps of a rule have
@@ -106,6 +110,27 @@ func (w *walk) toMember(from, base int, name []byte) {
 			w.states = append(w.states, next)
 		}
 	}
+}
+
+// toNamed is toMember for a member that names may know by further names, and returns the names in the member's value. The
+// name in the text always matches, also that of a union's branch.
+func (w *walk) toNamed(from, base int, name []byte, names entity.Names) entity.Names {
+	if names == nil {
+		w.toMember(from, base, name)
+		return nil
+	}
+	shown := unquote(name)
+	all, inner, branch := names.Member(shown)
+	w.states = w.states[:base]
+	for _, s := range w.states[from:base] {
+		if branch {
+			w.states = append(w.states, s)
+		}
+		if next, ok := w.rules.member(s, func(n string) bool { return n == shown || slices.Contains(all, n) }); ok {
+			w.states = append(w.states, next)
+		}
+	}
+	return inner
 }
 
 func (w *walk) toElement(from, base int) {

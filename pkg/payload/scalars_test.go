@@ -21,7 +21,7 @@ func TestScalars(t *testing.T) {
 		`[1,2,3,4,5,6,7,8,9,10,11,12]`: `$[*]=1 $[*]=2 $[*]=3 $[*]=4 $[*]=5 $[*]=6 $[*]=7 $[*]=8 $[*]=9`,
 	} {
 		var got []string
-		Scalars([]byte(text), masks, 10, func(path string, v Value) { got = append(got, fmt.Sprintf("%s=%s", path, v.Text)) })
+		masks.Read([]byte(text), nil).Scalars(10, func(path string, v Value) { got = append(got, fmt.Sprintf("%s=%s", path, v.Text)) })
 		check.Same(t, strings.Join(got, " "), want, "scalars of %s", text)
 	}
 }

@@ -35,7 +35,7 @@ func TestTerms(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := Terms([]byte(c.value), 1000)
+			got := reading(c.value).Terms(1000)
 			for _, want := range c.has {
 				if !slices.Contains(got, term(want)) {
 					t.Errorf("Terms(%s) lacks %s", c.value, want)
@@ -61,7 +61,7 @@ func term(text string) int64 {
 func TestTerms_OfWhatIsNotJSON(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"", " ", "text", "{", `{"a":1}{"b":2}`, "\x00\x00\x00\x00\x01{}", "\xff\xfe{\x00}\x00"} {
-		if got := Terms([]byte(value), 10); got != nil {
+		if got := reading(value).Terms(10); got != nil {
 			t.Errorf("Terms(%q) = %d, want nil", value, got)
 		}
 	}
@@ -70,23 +70,23 @@ func TestTerms_OfWhatIsNotJSON(t *testing.T) {
 func TestTerms_AreBounded(t *testing.T) {
 	t.Parallel()
 	wide := "[" + strings.TrimSuffix(strings.Repeat("1,", 100_000), ",") + "]"
-	if got := Terms([]byte(wide), 50); len(got) != 3 {
+	if got := reading(wide).Terms(50); len(got) != 3 {
 		t.Errorf("got %d terms, want those of $, $[*] and $[*]=1", len(got))
 	}
 	var many strings.Builder
 	for i := range 10_000 {
 		fmt.Fprintf(&many, `"n%d":%d,`, i, i)
 	}
-	if got := Terms([]byte("{"+many.String()+`"z":0}`), 100); len(got) != 1+2*99 {
+	if got := reading("{" + many.String() + `"z":0}`).Terms(100); len(got) != 1+2*99 {
 		t.Errorf("got %d terms, want %d", len(got), 1+2*99)
 	}
 	for _, depth := range []int{150, 5000} {
 		deep := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
-		if got, want := len(Terms([]byte(deep), 10_000)), min(depth+2, maxDepth+1); got != want {
+		if got, want := len(reading(deep).Terms(10_000)), min(depth+2, maxDepth+1); got != want {
 			t.Errorf("depth %d: got %d terms, want %d", depth, got, want)
 		}
 	}
-	if got := Terms([]byte(`{"`+strings.Repeat("x", 2000)+`":1,"a":2}`), 10); len(got) != 3 {
+	if got := reading(`{"` + strings.Repeat("x", 2000) + `":1,"a":2}`).Terms(10); len(got) != 3 {
 		t.Errorf("got %d terms, want none of a name that no path can have", len(got))
 	}
 }
@@ -98,11 +98,11 @@ func FuzzTerms(f *testing.F) {
 	masks, err := NewMasks(MaskConfig{Payload: []string{"$.a", "$.b[*].c"}})
 	check.NoError(f, err)
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if got := Terms(value, 20); len(got) > 40 {
+		if got := reading(string(value)).Terms(20); len(got) > 40 {
 			t.Errorf("Terms(%q, 20) has %d", value, len(got))
 		}
 		for _, m := range []*Masks{nil, masks} {
-			got := Text(value, m, 30)
+			got := m.Read(value, nil).Text(30)
 			if len(got) > 30 || !utf8.ValidString(got) || strings.Contains(got, "\x00") {
 				t.Errorf("Text(%q) = %q, want at most 30 bytes of UTF-8 without NUL", value, got)
 			}

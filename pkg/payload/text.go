@@ -6,50 +6,46 @@ import (
 )
 
 // Text returns the text that a free-text search finds. For JSON, the result contains the strings, numbers and member
-// names, separated by spaces, but nothing at or below a masked path. For text that is not JSON, the result is the whole
-// text, or "" if the configuration masks any path. For bytes that are not UTF-8, it is "". The result is in lower case
-// (strings.ToLower), valid UTF-8, without NUL, and at most limit bytes long.
-func Text(value []byte, masks *Masks, limit int) string {
-	c, ok := open(value)
+// names, separated by spaces, but nothing that is hidden. For text that is not JSON, the result is the whole text, or ""
+// if it is hidden. For bytes that are not UTF-8, it is "". The result is in lower case (strings.ToLower), valid UTF-8,
+// without NUL, and at most limit bytes long.
+func (r Reading) Text(limit int) string {
+	c, ok := r.reader()
 	switch {
 	case ok:
-		t := texter{walk: walk{cursor: c, rules: masks.rules(), states: masks.rules().begin()}, limit: limit}
-		t.value(0)
+		t := texter{reader: c, limit: limit}
+		t.value()
 		return lower(t.text.String(), limit)
-	case len(masks.rules()) > 0 || !utf8.Valid(value):
+	case r.Hides() || !utf8.Valid(r.text):
 		return ""
 	}
-	return lower(cut(string(value), limit), limit)
+	return lower(cut(string(r.text), limit), limit)
 }
 
 type texter struct {
-	walk
+	reader
 	limit int
 	text  strings.Builder
 }
 
-// value skips a value and appends its text. The masking rules' states for this value are those in t.states from the
-// index from on. It returns false when the limit is reached.
-func (t *texter) value(from int) bool {
-	base := len(t.states)
-	if t.enter(from) {
-		t.skip()
+// value skips a value and appends its text. It returns false when the limit is reached.
+func (t *texter) value() bool {
+	if s := t.hidden(); s != nil {
+		if t.skip(); s.inside {
+			t.add(unquote(s.shown))
+		}
 		return true
 	}
 	switch t.kind() {
 	case '{':
 		return t.object(func(name []byte) bool {
-			t.toMember(from, base, name)
-			if !t.masked(base) {
+			if s := t.hidden(); s == nil || s.inside {
 				t.add(unquote(name))
 			}
-			return t.value(base)
+			return t.value()
 		})
 	case '[':
-		return t.array(func() bool {
-			t.toElement(from, base)
-			return t.value(base)
-		})
+		return t.array(t.value)
 	case '"':
 		t.add(unquote(t.scalar()))
 	case 't', 'f', 'n':

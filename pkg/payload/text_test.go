@@ -14,6 +14,9 @@ func newMasks(t *testing.T, paths ...string) *Masks {
 	return m
 }
 
+// reading is a text of which nothing is hidden.
+func reading(text string) Reading { return (*Masks)(nil).Read([]byte(text), nil) }
+
 func TestText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -41,7 +44,7 @@ func TestText(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := Text([]byte(c.value), newMasks(t, c.masks...), c.limit); got != c.want {
+			if got := newMasks(t, c.masks...).Read([]byte(c.value), nil).Text(c.limit); got != c.want {
 				t.Errorf("Text(%s) = %q, want %q", c.value, got, c.want)
 			}
 		})
@@ -51,7 +54,7 @@ func TestText(t *testing.T) {
 func TestText_GrowingLettersStayInTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{strings.Repeat("Ⱥ", 100), strings.Repeat("İ", 100)} {
-		if got := Text([]byte(value), nil, 50); len(got) > 50 {
+		if got := reading(value).Text(50); len(got) > 50 {
 			t.Errorf("Text(%.10s...) has %d bytes, want at most 50", value, len(got))
 		}
 	}
@@ -66,19 +69,19 @@ func BenchmarkDocument(b *testing.B) {
 	b.Run("Terms", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			Terms(value, 500)
+			reading(string(value)).Terms(500)
 		}
 	})
 	b.Run("Text", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			Text(value, masks, 4096)
+			masks.Read(value, nil).Text(4096)
 		}
 	})
 	b.Run("Mask", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			masks.Payload(value)
+			masks.Read(value, nil).Shown()
 		}
 	})
 }

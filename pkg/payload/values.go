@@ -39,13 +39,14 @@ func (v Value) Identity() string {
 }
 
 // Values calls yield for each scalar at one of the paths, with the index of the path, in the order of the text. It
-// finds exactly the values for which Terms, with the same limit, returns a term. Text that is not JSON has no values.
-func Values(value []byte, paths []Path, limit int, yield func(path int, v Value)) {
-	c, ok := open(value)
+// finds exactly the values for which Terms, with the same limit, returns a term, but no hidden ones. Text that is not JSON
+// has no values.
+func (r Reading) Values(paths []Path, limit int, yield func(path int, v Value)) {
+	c, ok := r.reader()
 	if !ok {
 		return
 	}
-	f := finder{cursor: c, left: limit, paths: paths, yield: yield}
+	f := finder{reader: c, left: limit, paths: paths, yield: yield}
 	for i := range paths {
 		f.states = append(f.states, state{rule: i})
 	}
@@ -55,7 +56,7 @@ func Values(value []byte, paths []Path, limit int, yield func(path int, v Value)
 // finder walks through a text and finds the values at the paths. A state belongs to one path: it is the number of the
 // path's steps that match the path from the root of the text to the value at the cursor.
 type finder struct {
-	*cursor
+	reader
 	left   int
 	paths  []Path
 	states []state
@@ -68,7 +69,7 @@ func (f *finder) value(from, depth int) bool {
 	if f.left--; f.left < 0 {
 		return false
 	}
-	if depth > maxDepth {
+	if depth > maxDepth || f.hidden() != nil {
 		f.skip()
 		return true
 	}

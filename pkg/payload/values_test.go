@@ -30,7 +30,7 @@ func TestValues(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			Values([]byte(c.value), parsed(t, strings.Fields(c.paths)...), 100, func(path int, v Value) {
+			reading(c.value).Values(parsed(t, strings.Fields(c.paths)...), 100, func(path int, v Value) {
 				got = append(got, fmt.Sprint(path, " ", v.Kind, " ", v.Text))
 			})
 			check.Equal(t, strings.Join(got, "\n"), c.want, "values")
@@ -55,12 +55,12 @@ func TestValuesHaveTerms(t *testing.T) {
 		var want, got []int64
 		for _, p := range paths {
 			for _, scalar := range []string{`"x"`, `""`, `"4"`, "4", "4e1", "-5e-1", "true", "null"} {
-				if term := entity.FieldTerm(p.String(), scalar); slices.Contains(Terms(text, limit), term) {
+				if term := entity.FieldTerm(p.String(), scalar); slices.Contains(reading(string(text)).Terms(limit), term) {
 					want = append(want, term)
 				}
 			}
 		}
-		Values(text, paths, limit, func(path int, v Value) {
+		reading(string(text)).Values(paths, limit, func(path int, v Value) {
 			got = append(got, entity.FieldTerm(paths[path].String(), v.Canonical()))
 		})
 		for _, list := range []*[]int64{&want, &got} {

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/auto"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk"
@@ -60,6 +61,7 @@ type options struct {
 	attempt attempt.Options
 	tracing trace.TracerProvider
 	schemas Schemas
+	masks   *payload.Masks
 	archive bulk.Archive
 	groups  bulk.Groups
 	replay  bulk.ReplayRemoves
@@ -85,6 +87,10 @@ func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attem
 // WithSchemas sets the source that decodes and encodes payloads with the schemas of a registry. With nil, or without
 // this option, no payload has a schema.
 func WithSchemas(s Schemas) Option { return func(o *options) { o.schemas = s } }
+
+// WithMasks sets what the patches of those keep who may not see what is masked; see entity.RedriveOptions.KeepsMasked.
+// Without this option nothing is masked.
+func WithMasks(m *payload.Masks) Option { return func(o *options) { o.masks = m } }
 
 // WithArchive lets redrives select archived messages. Without this option they select live messages only.
 func WithArchive(a Archive) Option { return func(o *options) { o.archive = a } }
@@ -116,7 +122,7 @@ func New(cfg Config, stores Stores, publisher Publisher, registry prometheus.Reg
 		o.groups = nil
 	}
 	s.Redrives, s.runner = bulk.New(bulk.Config{
-		Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas, Archive: o.archive, Groups: o.groups, Progress: stores.Progress,
+		Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas, Masks: o.masks, Archive: o.archive, Groups: o.groups, Progress: stores.Progress,
 		MetadataGrace: cfg.MetadataGrace, ReplayRemoves: o.replay,
 	},
 		stores.Redrives, stores.Selections, parts, registry, log, o.attempt.Tracer)

@@ -40,7 +40,7 @@ type handlers struct {
 // handlers returns the resources, each with the dependencies that it uses. Without a database, the server does not call
 // the resources that need one.
 func (s *Server) handlers() handlers {
-	masking := wire.Masking{Masks: s.masks, Derived: s.derived}
+	masking := wire.Masking{Masks: s.masks, Derived: s.derived, Schemas: s.schemas != nil}
 	show := wire.Messages{Dialects: s.dialects, Masking: masking}
 	rules := unmask.Rules{Masking: masking, Origins: s.origins, Trail: s.stores.Trail, Schemas: s.schemas}
 	cursors, bodies, now := request.Cursors{Signer: s.signer}, s.cfg.bodies(), func() time.Time { return s.now() }
@@ -60,7 +60,7 @@ func (s *Server) handlers() handlers {
 		liveSchemas:   messages.SchemaTexts{Load: s.stores.Objects.Get, Schemas: s.schemas},
 		retries: messages.Retries{
 			Store: s.stores.Histories, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Masking: masking, Bodies: bodies,
-			Redirects: s.db.Redirects, Encoder: s.schemas,
+			Redirects: s.db.Redirects, Encoder: s.schemas, Reader: rules.Reader,
 		},
 		changes: messages.Changes{
 			Store: s.stores.Changes, Database: s.db.Changes, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies,
@@ -78,7 +78,7 @@ func (s *Server) handlers() handlers {
 		},
 		audit:      admin.Audit{Store: s.stores.Objects, Database: s.db.Audit, Masking: masking, Cursors: cursors},
 		quarantine: admin.Quarantine{Database: s.db.Quarantine, Show: show, Cursors: cursors, Bodies: bodies},
-		session:    admin.Session{Mode: s.authentication.mode, Masks: s.masks},
+		session:    admin.Session{Mode: s.authentication.mode, Masking: !s.masks.Empty()},
 	}
 	h.archived, h.archivedPayloads, h.archivedHistories, h.archivedSchemas = h.live, h.livePayloads, h.liveHistories, h.liveSchemas
 	if s.stores.Database != nil {

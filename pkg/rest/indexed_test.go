@@ -22,14 +22,18 @@ func (f *fixture) index(masks *payload.Masks) {
 	}
 	var documents []entity.Document
 	for _, m := range page.Messages {
-		d := entity.Document{MessageID: m.ID, Terms: payload.Terms(m.Record.Value, 1000)}
+		d := entity.Document{MessageID: m.ID, Terms: masks.Read(m.Record.Value, nil).Terms(1000)}
 		if m.Record.Key != nil {
-			d.Terms = append(d.Terms, entity.KeyTerm(m.Record.Key))
+			term := entity.KeyTerm
+			if masks.ReadPart(&m.Record, entity.KeyPart, entity.Decoded{}).Hides() {
+				term = entity.HiddenKeyTerm
+			}
+			d.Terms = append(d.Terms, term(m.Record.Key))
 		}
 		for _, h := range m.Record.Headers {
 			d.Terms = append(d.Terms, entity.HeaderTerm(h.Key, nil), entity.HeaderTerm(h.Key, append([]byte{}, h.Value...)))
 		}
-		d.Text = strings.ToLower(m.ErrorMessage) + "\n" + payload.Text(m.Record.Value, masks, 4096)
+		d.Text = strings.ToLower(m.ErrorMessage) + "\n" + masks.Read(m.Record.Value, nil).Text(4096)
 		documents = append(documents, d)
 	}
 	if err := f.memory.StoreDocuments(ctx, 1, documents); err != nil {

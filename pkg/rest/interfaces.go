@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/admin"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/groups"
@@ -77,8 +76,6 @@ type Schemas interface {
 }
 
 type (
-	// Masks are the masking rules: they replace the values of masked fields in payloads and headers.
-	Masks = wire.Masks
 	// DerivedMasks report which fields were read from masked headers.
 	DerivedMasks = wire.DerivedMasks
 	// Fetcher reads values that were too large to store.
@@ -110,16 +107,11 @@ func (noDialects) CheckRules([]entity.TopicRule) error               { return ni
 func (noDialects) MapTopic([]entity.TopicRule, string) string        { return "" }
 func (noDialects) ConfiguredRules() []entity.TopicRule               { return nil }
 
-type noMasks struct{}
+// noDerivedMasks hides nothing that was read from headers.
+type noDerivedMasks struct{}
 
-func (noMasks) Empty() bool                             { return true }
-func (noMasks) Payload(value []byte) ([]byte, []string) { return value, nil }
-func (noMasks) Header(string) bool                      { return false }
-func (noMasks) CoversPath(payload.Path) bool            { return false }
-func (noMasks) CoversPatch(*payload.Patch) bool         { return false }
-func (noMasks) Patch(patch []byte) []byte               { return patch }
-func (noMasks) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
-func (noMasks) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
+func (noDerivedMasks) Fields() entity.MaskedFields            { return entity.MaskedFields{} }
+func (noDerivedMasks) Of(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }
 
 type allDeclared struct{}
 

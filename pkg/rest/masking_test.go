@@ -11,6 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
@@ -54,7 +55,7 @@ func maskedFixture(t *testing.T) *fixture {
 
 // derivedByHeader reports which fields are masked, when each field comes from one header: the stack trace from the
 // header "trace", the error message from "said", the class from "class", the consumer group from "group".
-type derivedByHeader struct{ masks Masks }
+type derivedByHeader struct{ masks *payload.Masks }
 
 func (d derivedByHeader) Fields() entity.MaskedFields {
 	failure := d.masks.Header("said") || d.masks.Header("class")

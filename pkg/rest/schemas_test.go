@@ -15,11 +15,12 @@ import (
 // "lost" as unavailable.
 type fakeSchemas struct {
 	to      *entity.EncodeTarget
+	names   entity.Names
 	visible *entity.TopicPatterns // topics of the caller of a Reader
 }
 
 func (f *fakeSchemas) ReaderFor(_ context.Context, visible *entity.TopicPatterns) entity.PartReader {
-	return &fakeSchemas{f.to, visible}
+	return &fakeSchemas{f.to, f.names, visible}
 }
 
 func (f *fakeSchemas) Decode(m *entity.Message, part entity.RecordPart, _ int) entity.Decoded {
@@ -30,7 +31,7 @@ func (f *fakeSchemas) Decode(m *entity.Message, part entity.RecordPart, _ int) e
 	ref := entity.SchemaRef{Registry: "main", ID: 7}
 	switch text, encoded := strings.CutPrefix(data, "enc:"); {
 	case encoded:
-		return entity.Decoded{Format: entity.Avro, JSON: []byte(text), Schema: ref}
+		return entity.Decoded{Format: entity.Avro, JSON: []byte(text), Names: f.names, Schema: ref}
 	case data == "lost":
 		return entity.Decoded{Format: entity.UnknownFormat, Omitted: entity.SchemaUnavailable, Reason: "schema 7 is secret", Schema: ref}
 	}

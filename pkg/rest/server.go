@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/address"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
@@ -31,7 +32,7 @@ type Server struct {
 	db        Database // parts of the store that only PostgreSQL has; zero: the store has no database
 	redriver  Redriver // nil: the server has no API, only probes
 	dialects  Dialects
-	masks     Masks
+	masks     *payload.Masks
 	derived   DerivedMasks
 	fetcher   Fetcher      // nil: values that are not stored are not available
 	inspector Inspector    // nil: the state of the Kafka cluster is unknown
@@ -72,7 +73,7 @@ type Server struct {
 type Option func(*Server)
 
 // WithMasks sets which values are masked for callers without the grant unmask.
-func WithMasks(m Masks) Option { return func(s *Server) { s.masks = m } }
+func WithMasks(m *payload.Masks) Option { return func(s *Server) { s.masks = m } }
 
 // WithDerivedMasks sets which fields are masked because they were read from masked headers.
 func WithDerivedMasks(d DerivedMasks) Option { return func(s *Server) { s.derived = d } }
@@ -161,7 +162,7 @@ func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger
 func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger) *Server {
 	s := &Server{
 		cfg: cfg, metrics: newMetrics(registry), logger: logger, report: reporter{logger}, now: time.Now, limits: newLimits(cfg),
-		dialects: noDialects{}, masks: noMasks{}, derived: noMasks{}, origins: allDeclared{},
+		dialects: noDialects{}, derived: noDerivedMasks{}, origins: allDeclared{},
 	}
 	s.health = newHealth(checks, func() bool { return s.phase.Load() == ready }, logger)
 	// Config.Validate has already reported invalid entries, so errors are ignored here. An invalid entry is neither an

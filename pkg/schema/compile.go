@@ -247,6 +247,18 @@ func (c *compiled) decode(f frame, limit int) (text []byte, err error) {
 	}
 }
 
+// names returns the names of the members of a decoded part; nil when its schema gives them no others than the JSON has.
+func (c *compiled) names(f frame) entity.Names {
+	switch {
+	case c.avro != nil:
+		return c.avro.Names()
+	case c.proto != nil:
+		indexes, _, _ := f.indexes()
+		return c.proto.Names(indexes)
+	}
+	return nil
+}
+
 // decodeJSON returns a value that has a JSON Schema unchanged, because it is JSON already. It returns an error if the
 // value is not valid JSON or exceeds the limits.
 func decodeJSON(data []byte, limit int) ([]byte, error) {

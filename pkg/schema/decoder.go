@@ -26,6 +26,7 @@ type Decoder struct {
 	cfg        Config
 	registries []*registry
 	topics     map[topicPart]TopicConfig
+	watch      *maskWatch // nil: nothing is watched
 }
 
 type topicPart struct {
@@ -205,6 +206,9 @@ func (r *reader) Decode(m *entity.Message, kind entity.RecordPart, limit int) en
 			d.Omitted = over.Kind
 		}
 	}
+	if d.JSON != nil {
+		d.Names = c.names(p.frame)
+	}
 	return d
 }
 
@@ -245,7 +249,11 @@ func (r *reader) Complete(m *entity.Message, kind entity.RecordPart, d *entity.D
 		if err != nil {
 			return err
 		}
-		return r.decoder.complete(ctx, &p, m, c, &d.Schema, r.visible)
+		err = r.decoder.complete(ctx, &p, m, c, &d.Schema, r.visible)
+		if err == nil {
+			r.decoder.watch.look(ctx, &p, c, d.Schema)
+		}
+		return err
 	})
 	if r.visible != nil && d.Schema.Subject == "" && d.Omitted == entity.SchemaError {
 		d.Reason = "" // it may quote the schema
@@ -262,7 +270,7 @@ func (d *Decoder) complete(ctx context.Context, p *part, m *entity.Message, c *c
 	}
 	wanted := []string{p.subject}
 	for _, topic := range []string{m.OriginalTopic, m.Source.Topic} {
-		if visible == nil || visible.Match(topic) && d.namesTopic(p.registry, visible) {
+		if visible == nil || visible.Match(topic) && d.namesTopic(p.registry.registry, visible) {
 			wanted = append(wanted, p.subjectFor(topic, c))
 		}
 	}

@@ -6,6 +6,7 @@
 //   - compare.go: compares the schema of a message with the latest version of its subject
 //   - encode.go: encodes edited parts; a part is the key or the value of a record
 //   - decoder.go: decodes parts of records
+//   - masks.go: reports masks that a new version of a subject has lost
 //   - registry.go: the look-ups of one registry, and their limits
 //   - health.go: when a registry counts as down
 //   - client.go: the requests of a look-up

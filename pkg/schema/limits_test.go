@@ -373,7 +373,7 @@ func TestQuestionThatFailsIsPutOff(t *testing.T) {
 				for began, left := time.Now(), time.Hour; left > 0; left -= 100 * time.Millisecond {
 					d := f.decode(t, m)
 					f.Reader(t.Context()).Complete(m, entity.ValuePart, &d)
-					_, _, err := f.Compare(t.Context(), m, entity.ValuePart)
+					_, _, err := f.Compare(t.Context(), m, entity.ValuePart, nil)
 					_, _, err2 := f.Encode(t.Context(), m, entity.ValuePart, []byte(`{}`), entity.EncodeTarget{}, "payload")
 					check.True(t, d.Temporary && errors.Is(err, entity.ErrUnavailable) && errors.Is(err2, entity.ErrUnavailable), "got %+v, %v, %v", d, err, err2)
 					for range f.asked() {

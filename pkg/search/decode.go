@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -35,19 +36,14 @@ const lookupTime = 50 * time.Millisecond
 
 // parts are the value and the key of a record as they are indexed: decoded if they have a schema.
 type parts struct {
-	value []byte
-	key   []byte // JSON of the decoded key; nil when the key was not decoded
-
-	keySchema bool // the key has a schema
+	value   payload.Reading
+	key     payload.Reading
+	decoded []byte // JSON of the decoded key; nil when the key was not decoded
 }
 
 // partsOf returns the parts of a message to index. If a schema could not be read, again says when to decode the message
 // again; otherwise again is nil.
-func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repository.DeferredDecoding) {
-	p.value = stored(&m.Record)
-	if reader == nil {
-		return p, nil
-	}
+func partsOf(m *entity.Message, reader entity.PartReader, masks *payload.Masks) (p parts, again *repository.DeferredDecoding) {
 	note := func(d entity.Decoded) {
 		if d.Omitted != entity.SchemaUnavailable {
 			return
@@ -57,14 +53,13 @@ func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repos
 			again.First, again.Longest = failedFirst, failedLongest
 		}
 	}
-	if p.value != nil {
-		if d := reader.Decode(m, entity.ValuePart, maxValue); d.Format != entity.NoFormat {
-			p.value = d.JSON
-			note(d)
-		}
+	if stored(&m.Record) != nil {
+		value := entity.DecodePart(reader, m, entity.ValuePart, maxValue)
+		p.value = masks.ReadPart(&m.Record, entity.ValuePart, value)
+		note(value)
 	}
-	key := reader.Decode(m, entity.KeyPart, maxHeaderValue)
-	p.key, p.keySchema = key.JSON, key.Format != entity.NoFormat
+	key := entity.DecodePart(reader, m, entity.KeyPart, maxHeaderValue)
+	p.key, p.decoded = masks.ReadPart(&m.Record, entity.KeyPart, key), key.JSON
 	note(key)
 	return p, again
 }
@@ -82,7 +77,7 @@ func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete
 	documents := make([]entity.Document, len(messages))
 	var deferred []repository.DeferredDecoding
 	for i := range messages {
-		p, again := partsOf(&messages[i], reader)
+		p, again := partsOf(&messages[i], reader, w.masks)
 		if documents[i] = w.document(&messages[i], p); again != nil {
 			deferred = append(deferred, *again)
 		} else {

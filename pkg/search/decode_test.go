@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -112,4 +113,28 @@ func TestUndecodedIsIndexedWhenTheRegistryIsBack(t *testing.T) {
 			check.Len(t, store.undecoded, 0, "deferred messages")
 		})
 	})
+}
+
+// A key in which masks hide something has a term that only those search who may see it, whether the key is searched by
+// its JSON or by its bytes; the worker puts no such key and no hidden value into facets.
+func TestHiddenKeysHaveTermsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	decoder := decoderOf(map[string]entity.Decoded{
+		"bytes": {Format: entity.Avro, JSON: []byte(`{"secret":"4111"}`)},
+		"open":  {Format: entity.Avro, JSON: []byte(`{"id":1}`)},
+	})
+	for key, hidden := range map[string]bool{"bytes": true, "open": false, "plain": false, `{"secret":"4111"}`: true, "\x00\x01": true} {
+		w := newWorker(t, newStore(), decoder)
+		WithFields()(w)
+		m := entity.Message{Record: entity.Record{Key: []byte(key), Value: []byte(`{"secret":{"a":"s"},"b":"{\"secret\":1}"}`)}}
+		p, _ := partsOf(&m, w.schemas.Reader(t.Context()), w.masks)
+		d := w.document(&m, p)
+		check.Equal(t, slices.Contains(d.Terms, entity.KeyTerm([]byte(key))), !hidden, "a term of the key "+key)
+		check.Equal(t, slices.Contains(d.Terms, entity.HiddenKeyTerm([]byte(key))), hidden, "a term of the hidden key "+key)
+		check.Equal(t, slices.Contains(d.Terms, entity.KeyTerm([]byte(`{"secret":"4111"}`))), false, "a term of the JSON of the key "+key)
+		for _, v := range d.Fields.Values {
+			check.True(t, v.Key != "key" || !hidden, "a facet has the key %s", key)
+			check.True(t, v.Value != "s" && v.Value != "4111", "a facet has the hidden value %+v", v)
+		}
+	}
 }

@@ -17,7 +17,7 @@ import (
 const (
 	// format is the version of the rules by which documents are made from messages. It must be increased with every
 	// change of these rules; the worker then indexes all messages again.
-	format = 2
+	format = 3
 
 	maxFields       = 500     // how many values of a record's JSON, from the first on, searches by field can find
 	maxHeaders      = 200     // how many headers of a record, from the first on, searches by header can find
@@ -48,14 +48,14 @@ func (w *Worker) document(m *entity.Message, p parts) entity.Document {
 
 // text returns the text of a document: the error message and the text of the record. They are on separate lines, so
 // that a phrase cannot match the end of the message and the beginning of the record.
-func (w *Worker) text(m *entity.Message, stored []byte) string {
+func (w *Worker) text(m *entity.Message, stored payload.Reading) string {
 	message := m.ErrorMessage
 	if w.hidden(m).ErrorMessage {
 		message = ""
 	}
 	message = message[:min(len(message), maxErrorMessage)]
 	message = strings.ReplaceAll(strings.ToValidUTF8(message, ""), "\x00", " ")
-	value := payload.Text(stored, w.masks, int(w.cfg.PayloadBytes))
+	value := stored.Text(int(w.cfg.PayloadBytes))
 	if value == "" {
 		return strings.ToLower(message)
 	}
@@ -63,17 +63,21 @@ func (w *Worker) text(m *entity.Message, stored []byte) string {
 }
 
 // terms returns the terms of the key, of the headers and of the fields, within the limits above. It includes those with
-// masked values: a user who may not see such a value may not search for it either.
+// masked values, as payload.Reading.Terms and entity.HiddenKeyTerm: only those who may see such a value find it.
 func terms(r *entity.Record, p parts) []int64 {
-	all := payload.Terms(p.value, maxFields)
-	if r.Key != nil {
-		all = append(all, entity.KeyTerm(r.Key))
+	all := p.value.Terms(maxFields)
+	keyTerm := entity.KeyTerm
+	if p.key.Hides() {
+		keyTerm = entity.HiddenKeyTerm
 	}
-	if p.key != nil {
-		all = append(all, entity.KeyTerm(p.key))
+	if r.Key != nil {
+		all = append(all, keyTerm(r.Key))
+	}
+	if p.decoded != nil {
+		all = append(all, keyTerm(p.decoded))
 		var text string
-		if json.Unmarshal(p.key, &text) == nil {
-			all = append(all, entity.KeyTerm([]byte(text)))
+		if json.Unmarshal(p.decoded, &text) == nil {
+			all = append(all, keyTerm([]byte(text)))
 		}
 	}
 	for _, h := range r.Headers[:min(len(r.Headers), maxHeaders)] {

@@ -34,8 +34,8 @@ type FacetCounter struct {
 }
 
 // NewFacetCounter returns a FacetCounter. schemas decodes keys and values that have a schema; when it is nil, nothing
-// is decoded. A key that has a schema, and contains or may contain a masked value, is not counted. The caller must
-// refuse facets by masked headers and paths.
+// is decoded. Values and keys in which masks hide something are not counted. The caller must refuse facets by masked
+// headers and paths.
 func NewFacetCounter(store FacetStore, schemas Schemas, masks *payload.Masks) *FacetCounter {
 	return &FacetCounter{
 		store: store, schemas: schemas, masks: masks, now: time.Now, most: repository.MaxFacetMessages, memory: repository.FacetMemory * 3 / 4,
@@ -153,13 +153,11 @@ func (r *facetReader) message(m *entity.Message) {
 }
 
 func (r *facetReader) payload(m *entity.Message) {
-	value := stored(&m.Record)
-	if value != nil && r.decoder != nil {
-		if d := r.decoder.Decode(m, entity.ValuePart, maxValue); d.Format != entity.NoFormat {
-			value = d.JSON
-		}
+	if stored(&m.Record) == nil {
+		return
 	}
-	payload.Values(value, r.paths, maxFields, func(path int, v payload.Value) {
+	value := r.masks.ReadPart(&m.Record, entity.ValuePart, entity.DecodePart(r.decoder, m, entity.ValuePart, maxValue))
+	value.Values(r.paths, maxFields, func(path int, v payload.Value) {
 		if at := r.at[path]; at >= 0 {
 			r.facets[at].add(repository.FacetKind(v.Kind), v.Identity(), v.Text)
 		} else {
@@ -177,17 +175,9 @@ func (r *facetReader) headers(m *entity.Message, f *facetValues, name string) {
 }
 
 func (r *facetReader) key(m *entity.Message, f *facetValues) {
-	key := m.Record.Key
-	if r.decoder != nil {
-		d := r.decoder.Decode(m, entity.KeyPart, maxHeaderValue)
-		if d.Format != entity.NoFormat && hidesKey(r.masks, d.JSON) {
-			return
-		}
-		if d.JSON != nil {
-			key = scalarKey(d.JSON)
-		}
-	}
-	if key != nil {
+	d := entity.DecodePart(r.decoder, m, entity.KeyPart, maxHeaderValue)
+	p := parts{key: r.masks.ReadPart(&m.Record, entity.KeyPart, d), decoded: d.JSON}
+	if key := p.facetKey(); key != nil {
 		f.addBytes(key)
 	}
 }

@@ -33,7 +33,7 @@ func (w *Worker) fieldsOf(m *entity.Message, p parts) *entity.DocumentFields {
 		}
 		add(key, kind, string(value))
 	}
-	payload.Scalars(p.value, w.masks, maxFields, func(path string, v payload.Value) {
+	p.value.Scalars(maxFields, func(path string, v payload.Value) {
 		add(repository.FacetKey{Path: path}, repository.FacetKind(v.Kind), v.Identity())
 	})
 	for _, h := range m.Record.Headers[:min(len(m.Record.Headers), maxHeaders)] {
@@ -41,35 +41,21 @@ func (w *Worker) fieldsOf(m *entity.Message, p parts) *entity.DocumentFields {
 			addBytes(repository.FacetKey{Header: h.Key}, h.Value)
 		}
 	}
-	if key := w.keyOf(m, p); key != nil {
+	if key := p.facetKey(); key != nil {
 		addBytes(repository.FacetKey{Field: repository.FacetRecordKey}, key)
 	}
 	return f
 }
 
-// keyOf returns the key as facets show it. It returns nil when the message has no key, or when the key contains a
-// masked value or may contain one.
-func (w *Worker) keyOf(m *entity.Message, p parts) []byte {
-	if p.keySchema && hidesKey(w.masks, p.key) {
+// facetKey returns the key as facets show it: the text of a decoded scalar, and the JSON of any other decoded key. It
+// returns nil when the message has no key, or when something in the key is hidden.
+func (p parts) facetKey() []byte {
+	if p.key.Hides() {
 		return nil
 	}
-	if p.key == nil {
-		return m.Record.Key
+	key, _ := p.key.Shown()
+	if p.decoded != nil {
+		p.key.Values([]payload.Path{{}}, 1, func(_ int, v payload.Value) { key = []byte(v.Text) })
 	}
-	return scalarKey(p.key)
-}
-
-// scalarKey returns a decoded key as facets show it: the text of a scalar, and the JSON of any other key.
-func scalarKey(decoded []byte) []byte {
-	payload.Values(decoded, []payload.Path{{}}, 1, func(_ int, v payload.Value) { decoded = []byte(v.Text) })
-	return decoded
-}
-
-// hidesKey reports whether a key with a schema has a masked value, or may have one because it cannot be decoded.
-func hidesKey(masks *payload.Masks, decoded []byte) bool {
-	if !masks.CoversPath(payload.Path{}) {
-		return false
-	}
-	_, names := masks.Payload(decoded)
-	return decoded == nil || len(names) > 0
+	return key
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/internal/test/stores"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
@@ -79,10 +80,13 @@ func (b *bench) build(store any, tracer trace.Tracer) {
 	})
 	b.Retrier = b.parts.Retrier
 	b.Redrives, b.runner = New(Config{
-		Workers: 4, ClaimExpiry: claimExpiry, Archive: b.archive, Groups: b.groups, Progress: b.Store, MetadataGrace: time.Minute,
+		Workers: 4, ClaimExpiry: claimExpiry, Archive: b.archive, Masks: benchMasks, Groups: b.groups, Progress: b.Store, MetadataGrace: time.Minute,
 	}, s.Redrives, s.Selections, b.parts, b.registry, b.Logger,
 		tracer)
 }
+
+// benchMasks are what redrives with RedriveOptions.KeepsMasked keep.
+var benchMasks, _ = payload.NewMasks(payload.MaskConfig{Payload: []string{"$.state.pin"}})
 
 // another returns a second process that uses the same store and the same fake Kafka.
 func (b *bench) another() *bench {

@@ -22,6 +22,7 @@ type Schemas interface {
 // Reasons for which a patch cannot be applied to a message.
 var (
 	errTombstone  = errors.New("the value is null, not JSON")
+	errMasked     = errors.New("the patch reads or changes something that is masked: that needs the grant unmask")
 	errNotCarried = errors.New("the message does not carry its value, which is fetched when it is sent")
 )
 
@@ -31,12 +32,13 @@ type patcher struct {
 	patch   *payload.Patch
 	raw     []byte
 	schema  entity.SchemaChoice
-	schemas Schemas // nil: no payload has a schema
-	fault   error   // why the patch is invalid and cannot be applied to any message; nil: it is valid
+	schemas Schemas        // nil: no payload has a schema
+	masks   *payload.Masks // what the patch must not touch; nil: nothing
+	fault   error          // why the patch is invalid and cannot be applied to any message; nil: it is valid
 }
 
 // compilePatch compiles the patch in the options of a redrive; it returns nil when they contain no patch.
-func compilePatch(o entity.RedriveOptions, schemas Schemas) (*patcher, error) {
+func compilePatch(o entity.RedriveOptions, cfg Config) (*patcher, error) {
 	if o.Patch == nil {
 		return nil, nil
 	}
@@ -44,12 +46,17 @@ func compilePatch(o entity.RedriveOptions, schemas Schemas) (*patcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile the patch: %w", err)
 	}
-	return &patcher{patch: p, raw: o.Patch, schema: o.Schema, schemas: schemas}, nil
+	compiled := &patcher{patch: p, raw: o.Patch, schema: o.Schema, schemas: cfg.Schemas}
+	if o.KeepsMasked {
+		compiled.masks = cfg.Masks
+	}
+	return compiled, nil
 }
 
 // patched is a payload before and after the patch, as JSON; After is nil when the patch cannot be applied.
 type patched struct {
 	Before, After []byte
+	Names         entity.Names
 	Edit          *entity.Edit
 }
 
@@ -74,9 +81,9 @@ func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity
 		return done, errTombstone
 	}
 	done.Before = m.Record.Value
-	var decoded entity.Decoded
-	if reader != nil {
-		decoded = reader.Decode(m, entity.ValuePart, payload.MaxPatched)
+	decoded := entity.DecodePart(reader, m, entity.ValuePart, payload.MaxPatched)
+	if p.masks.ReadPart(&m.Record, entity.ValuePart, decoded).Touches(p.patch) && !decoded.Temporary {
+		return done, errMasked
 	}
 	switch {
 	case decoded.Format == entity.NoFormat:
@@ -88,7 +95,7 @@ func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity
 	case decoded.JSON == nil:
 		return patched{}, errors.New("the payload cannot be decoded: " + decoded.Reason)
 	}
-	done.Before = decoded.JSON
+	done.Before, done.Names = decoded.JSON, decoded.Names
 	after, err := p.patch.Apply(decoded.JSON)
 	if err != nil {
 		return done, err //nolint:wrapcheck // the error names the operation
@@ -114,5 +121,5 @@ func reasonOf(err error) string {
 // clone returns a copy with its own bytes and without the edit, because the bytes of p belong to a message whose memory
 // is used again.
 func (p patched) clone() patched {
-	return patched{Before: bytes.Clone(p.Before), After: bytes.Clone(p.After)}
+	return patched{Before: bytes.Clone(p.Before), After: bytes.Clone(p.After), Names: p.Names}
 }

@@ -39,6 +39,16 @@ func TestPatchOverARedrive(t *testing.T) {
 		b.WantRecordUnchanged(one, before)
 	}))
 
+	t.Run("WhatIsMaskedIsLeftAloneForThoseWhoMayNotSeeIt", scenario(func(b *bench) {
+		for _, state := range []string{`"old"`, `{"pin":1}`, `"{\"pin\":1}"`} {
+			b.Add(1, value(`{"state":`+state+`}`))
+		}
+		keeps := options(func(o *entity.RedriveOptions) { o.Patch, o.KeepsMasked = []byte(patchText), true })
+		b.wantAll(counted{Selected: 3, Succeeded: 1, Skipped: 2, Reasons: reasons{SkippedPatchFailed: 2}}, keeps)
+		b.WantRecords(orders, `={"state":"new"}`)
+		b.wantAll(counted{Selected: 2, Succeeded: 2}, patching(patchText))
+	}))
+
 	t.Run("WhatItDoesNotFitIsSkippedAndNothingGoesBehindItsKey", scenario(func(b *bench) {
 		key := keyed("a")
 		misfits := []uuid.UUID{

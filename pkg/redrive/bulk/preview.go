@@ -446,6 +446,6 @@ func sample(ctx context.Context, patch *patcher, m entity.Message) entity.PatchS
 	if done = done.clone(); json.Valid(done.Before) {
 		shown.Before = done.Before
 	}
-	shown.After = done.After
+	shown.After, shown.Names = done.After, done.Names
 	return shown
 }

@@ -66,7 +66,7 @@ func (s *Redrives) validate(n repository.NewRedrive) (*patcher, error) {
 	if n.Action == entity.RedriveMap && !entity.ValidTopic(n.Options.OriginalTopic) {
 		return nil, &entity.FieldError{Field: "original_topic", Reason: fmt.Sprintf("%q cannot be the name of a topic", n.Options.OriginalTopic)}
 	}
-	return compilePatch(n.Options, s.deps.cfg.Schemas)
+	return compilePatch(n.Options, s.deps.cfg)
 }
 
 // Begin creates a redrive and returns at once; any process may run it. Cause.Operation becomes its id; if a redrive

@@ -190,7 +190,7 @@ func (r *run) compile(o entity.RedriveOptions) {
 	if r.patch != nil {
 		return
 	}
-	p, err := compilePatch(o, r.deps.cfg.Schemas)
+	p, err := compilePatch(o, r.deps.cfg)
 	if err != nil {
 		p = &patcher{raw: o.Patch, fault: err}
 	}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -73,12 +74,13 @@ type Archive interface {
 
 // Config says how redrives are carried out.
 type Config struct {
-	Workers     int           // parts of one redrive that a process sends at once; 0 leaves redrives to other processes
-	ClaimExpiry time.Duration // duration of a lease, which is also the duration of a claim
-	Schemas     Schemas       // decodes and encodes payloads with a schema; nil: no payload has a schema
-	Archive     Archive       // nil: a redrive selects live messages only
-	Groups      Groups        // nil: without Kafka, so each consumer group counts as one that will commit
-	Progress    Progress      // nil only without Groups
+	Workers     int            // parts of one redrive that a process sends at once; 0 leaves redrives to other processes
+	ClaimExpiry time.Duration  // duration of a lease, which is also the duration of a claim
+	Schemas     Schemas        // decodes and encodes payloads with a schema; nil: no payload has a schema
+	Masks       *payload.Masks // what RedriveOptions.KeepsMasked keeps
+	Archive     Archive        // nil: a redrive selects live messages only
+	Groups      Groups         // nil: without Kafka, so each consumer group counts as one that will commit
+	Progress    Progress       // nil only without Groups
 	// MetadataGrace is how long a redrive waits for a target that does not exist, because Kafka's answers may be late,
 	// before it skips its messages.
 	MetadataGrace time.Duration

@@ -23,23 +23,31 @@ func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decod
 	return value, key
 }
 
-// If payload fields are masked, maskDecoded masks a decoded key like a payload. If a value of the key is masked, or the
-// key cannot be decoded, it hides the key's bytes. It also removes the reasons for which a part cannot be decoded,
-// because these reasons name paths, and a path may contain values.
-func (c *shown) maskDecoded(by Masking) {
+// maskRecord replaces the hidden values of the payload and of the key. It hides the bytes of a key with a schema in which
+// something is hidden. It also removes the reasons for which a part cannot be decoded, because these reasons name paths,
+// and a path may contain values.
+func (c *shown) maskRecord(by Masking) {
 	if !by.CoversPath(payload.Path{}) {
 		return
 	}
+	if c.payload != nil {
+		c.payload, c.masked = by.Read(c.payload, c.value.Names).Shown()
+	}
 	c.value.Reason, c.key.Reason = "", ""
-	if c.key.JSON == nil {
-		c.keyMasked = c.key.Format != entity.NoFormat
+	key := by.ReadPart(&c.Record, entity.KeyPart, c.key)
+	if !key.Hides() || c.Record.Key == nil {
 		return
 	}
-	var names []string
-	c.key.JSON, names = by.Payload(c.key.JSON)
+	text, names := key.Shown()
 	for _, name := range names {
 		c.masked = append(c.masked, "key:"+name)
-		c.keyMasked = true
+	}
+	c.shownKey = []byte(MaskedText)
+	switch {
+	case c.key.JSON != nil:
+		c.key.JSON = text
+	case c.key.Format == entity.NoFormat:
+		c.shownKey = text
 	}
 }
 

@@ -55,9 +55,12 @@ func NewFilter(f entity.Filter, by Masking) *Filter {
 	if f.UnknownOrigin {
 		shown.Origin = OrNull(UnknownOrigin)
 	}
-	if utf8.Valid(f.Key) && f.Key != nil {
+	switch {
+	case by.HidesKeyText(f.Key):
+		shown.Key = new(MaskedText)
+	case utf8.Valid(f.Key) && f.Key != nil:
 		shown.Key = new(string(f.Key))
-	} else {
+	default:
 		shown.KeyBase64 = f.Key
 	}
 	for _, h := range f.Headers {

@@ -152,41 +152,48 @@ func NewEdit(e *entity.Edit, m *entity.Message, unmasked bool, by Masking, schem
 		shown.Headers = appendHeaders(nil, e.Headers, hidden)
 	}
 	if e.Patch != nil {
-		shown.RedrivePatch = showPatch(e.Patch, unmasked, by)
+		shown.RedrivePatch = showPatch(e.Patch, readable(m, schemas), unmasked, by)
 	} else if e.SetValue {
-		shown.PayloadPatch = showPatch(difference(m, e, schemas), unmasked, by)
+		if unmasked {
+			by.Masks = nil
+		}
+		shown.PayloadPatch = difference(m, e, by, schemas)
 	}
 	return shown
 }
 
-func showPatch(patch []byte, unmasked bool, by Masking) json.RawMessage {
+// showPatch shows a patch of the payload that of describes.
+func showPatch(patch []byte, of entity.Decoded, unmasked bool, by Masking) json.RawMessage {
 	if patch == nil || unmasked {
 		return patch
 	}
-	return by.Patch(slices.Clone(patch))
-}
-
-// readable returns a payload as JSON, decoded if it has a schema; nil if the payload cannot be shown as JSON.
-func readable(m *entity.Message, schemas entity.PartReader) []byte {
-	if schemas != nil {
-		if d := schemas.Decode(m, entity.ValuePart, MaxPayload); d.Format != entity.NoFormat {
-			return d.JSON
-		}
+	if of.Format != entity.NoFormat && of.JSON == nil {
+		by.Masks = by.OrAll() // the names of the schema are not known
 	}
-	text, _ := projectPayload(m.Record, MaxPayload)
-	return text
+	return by.Patch(slices.Clone(patch), of.Names)
 }
 
-// difference returns the JSON Patch from the message's payload to the edited payload; nil when they cannot be
-// compared.
-func difference(m *entity.Message, e *entity.Edit, schemas entity.PartReader) []byte {
+// readable returns a payload as JSON, decoded if it has a schema; the JSON is nil if the payload cannot be shown as JSON.
+func readable(m *entity.Message, schemas entity.PartReader) entity.Decoded {
+	d := entity.DecodePart(schemas, m, entity.ValuePart, MaxPayload)
+	if d.Format == entity.NoFormat {
+		d.JSON, _ = projectPayload(m.Record, MaxPayload)
+	}
+	return d
+}
+
+// difference returns the JSON Patch from the message's payload to the edited payload, both as masks let them be seen; nil
+// when they cannot be compared. Whether a hidden value has changed is hidden too, because whoever edits it could guess it.
+func difference(m *entity.Message, e *entity.Edit, by Masking, schemas entity.PartReader) []byte {
 	now := *m
 	now.Record = e.Apply(m.Record)
 	old, edited := readable(m, schemas), readable(&now, schemas)
-	if old == nil || edited == nil {
+	if old.JSON == nil || edited.JSON == nil {
 		return nil
 	}
-	patch, err := payload.Diff(old, edited)
+	before, _ := by.Read(old.JSON, old.Names).Shown()
+	after, _ := by.Read(edited.JSON, edited.Names).Shown()
+	patch, err := payload.Diff(before, after)
 	if err != nil {
 		return nil // the answer still reports that the payload changed
 	}

@@ -33,7 +33,7 @@ func wantEncoded(t *testing.T, got []byte) {
 }
 
 // plain writes messages as they are stored, without masks and without derived fields.
-var plain = Messages{Dialects: resttest.Plain, Masking: Masking{Masks: resttest.Plain, Derived: resttest.Plain}}
+var plain = Messages{Dialects: resttest.Plain, Masking: Masking{Derived: resttest.Plain}}
 
 // Each string in the JSON of a message of a list is written as Encode writes it.
 func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {

@@ -5,24 +5,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// Masks are the masking rules, which replace the values of masked fields in payloads and headers. They are safe for
-// concurrent use.
-type Masks interface {
-	// Empty reports whether the rules mask nothing.
-	Empty() bool
-	// Payload returns JSON with masked values replaced and the other bytes unchanged, and the paths of the replaced
-	// values.
-	Payload(value []byte) (masked []byte, names []string)
-	// Header reports whether the values of headers of that name are masked.
-	Header(name string) bool
-	// CoversPath reports whether the value at the path, or a part of it, is masked.
-	CoversPath(path payload.Path) bool
-	// CoversPatch reports whether a patch reads or writes masked values.
-	CoversPatch(patch *payload.Patch) bool
-	// Patch returns a JSON Patch with its masked values replaced.
-	Patch(patch []byte) []byte
-}
-
 // DerivedMasks says which fields of messages are masked because they were read from masked headers. It is safe for
 // concurrent use.
 type DerivedMasks interface {
@@ -37,8 +19,20 @@ const MaskedText = "***"
 
 // Masking hides masked values in answers.
 type Masking struct {
-	Masks
-	Derived DerivedMasks
+	*payload.Masks // nil: nothing is hidden by its path or its header's name
+	Derived        DerivedMasks
+	Schemas        bool // payloads are decoded with schemas, which may give masked values further names
+}
+
+// HidesKeyText reports whether the key in the condition of somebody else's filter is hidden. With schemas, so is every key
+// in JSON: it may have a masked value by another name.
+func (m Masking) HidesKeyText(key []byte) bool {
+	return m.HidesKey(key) || m.Schemas && m.CoversPath(payload.Path{}) && len(key) > 0 && (key[0] == '{' || key[0] == '[')
+}
+
+// HidesKey reports whether a condition compares a key that masks hide, or that cannot be looked into.
+func (m Masking) HidesKey(key []byte) bool {
+	return key != nil && m.ReadPart(&entity.Record{Key: key}, entity.KeyPart, entity.Decoded{}).Hides()
 }
 
 // Parameter reports whether a condition with this parameter compares something that may have been read from a masked

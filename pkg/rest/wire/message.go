@@ -120,10 +120,10 @@ type shown struct {
 	stackTrace string
 	cause      string
 	value, key entity.Decoded // value and key of the record, decoded with the schemas of a registry
-	keyMasked  bool
-	hidden     []bool   // which headers are masked; nil: none
-	masked     []string // names of the masked values
-	undeclared string   // why the origin is undeclared; "" when it is not
+	shownKey   []byte         // key in the answer
+	hidden     []bool         // which headers are masked; nil: none
+	masked     []string       // names of the masked values
+	undeclared string         // why the origin is undeclared; "" when it is not
 }
 
 // show prepares a message for an answer. The result refers to m, so m must not change while the result is used.
@@ -135,7 +135,7 @@ func (w Messages) show(m *entity.Message, v View) shown {
 			another.Origin.Partition, another.Origin.Offset, m = nil, nil, &another
 		}
 	}
-	c.Message, c.stackTrace, c.size = m, w.Dialects.StackTraceOf(*m), payloadSize(m.Record)
+	c.Message, c.stackTrace, c.size, c.shownKey = m, w.Dialects.StackTraceOf(*m), payloadSize(m.Record), m.Record.Key
 	c.payload, c.omitted = projectPayload(m.Record, v.Limit)
 	if v.Schemas != nil {
 		c.value, c.key = decoded(m, v, c.omitted)
@@ -174,10 +174,7 @@ func payloadURL(id uuid.UUID, archived bool) string {
 // mask replaces the masked values of the payload, of the key, of headers, and of fields that were read from a masked
 // header.
 func (c *shown) mask(by Masking) {
-	if c.payload != nil {
-		c.payload, c.masked = by.Payload(c.payload)
-	}
-	c.maskDecoded(by)
+	c.maskRecord(by)
 	c.hidden = by.headers(c.Record.Headers)
 	for i, hidden := range c.hidden {
 		if name := "header:" + c.Record.Headers[i].Key; hidden && !slices.Contains(c.masked, name) {
@@ -354,11 +351,7 @@ func (c *shown) writeOutcome(r *row) {
 // writeRecord writes the key and the headers of the record, and which parts are left out. When the message stands for a
 // range of unreadable records, last_offset is the offset of the last one; otherwise it is null.
 func (c *shown) writeRecord(r *row) {
-	if c.keyMasked {
-		r.blob("key", []byte(MaskedText))
-	} else {
-		r.blob("key", c.Record.Key)
-	}
+	r.blob("key", c.shownKey)
 	r.text("key_omitted", largeIf(c.Record.KeyOmitted > 0))
 	number(r, "key_size", keySize(c.Record))
 	c.writeDecodedKey(r)
@@ -586,7 +579,7 @@ func (w Messages) Quarantined(q entity.Quarantined) Quarantined {
 		ID: q.ID, DLQTopic: q.Source.Topic, DLQPartition: q.Source.Partition, DLQOffset: q.Source.Offset,
 		DLQTimestamp: Stamp(q.Source.Timestamp), DLQTimestampMs: OrNull(q.Source.RawTime),
 		SQLState: q.SQLState, FirstTry: Stamp(q.FirstTry), LastTry: Stamp(q.LastTry), Tries: q.Tries, RetryAt: Stamp(q.RetryAt),
-		Key: appendBlob(nil, q.Record.Key), KeyOmitted: OrNull(largeIf(q.Record.KeyOmitted > 0)),
+		Key: appendBlob(nil, c.shownKey), KeyOmitted: OrNull(largeIf(q.Record.KeyOmitted > 0)),
 		KeySize: keySize(q.Record), Payload: c.payload, PayloadOmitted: OrNull(c.omitted), PayloadSize: c.size, Masked: ListOf(c.masked),
 	}
 	if !c.Record.HeadersOmitted || c.Record.Headers != nil {

@@ -146,6 +146,15 @@ func newSelection(selection entity.Selection, by Masking) Selection {
 	return Selection{By: "filter", Archived: selection.Archived, Filter: NewFilter(selection.Filter, by)}
 }
 
+// shownPatch returns the patch of a redrive as everybody may see it. What somebody wrote into it who may see masked values
+// is hidden as a whole where a schema may know the paths by other names.
+func shownPatch(o entity.RedriveOptions, by Masking) []byte {
+	if by.Schemas && !o.KeepsMasked {
+		by.Masks = by.OrAll()
+	}
+	return by.Patch(o.Patch, nil)
+}
+
 func newRedriveOptions(o entity.RedriveOptions, by Masking) RedriveOptions {
 	shown := RedriveOptions{
 		Canary: OrNull(o.Canary), Rate: OrNull(o.Rate), MaxFailureShare: OrNull(o.MaxFailureShare),
@@ -154,7 +163,7 @@ func newRedriveOptions(o entity.RedriveOptions, by Masking) RedriveOptions {
 	}
 	shown.OriginalTopic = OrNull(o.OriginalTopic)
 	if o.Patch != nil {
-		shown.Patch = by.Patch(o.Patch)
+		shown.Patch = shownPatch(o, by)
 		shown.Schema = OrNull(cmp.Or(o.Schema, entity.SameSchema))
 	}
 	if o.CanaryWait > 0 {
@@ -414,20 +423,20 @@ const (
 )
 
 // newSamples shows at most maxSamples samples, and masks the payloads before and after the patch. The patch cannot have
-// moved a masked value to a path without a mask, because such a patch has already been refused.
+// moved a masked value to a path without a mask: such a patch is refused, as a whole or for the message.
 func newSamples(samples []entity.PatchSample, by Masking) []PatchSample {
 	return Each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) PatchSample {
-		return PatchSample{sample.MessageID, sampleSide(sample.Before, by), sampleSide(sample.After, by), OrNull(sample.Reason)}
+		return PatchSample{sample.MessageID, sampleSide(sample.Before, sample.Names, by), sampleSide(sample.After, sample.Names, by), OrNull(sample.Reason)}
 	})
 }
 
 // sampleSide returns a payload for a sample, with masks; nil, which becomes null, for a payload that cannot be part of
 // an answer.
-func sampleSide(value []byte, by Masking) json.RawMessage {
+func sampleSide(value []byte, names entity.Names, by Masking) json.RawMessage {
 	text, _ := projectPayload(entity.Record{Value: value}, maxSample)
 	if text == nil {
 		return nil
 	}
-	masked, _ := by.Payload(text)
+	masked, _ := by.Read(text, names).Shown()
 	return masked
 }

@@ -13,14 +13,14 @@ import (
 
 // Session answers with the principal and its grants.
 type Session struct {
-	Mode  string // the mode of authentication
-	Masks wire.Masks
+	Mode    string // the mode of authentication
+	Masking bool   // something is masked
 }
 
 // Get shows the principal and its grants, from which the console decides what to offer.
 func (h Session) Get(w http.ResponseWriter, r *http.Request) error {
 	p := access.Principal(r)
 	grants := wire.Each(p.Grants, func(g auth.Grant) wire.Grant { return wire.Grant{Role: g.Role, Topics: g.TopicTexts()} })
-	respond.JSON(w, http.StatusOK, wire.Session{Name: p.Name, Mode: h.Mode, Grants: grants, Masking: !h.Masks.Empty()})
+	respond.JSON(w, http.StatusOK, wire.Session{Name: p.Name, Mode: h.Mode, Grants: grants, Masking: h.Masking})
 	return nil
 }

@@ -2,12 +2,14 @@ package messages
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"slices"
 	"unicode/utf8"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
@@ -169,7 +171,7 @@ func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error 
 
 // checkEdit refuses headers that would mark the record as a dead letter or as another replay. It also refuses mask
 // texts that the caller has sent back in place of masked values. The headers that the edit keeps have no values yet.
-func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
+func (h Retries) checkEdit(ctx context.Context, edit *entity.Edit, m *entity.Message) error {
 	topic := edit.Topic
 	if topic == "" {
 		topic = m.OriginalTopic
@@ -182,22 +184,23 @@ func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
 			"would mark the record as a dead letter: %s", respond.Clip(header.Key))
 		p.Refuse(h.Masking.Header(header.Key) && string(header.Value) == wire.MaskedText, at+".value", stillMasked)
 	}
-	p.Refuse(edit.SetValue && bringsMaskBack(edit.Value, h.Masking), "edit.payload", stillMasked)
-	p.Refuse(edit.SetKey && bringsMaskBack(edit.Key, h.Masking), "edit.key_json", stillMasked)
+	p.Refuse(edit.SetValue && h.bringsMaskBack(ctx, m, entity.ValuePart, edit.Value), "edit.payload", stillMasked)
+	p.Refuse(edit.SetKey && h.bringsMaskBack(ctx, m, entity.KeyPart, edit.Key), "edit.key_json", stillMasked)
 	return p.Err()
 }
 
 const stillMasked = "has " + wire.MaskedText + " where the message has a masked value: write what is meant to be sent"
 
-// bringsMaskBack reports whether the value has the mask text at a masked path. To find this out, it replaces the mask
-// text by another text and masks the result: at masked paths the other text then disappears, and at other paths it
+// bringsMaskBack reports whether a new key or value has the mask text at a masked path. To find this out, it replaces the
+// mask text by another text and masks the result: at masked paths the other text then disappears, and at other paths it
 // remains.
-func bringsMaskBack(value []byte, by wire.Masking) bool {
-	const mask, other = `"` + wire.MaskedText + `"`, `"*_*_*"`
-	if by.Empty() || !bytes.Contains(value, []byte(mask)) || !utf8.Valid(value) {
+func (h Retries) bringsMaskBack(ctx context.Context, m *entity.Message, part entity.RecordPart, text []byte) bool {
+	const other = "*_*_*"
+	if h.Masking.Empty() || !bytes.Contains(text, []byte(wire.MaskedText)) || !utf8.Valid(text) {
 		return false
 	}
-	probe := bytes.ReplaceAll(value, []byte(mask), []byte(other))
-	masked, _ := by.Payload(probe)
-	return bytes.Count(masked, []byte(other)) < bytes.Count(probe, []byte(other))
+	was := entity.DecodePart(h.Reader(ctx), m, part, payload.MaxPatched)
+	probe := bytes.ReplaceAll(text, []byte(wire.MaskedText), []byte(other))
+	shown, _ := h.Masking.Read(probe, was.Names).Shown()
+	return payload.Valid(probe) && bytes.Count(shown, []byte(other)) < bytes.Count(probe, []byte(other))
 }

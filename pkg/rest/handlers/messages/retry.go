@@ -31,6 +31,7 @@ type Retries struct {
 
 	Redirects Redirects // nil: no topic is redirected
 	Encoder   Encoder   // nil: no message has a schema
+	Reader    func(ctx context.Context) entity.PartReader
 }
 
 // Redriver sends messages back to their original topics, marks messages dead, and deletes them. When the message is
@@ -98,7 +99,7 @@ func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, order
 			return err
 		}
 	}
-	if err := h.checkEdit(edit, m); err != nil {
+	if err := h.checkEdit(r.Context(), edit, m); err != nil {
 		return err
 	}
 	if err := keepHeaders(edit, order.kept, m); err != nil {

@@ -21,7 +21,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	noon := time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
 	none := resttest.Plain
-	show := wire.Messages{Dialects: none, Masking: wire.Masking{Masks: none, Derived: none}}
+	show := wire.Messages{Dialects: none, Masking: wire.Masking{Derived: none}}
 	m := entity.NewMessage("orders", "the card was declined", noon)
 	m.Record = entity.Record{
 		Key: []byte("order-1"), Value: []byte(`{"order_id":1,"customer":"c-1","amount":12.50,"note":"lorem ipsum"}`), Size: 66,

@@ -130,7 +130,7 @@ func (h Exports) read(r *http.Request) (exportOrder, error) {
 	if err := p.Err(); err != nil {
 		return exportOrder{}, err
 	}
-	if filter.Visible, err = h.Unmask.Searchable(r, filter); err != nil {
+	if err = h.Unmask.Narrow(r, &filter); err != nil {
 		return exportOrder{}, err
 	}
 	order := exportOrder{limit: limit, format: format, query: repository.ExportQuery{

@@ -112,7 +112,7 @@ func (h Facets) read(r *http.Request) (facetOrder, error) {
 	if err := h.refuseMasked(q); err != nil {
 		return order, err
 	}
-	q.Filter.Visible, err = h.Unmask.Searchable(r, q.Filter)
+	err = h.Unmask.Narrow(r, &q.Filter)
 	order.query = q
 	return order, err
 }

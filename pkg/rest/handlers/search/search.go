@@ -127,7 +127,7 @@ func (h Lists) read(r *http.Request, archived bool) (query, error) {
 	if err := p.Err(); err != nil {
 		return query{}, err
 	}
-	if filter.Visible, err = h.Unmask.Searchable(r, filter); err != nil {
+	if err = h.Unmask.Narrow(r, &filter); err != nil {
 		return query{}, err
 	}
 	v, err := h.Unmask.View(r, unmask)

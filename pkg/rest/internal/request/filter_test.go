@@ -148,7 +148,7 @@ func TestFilter(t *testing.T) {
 func TestFilter_ShownAndReadAgain(t *testing.T) {
 	t.Parallel()
 	none := resttest.Plain
-	masking := wire.Masking{Masks: none, Derived: none}
+	masking := wire.Masking{Derived: none}
 	for _, c := range filters {
 		var members map[string]json.RawMessage
 		check.NoError(t, json.Unmarshal(wire.Encode(wire.NewFilter(c.want, masking)), &members))

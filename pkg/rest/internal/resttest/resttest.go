@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
 var (
@@ -70,8 +69,8 @@ func Kilobyte() entity.Message {
 	})
 }
 
-// Plain implements three interfaces for tests: Dialects that derive no field from headers, and Masks and DerivedMasks
-// that hide nothing.
+// Plain implements two interfaces for tests: Dialects that derive no field from headers, and DerivedMasks that hide
+// nothing.
 var Plain plain
 
 type plain struct{}
@@ -82,12 +81,6 @@ func (plain) IsPointer(*entity.Message) bool                   { return false }
 func (plain) ReplayHeaders(*entity.Message, string, entity.Explanation) entity.ReplayHeaders {
 	return entity.ReplayHeaders{}
 }
-func (plain) PositionHolds(*entity.Message) bool      { return true }
-func (plain) Empty() bool                             { return true }
-func (plain) Payload(value []byte) ([]byte, []string) { return value, nil }
-func (plain) Header(string) bool                      { return false }
-func (plain) CoversPath(payload.Path) bool            { return false }
-func (plain) CoversPatch(*payload.Patch) bool         { return false }
-func (plain) Patch(patch []byte) []byte               { return patch }
-func (plain) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
-func (plain) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
+func (plain) PositionHolds(*entity.Message) bool     { return true }
+func (plain) Fields() entity.MaskedFields            { return entity.MaskedFields{} }
+func (plain) Of(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }

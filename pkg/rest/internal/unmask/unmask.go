@@ -4,7 +4,6 @@ package unmask
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -105,19 +104,26 @@ func (u Rules) One(r *http.Request, m *entity.Message) (bool, error) {
 	return true, u.RecordMessage(r, m)
 }
 
-// Searchable returns the topics in which the request may search with a filter; nil for all. A comparison with a masked
-// value would reveal the value. So it needs the grant unmask, and finds only messages of topics on which the principal
-// has that grant.
-func (u Rules) Searchable(r *http.Request, f entity.Filter) (*entity.TopicPatterns, error) {
-	name := u.maskedCondition(f)
-	if name == "" {
-		return access.Principal(r).Scope(auth.Viewer), nil
-	}
+// Narrow limits a filter to what the request may search. A comparison with a masked value would reveal the value. So it
+// needs the grant unmask, and finds only messages of topics on which the principal has that grant. Only somebody who may
+// see a masked key finds it.
+func (u Rules) Narrow(r *http.Request, f *entity.Filter) error {
 	who := access.Principal(r)
-	if !who.Anywhere(auth.Unmask) {
-		return nil, forbidden(name, "names something that is masked: searching it needs the grant unmask")
+	name := u.maskedCondition(*f)
+	switch {
+	case name == "":
+		f.Visible, f.HiddenKeys = who.Scope(auth.Viewer), u.hiddenKeys(*f, who)
+	case !who.Anywhere(auth.Unmask):
+		return forbidden(name, "names something that is masked: searching it needs the grant unmask")
+	default:
+		f.Visible, f.HiddenKeys = access.ScopeOfAll(who, auth.Viewer, auth.Unmask), f.Key != nil
 	}
-	return access.ScopeOfAll(who, auth.Viewer, auth.Unmask), nil
+	return nil
+}
+
+// hiddenKeys reports whether a filter also finds masked keys, although its text does not show that the key is masked.
+func (u Rules) hiddenKeys(f entity.Filter, who auth.Principal) bool {
+	return f.Key != nil && u.Masking.CoversPath(payload.Path{}) && who.Everywhere(auth.Unmask)
 }
 
 // RefuseMasked returns an error when the filter compares something with a masked value. name is the name of the
@@ -141,10 +147,8 @@ func (u Rules) maskedCondition(f entity.Filter) string {
 			return "header"
 		}
 	}
-	if json.Valid(f.Key) { // as the key of a record with a schema
-		if _, names := u.Masking.Payload(f.Key); len(names) > 0 {
-			return "key"
-		}
+	if u.Masking.HidesKey(f.Key) {
+		return "key"
 	}
 	for _, m := range f.Fields {
 		if path, err := payload.ParsePath(m.Path); err != nil || u.Masking.CoversPath(path) {
@@ -179,6 +183,7 @@ func (u Rules) NarrowRedrive(p auth.Principal, order *repository.NewRedrive) err
 	if field != "" {
 		field = "filter." + field
 	}
+	order.Selection.HiddenKeys = order.Selection.Key != nil && field != "" || u.hiddenKeys(order.Selection.Filter, p)
 	if order.Options.Patch != nil {
 		patch, err := payload.CompilePatch(order.Options.Patch)
 		if err != nil || u.Masking.CoversPatch(patch) {
@@ -186,6 +191,7 @@ func (u Rules) NarrowRedrive(p auth.Principal, order *repository.NewRedrive) err
 		}
 	}
 	if field == "" {
+		order.Options.KeepsMasked = order.Options.Patch != nil && u.Masking.CoversPath(payload.Path{}) && !p.Everywhere(auth.Unmask)
 		return nil
 	}
 	if !p.Anywhere(auth.Unmask) {
@@ -212,6 +218,11 @@ func (u Rules) redactedQuery(query url.Values) string {
 	for i, text := range shown["payload"] {
 		if match, ok := request.ParseFieldMatch(text); !ok || len(match.Values) > 0 {
 			shown["payload"][i] = wire.FieldMatch(match, u.Masking)
+		}
+	}
+	for _, name := range []string{"key", "key_base64"} {
+		if shown.Has(name) && u.Masking.CoversPath(payload.Path{}) {
+			shown.Set(name, wire.MaskedText)
 		}
 	}
 	delete(shown, "cursor")

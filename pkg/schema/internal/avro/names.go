@@ -8,7 +8,8 @@ import (
 
 // Names returns the names that the schema has for the members of its values; nil when its values have no members. A
 // field is called by its name and its aliases. A member that names a branch of a union is no step of a path, also where
-// Decode names the branch only for some of its values.
+// Decode names the branch only for some of its values. The key of an entry of a map is a step, or none, so that a mask can
+// name a field of all entries.
 //
 // For a member that only names a branch, Member returns no names. It returns names, and branch, when the union also has
 // a record with a field, or a map with a key, of the same name. Decode writes such a union with its branches named.
@@ -35,7 +36,7 @@ func (n *node) Member(name string) (all []string, value entity.Names, branch boo
 			return n.fields[i].names, n.fields[i].node.named(), false
 		}
 	case mapKind:
-		return []string{name}, n.items.named(), false
+		return []string{name}, n.items.named(), true
 	case union:
 		return n.unionMember(name)
 	default: // other values have no members
@@ -163,4 +164,23 @@ func addNames(to, more []string) []string {
 		}
 	}
 	return to
+}
+
+// Known implements entity.Names.
+func (n *node) Known() (all []string) {
+	for i := range n.fields {
+		all = append(all, n.fields[i].name)
+	}
+	for _, b := range n.branches {
+		all = append(append(all, b.name), b.Known()...)
+	}
+	return all
+}
+
+// Known implements entity.Names.
+func (s nodes) Known() (all []string) {
+	for _, n := range s {
+		all = append(all, n.Known()...)
+	}
+	return all
 }

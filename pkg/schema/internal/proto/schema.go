@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bufbuild/protocompile"
@@ -29,10 +30,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Schema is a compiled file of message types. It is immutable and safe for concurrent use.
+// Schema is a compiled file of message types. It does not change and is safe for concurrent use.
 type Schema struct {
 	file  protoreflect.FileDescriptor
 	types *dynamicpb.Types
+
+	once   sync.Once
+	fields map[string][]protoreflect.FieldDescriptor // see fieldsByName
 }
 
 const (

@@ -31,6 +31,7 @@ type selectionJSON struct {
 	RetriedAfter  time.Time       `json:"retried_after,omitzero"`
 	RetriedBefore time.Time       `json:"retried_before,omitzero"`
 	Key           *[]byte         `json:"key,omitempty"`
+	HiddenKeys    bool            `json:"hidden_keys,omitempty"`
 	Headers       []headerJSON    `json:"headers,omitempty"`
 	Fields        []fieldJSON     `json:"fields,omitempty"`
 	Words         []string        `json:"words,omitempty"`
@@ -61,6 +62,7 @@ type optionsJSON struct {
 	AcceptEnvelope  bool          `json:"accept_envelope,omitempty"`
 	OriginalTopic   string        `json:"original_topic,omitempty"`
 	Patch           []byte        `json:"patch,omitempty"`
+	KeepsMasked     bool          `json:"keeps_masked,omitempty"`
 
 	Schema entity.SchemaChoice `json:"schema,omitempty"`
 }
@@ -81,7 +83,7 @@ func packSelection(s entity.Selection) (string, error) {
 		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
 		CreatedAfter: entity.TruncateTime(s.CreatedAfter), CreatedBefore: entity.TruncateTime(s.CreatedBefore),
 		RetriedAfter: entity.TruncateTime(s.RetriedAfter), RetriedBefore: entity.TruncateTime(s.RetriedBefore),
-		Key: optionalBytes(s.Key), Words: codec.CleanAll(s.Words),
+		Key: optionalBytes(s.Key), HiddenKeys: s.HiddenKeys, Words: codec.CleanAll(s.Words),
 	}
 	for _, h := range s.Headers {
 		packed.Headers = append(packed.Headers, headerJSON{Name: codec.Clean(h.Name), Value: optionalBytes(h.Value)})
@@ -110,7 +112,7 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
 		CreatedAfter: entity.TruncateTime(s.CreatedAfter), CreatedBefore: entity.TruncateTime(s.CreatedBefore),
 		RetriedAfter: entity.TruncateTime(s.RetriedAfter), RetriedBefore: entity.TruncateTime(s.RetriedBefore),
-		Words: s.Words,
+		HiddenKeys: s.HiddenKeys, Words: s.Words,
 	}
 	if s.Key != nil {
 		f.Key = *s.Key

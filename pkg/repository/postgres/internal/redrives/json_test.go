@@ -23,7 +23,7 @@ func fullSelection(t *testing.T) entity.Selection {
 	visible := patterns("orders", "*.dlq").And(patterns("^.*dlq$")).And(entity.TopicPatterns{})
 	return entity.Selection{Filter: entity.Filter{
 		MessageIDs: []uuid.UUID{uuid.New(), uuid.New()}, Topic: "orders", Topics: patterns("orders*", "^pay(ments)?$"), Statuses: []entity.Status{entity.Pending, entity.Dead},
-		ErrorClass: "Timeout", ConsumerGroup: "billing", Dialect: "spring-dlt", Group: uuid.New(), UnknownOrigin: true,
+		ErrorClass: "Timeout", ConsumerGroup: "billing", Dialect: "spring-dlt", Group: uuid.New(), UnknownOrigin: true, HiddenKeys: true,
 		CreatedAfter: at, CreatedBefore: at.Add(1), RetriedAfter: at.Add(time.Second), RetriedBefore: at.Add(time.Hour),
 		Key:     []byte{0, 0xff},
 		Headers: []entity.HeaderMatch{{Name: "a"}, {Name: "b", Value: []byte{0xfe}}, {Name: "c", Value: []byte{}}},
@@ -66,7 +66,7 @@ func TestRedriveJSON(t *testing.T) {
 	postgrestest.Parallel(t, "KeepsEveryOption", func(t *testing.T) {
 		want := entity.RedriveOptions{
 			Canary: 1, CanaryWait: time.Second, Rate: 0.5, MaxFailureShare: 0.1, MaxReturnShare: 0.2, MinSample: 3,
-			KeepKeyOrder: true, Requeue: true, AcceptEnvelope: true, OriginalTopic: "orders", Patch: []byte(`[{"op":"remove","path":"/a"}]`), Schema: entity.LatestSchema,
+			KeepKeyOrder: true, Requeue: true, AcceptEnvelope: true, KeepsMasked: true, OriginalTopic: "orders", Patch: []byte(`[{"op":"remove","path":"/a"}]`), Schema: entity.LatestSchema,
 		}
 		options := reflect.ValueOf(want)
 		for i := range options.NumField() {
