@@ -4666,8 +4666,8 @@ type ClientInterface interface {
 	// archived. `unmask=true` shows masked values.
 	//
 	// `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
-	// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
-	// patch of the redrive that made the attempt.
+	// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; with masks it does not tell
+	// whether a masked value has changed. `redrive_patch` is the patch of the redrive that made the attempt.
 	//
 	// Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
 	// `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
@@ -5815,8 +5815,8 @@ func (c *Client) GiveUpMessage(ctx context.Context, id InMessageID, params *Give
 // archived. `unmask=true` shows masked values.
 //
 // `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
-// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
-// patch of the redrive that made the attempt.
+// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; with masks it does not tell
+// whether a masked value has changed. `redrive_patch` is the patch of the redrive that made the attempt.
 //
 // Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
 // `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
@@ -11814,8 +11814,8 @@ type ClientWithResponsesInterface interface {
 	// archived. `unmask=true` shows masked values.
 	//
 	// `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
-	// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
-	// patch of the redrive that made the attempt.
+	// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; with masks it does not tell
+	// whether a masked value has changed. `redrive_patch` is the patch of the redrive that made the attempt.
 	//
 	// Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
 	// `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
@@ -15791,8 +15791,8 @@ func (c *ClientWithResponses) GiveUpMessageWithResponse(ctx context.Context, id 
 // archived. `unmask=true` shows masked values.
 //
 // `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
-// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
-// patch of the redrive that made the attempt.
+// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; with masks it does not tell
+// whether a masked value has changed. `redrive_patch` is the patch of the redrive that made the attempt.
 //
 // Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
 // `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
