@@ -4,8 +4,8 @@ package entity
 // are safe for concurrent use. A nil Names knows only the names in the JSON.
 type Names interface {
 	// Member describes the member of an object whose name in the JSON is name. all are the names by which a mask may call
-	// it, with name itself. value has the names in its value. branch says that the member only names a branch of a union,
-	// or may do so, and is no step of a path.
+	// it, with name itself; nil without branch means that any mask may. value has the names in its value. branch says that
+	// the member only names a branch of a union, or may do so, and is no step of a path.
 	Member(name string) (all []string, value Names, branch bool)
 	// Element has the names in the elements of an array; nil when none are known.
 	Element() Names

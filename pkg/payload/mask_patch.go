@@ -53,11 +53,14 @@ func (m *masker) operation(names entity.Names) {
 			return true
 		}
 		m.states = append(m.states, m.states...)
-		var inner entity.Names
 		if len(at) == 1 {
-			inner = at[0]
+			m.value(base, at[0])
+			return true
 		}
-		m.value(base, inner)
+		for rule, p := range m.rules { // it is not known which of several paths counts
+			m.states = append(m.states, state{rule, len(p.steps)})
+		}
+		m.value(base, nil)
 		return true
 	})
 }
@@ -75,6 +78,11 @@ func (r rules) at(pointer string, names entity.Names) ([]state, entity.Names) {
 		}
 		all, inner, branch := names.Member(name)
 		var next []state
+		if all == nil && !branch { // any mask may call it
+			for rule, p := range r {
+				next = append(next, state{rule, len(p.steps)})
+			}
+		}
 		if branch {
 			next = states
 		}

@@ -74,7 +74,7 @@ func (m *Masks) ReadPart(r *entity.Record, part entity.RecordPart, d entity.Deco
 // that are no such text are hidden if the configuration masks any path: they may be a record that was written with a
 // schema that no configured registry has.
 func (m *Masks) readKey(key []byte) Reading {
-	if isPlain(key) && !slices.ContainsFunc(m.rules(), func(p Path) bool { return len(p.steps) == 0 }) {
+	if isPlain(key) && !slices.ContainsFunc(m.rules(), func(p Path) bool { return !slices.ContainsFunc(p.steps, func(s step) bool { return !s.each }) }) {
 		return Reading{text: key, masks: m, json: Valid(key)}
 	}
 	return m.Read(key, nil)

@@ -113,6 +113,7 @@ func TestMasks_OfKeys(t *testing.T) {
 		{"$.ssn", "\xff", "***"},
 		{"$.ssn", `null {"ssn":1}`, "***"},
 		{"$", "customer-42", "***"},
+		{"$[*]", "42", `"***"`},
 		{"$", "", ""},
 		{"", "\xff", "\xff"},
 	} {

@@ -126,7 +126,7 @@ func (w *walk) toNamed(from, base int, name []byte, names entity.Names) entity.N
 		if branch {
 			w.states = append(w.states, s)
 		}
-		if next, ok := w.rules.member(s, func(n string) bool { return n == shown || slices.Contains(all, n) }); ok {
+		if next, ok := w.rules.member(s, func(n string) bool { return n == shown || all == nil && !branch || slices.Contains(all, n) }); ok {
 			w.states = append(w.states, next)
 		}
 	}

@@ -118,6 +118,8 @@ func (c *compiler) compile(ctx context.Context, topic string, id int, guid strin
 	}
 }
 
+var errParser = errors.New("the schema cannot be read: its parser failed")
+
 // unusable is remembered instead of a schema that cannot be used, without its text.
 func unusable(id int, guid string, format entity.Format, fault error) *compiled {
 	return &compiled{source: source{format: format}, id: id, guid: guid, fault: fault}
@@ -125,8 +127,13 @@ func unusable(id int, guid string, format entity.Format, fault error) *compiled 
 
 // compile compiles a schema. It returns no error: if the schema cannot be used, the result contains the fault. So the
 // result can be cached, and the schema is not compiled again for every message.
-func compile(id int, guid string, s source) *compiled {
-	c := &compiled{source: s, id: id, guid: guid}
+func compile(id int, guid string, s source) (c *compiled) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c = unusable(id, guid, s.format, errParser)
+		}
+	}()
+	c = &compiled{source: s, id: id, guid: guid}
 	if s.weight() <= maxWeight {
 		if err := c.build(); err != nil {
 			c.fault = errors.New(clip(err.Error())) // shortened, because the error may contain the whole schema
@@ -208,7 +215,7 @@ const instructionSize = 24
 func (c *compiled) build() (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = errors.New("the schema cannot be read: its parser failed")
+			err = errParser
 		}
 	}()
 	switch c.format {

@@ -20,6 +20,10 @@ func TestMasksMatchTheNamesOfTheSchema(t *testing.T) {
 	t.Parallel()
 	const cardRecord = `{"type":"record","name":"pay.Card","fields":[{"name":"number","type":"string"}]}`
 	text := func(s string) []byte { return append([]byte{byte(2 * len(s))}, s...) }
+	many := ""
+	for i := range 100 {
+		many += fmt.Sprintf(" message M%d { string v = 1; }", i)
+	}
 	for name, c := range map[string]struct {
 		format, schema string
 		data           []byte
@@ -58,6 +62,14 @@ func TestMasksMatchTheNamesOfTheSchema(t *testing.T) {
 			"PROTOBUF", `syntax = "proto3"; import "google/protobuf/any.proto"; import "google/protobuf/struct.proto"; message R { google.protobuf.Any card = 1; }`,
 			inAny("google.protobuf.Struct", "\x0a\x10\x0a\x06number\x12\x06\x1a\x044222"), `{"card":{"@type":"type.googleapis.com/google.protobuf.Struct","value":{"number":"***"}}}`,
 		},
+		"AnyOfAMap": {
+			"PROTOBUF", `syntax = "proto3"; import "google/protobuf/any.proto"; message R { google.protobuf.Any card = 1; } message C { map<string, Card> by = 1; } message Card { string number = 1 [json_name="n"]; }`,
+			inAny("C", "\x0a\x0b\x0a\x01k\x12\x06\x0a\x044222"), `{"card":{"@type":"type.googleapis.com/C","by":{"k":{"n":"***"}}}}`,
+		},
+		"AnyOfTooManyTypes": {
+			"PROTOBUF", `syntax = "proto3"; import "google/protobuf/any.proto"; message R { google.protobuf.Any card = 1; }` + many,
+			inAny("M1", "\x0a\x044222"), `{"card":{"@type":"type.googleapis.com/M1","v":"***"}}`,
+		},
 		"CamelCaseUnderAJSONName": {"PROTOBUF", `syntax = "proto3"; message R { string pin_code = 1 [json_name="h"]; }`, []byte("\x00\x0a\x041234"), `{"h":"***"}`},
 		"AllEntries": {
 			"", `{"type":"record","name":"R","fields":[{"name":"all","type":{"type":"map","values":` + cardRecord + `}}]}`,
@@ -69,7 +81,7 @@ func TestMasksMatchTheNamesOfTheSchema(t *testing.T) {
 			[]byte("\x00\x0a\x0b\x0a\x01a\x12\x06\x0a\x044222"), `{"cards":{"a":{"n":"***"}}}`,
 		},
 	} {
-		masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number", "$.ssn", "$.next.ssn", "$.cards.a.number", "$.card_pin", "$.pinCode", "$.all[*].number"}}))(t)
+		masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number", "$.ssn", "$.next.ssn", "$.cards.a.number", "$.card_pin", "$.pinCode", "$.all[*].number", "$.card.by.number"}}))(t)
 		f := open(t)
 		f.fake.answers["/schemas/ids/90"] = object{"schemaType": c.format, "schema": c.schema}
 		m := message(framed(90, c.data...))

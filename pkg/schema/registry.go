@@ -29,7 +29,7 @@ const (
 	subjectAge = 10 * time.Second
 	// slowAge is how long the fault of a schema is cached that took too long to compile, perhaps because the machine was
 	// busy.
-	slowAge = time.Hour
+	slowAge = 5 * time.Minute
 	// firstPause is the time after which a question is asked again that failed. It doubles with each failure, up to
 	// longestPause.
 	firstPause   = time.Second
@@ -159,9 +159,12 @@ func (a asker) known(key string) (v any, ok bool, err error) {
 func (a asker) refuse(key string, err error) {
 	now := time.Now()
 	no := refusal{err: err, until: now.Add(unknownAge)}
+	before, known := a.cache.get(key, a.topic, now)
+	last, refused := before.(refusal)
+	if known && !refused {
+		return // another topic has got it meanwhile
+	}
 	if !missing(err) {
-		before, _ := a.cache.get(key, a.topic, now)
-		last, _ := before.(refusal)
 		no.pause = min(max(2*last.pause, firstPause), longestPause)
 		no.until = now.Add(no.pause)
 	}

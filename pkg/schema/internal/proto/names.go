@@ -43,10 +43,10 @@ func (n messageNames) Member(name string) (all []string, value entity.Names, bra
 			all = append(all, string(x.TypeDescriptor().FullName()))
 		}
 	}
-	if !slices.Contains(all, name) {
+	if value != (anything{}) && !slices.Contains(all, name) {
 		all = append(all, name)
 	}
-	return all, value, branch
+	return all, value, branch && value != (anything{})
 }
 
 // Element implements entity.Names: a message in a list has the names of its type.
@@ -96,19 +96,21 @@ func camelCase(name string) string {
 // anywhere returns the names of all fields that JSON calls by that name: the type of a message in an Any is not known
 // here.
 func (s *Schema) anywhere(name string) (all []string, value entity.Names) {
+	fields := s.fieldsByName()[name]
+	if len(fields) > maxTypes {
+		return nil, anything{}
+	}
 	var values anyOf
-	for _, f := range s.fieldsByName()[name] {
+	for _, f := range fields {
 		names, value := s.names(f)
-		all = append(all, names...)
-		if value != nil {
-			values = append(values, value)
-		}
+		all, values = append(all, names...), values.with(value)
 	}
-	if values == nil {
-		return all, nil
-	}
-	return all, values
+	return all, values.names()
 }
+
+// maxTypes is how many types a value in an Any may have. Beyond that, any mask may call its members: a schema must not
+// make the look-up of names expensive.
+const maxTypes = 64
 
 // fieldsByName returns the fields of all message types of the file and of the files that it imports, by their name in
 // JSON.
@@ -161,29 +163,68 @@ func (entryNames) Known() []string { return nil }
 // anyOf are the names of several types, of which a value may have any.
 type anyOf []entity.Names
 
+// with returns the list with one more type, if that is known and new.
+func (n anyOf) with(value entity.Names) anyOf {
+	if value == nil || slices.Contains(n, value) {
+		return n
+	}
+	return append(n, value)
+}
+
+func (n anyOf) names() entity.Names {
+	switch {
+	case len(n) == 0:
+		return nil
+	case len(n) > maxTypes:
+		return anything{}
+	}
+	return &anyNames{n}
+}
+
+// anyNames is an anyOf that can be compared.
+type anyNames struct{ types anyOf }
+
 // Member implements entity.Names.
-func (n anyOf) Member(name string) (all []string, value entity.Names, branch bool) {
+func (n *anyNames) Member(name string) (all []string, value entity.Names, branch bool) {
 	var values anyOf
-	for _, one := range n {
-		names, value, _ := one.Member(name)
-		all = append(all, names...)
-		if value != nil {
-			values = append(values, value)
+	for _, one := range n.types {
+		names, inner, is := one.Member(name)
+		if names == nil {
+			return nil, anything{}, false
 		}
+		all, branch = append(all, names...), branch || is
+		if several, ok := inner.(*anyNames); ok {
+			for _, inner := range several.types {
+				values = values.with(inner)
+			}
+			continue
+		}
+		values = values.with(inner)
 	}
-	if values == nil {
-		return all, nil, false
-	}
-	return all, values, false
+	return all, values.names(), branch
 }
 
 // Element implements entity.Names.
-func (n anyOf) Element() entity.Names { return n }
+func (n *anyNames) Element() entity.Names { return n }
 
 // Known implements entity.Names.
-func (n anyOf) Known() (all []string) {
-	for _, one := range n {
+func (n *anyNames) Known() (all []string) {
+	for _, one := range n.types {
 		all = append(all, one.Known()...)
 	}
 	return all
 }
+
+// anything are the names of a value of which too many types are possible: any mask may call its members.
+type anything struct{}
+
+// Member implements entity.Names.
+func (anything) Member(string) (all []string, value entity.Names, branch bool) {
+	return nil, anything{}, false
+}
+
+// Element implements entity.Names.
+func (anything) Element() entity.Names { return anything{} }
+
+// Known implements entity.Names.
+func (anything) Known() []string { return []string{} }
