@@ -144,9 +144,8 @@ func (r Reading) Touches(p *Patch) bool {
 // the pointer names, or in one of them.
 func (r *reader) touches(pointer []string) (found bool) {
 	if r.hidden() != nil {
-		found = true
 		r.skip()
-		return found
+		return true
 	}
 	switch {
 	case len(pointer) == 0:

@@ -94,9 +94,6 @@ func (m *Masks) wholly(text []byte) []span {
 	return []span{{to: len(text), rules: []int{opaque}, shown: []byte("***")}}
 }
 
-// JSON reports whether the text is JSON.
-func (r Reading) JSON() bool { return r.json }
-
 // Hides reports whether anything in the text is hidden.
 func (r Reading) Hides() bool { return len(r.spans) > 0 }
 
@@ -231,7 +228,7 @@ func (m *masker) string(from int) {
 			return
 		}
 		r := Reading{text: c.data, spans: inner.spans}
-		s.shown, s.rules, s.inside = nil, nil, true
+		s.rules, s.inside = nil, true
 		for _, hidden := range inner.spans {
 			s.rules = append(s.rules, hidden.rules...)
 		}

@@ -82,7 +82,7 @@ func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity
 	}
 	done.Before = m.Record.Value
 	decoded := entity.DecodePart(reader, m, entity.ValuePart, payload.MaxPatched)
-	if p.masks.ReadPart(&m.Record, entity.ValuePart, decoded).Touches(p.patch) && !decoded.Temporary {
+	if p.masks != nil && !decoded.Temporary && p.masks.ReadPart(&m.Record, entity.ValuePart, decoded).Touches(p.patch) {
 		return done, errMasked
 	}
 	switch {
